@@ -1,0 +1,48 @@
+"""Typed errors: every exception names the routine, the symbolic code, what happened in plain words, and the remedy.
+
+`FairleadError` is the root of all of them, so `except fairlead.FairleadError` catches whatever fairlead itself raises.
+Each API (OpenCL now, Unified Runtime and PI later) derives one class and makes a subclass per code from its ABI data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class FairleadError(Exception):
+    """Something failed, and this says what and what to do.
+
+    Attributes:
+        message: what happened, one sentence in plain words.
+        routine: the C function or file operation that failed, "" when there is none.
+        code: the symbolic code, such as "CL_INVALID_OPERATION", "" when there is none.
+        remedy: what to do next, "" when nothing is known to help.
+    """
+
+    def __init__(self, message: str, *, routine: str = "", code: str = "", remedy: str = "") -> None:
+        super().__init__(message)
+        self.message, self.routine, self.code, self.remedy = message, routine, code, remedy
+
+    def __str__(self) -> str:
+        head = " ".join(part for part in (self.routine, f"[{self.code}]" if self.code else "") if part)
+        text = f"{head}: {self.message}" if head else self.message
+        return f"{text}\n  remedy: {self.remedy}" if self.remedy else text
+
+
+class LibraryError(FairleadError):
+    """A shared library was refused: unreadable, not ELF, of another architecture, a dependency missing, no entry point.
+
+    `missing` names the shared libraries that it needs and that were not found, in the order of the search.
+    """
+
+    def __init__(self, message: str, *, missing: Sequence[str] = (), routine: str = "dlopen", **parts: str) -> None:
+        super().__init__(message, routine=routine, **parts)
+        self.missing = tuple(missing)
+
+
+class NotFoundError(FairleadError):
+    """A search found nothing usable. `reasons` holds every place and candidate with why it was passed over."""
+
+    def __init__(self, message: str, reasons: Sequence[str] = (), **parts: str) -> None:
+        super().__init__("\n".join([message, *(f"  - {reason}" for reason in reasons)]), **parts)
+        self.reasons = tuple(reasons)

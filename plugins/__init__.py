@@ -1,0 +1,1 @@
+"""Adapters written in Python and built as drop-in shared libraries; the reference adapter over OpenCL will be `opencl`."""
