@@ -4,32 +4,36 @@
 every slot (`SLOT_clFinish`), and the table of stubs, one for every slot, that answer CL_INVALID_OPERATION through the right channel
 (api/opencl_platform_layer.asciidoc, "unsupported entry points"). The rest of the C is hand-written and lies beside this file.
 
-setup.py calls `ffibuilder()`; `python icd/native/build.py DIRECTORY` only writes the header there, for tests written in C.
+`generated_refusals` makes `refusals.h`: what a recording table has for the commands that record.c does not record.
+
+setup.py calls `ffibuilder()`; `python icd/native/build.py DIRECTORY` only writes the headers there, for tests written in C.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("tables.c",)
+SOURCES = ("tables.c", "keep.c", "patch.c", "arguments.c", "svm.c", "record.c", "replay.c")
 WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden")
 
 
-def _abi_module() -> ModuleType:
-    """loader/abi.py, which is not importable as part of fairlead before fairlead is built."""
+@cache
+def _abi() -> Any:
+    """The OpenCL ABI, read by loader/abi.py, which is not importable as part of fairlead before fairlead is built."""
     spec = importlib.util.spec_from_file_location("_fairlead_abi", HERE.parent.parent / "loader" / "abi.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    return module
+    return module.Api(HERE.parent / "opencl.abi")
 
 
 def _types(api: Any) -> Iterator[str]:
@@ -56,8 +60,12 @@ def _stub(function: Any) -> str:
 
 def generated_header() -> str:
     """The text of opencl_abi.h."""
-    api = _abi_module().Api(HERE.parent / "opencl.abi")
-    lines = ["/* Generated from icd/opencl.abi by icd/native/build.py. */", "#ifndef FL_OPENCL_ABI_H", "#define FL_OPENCL_ABI_H"]
+    api = _abi()
+    lines = [
+        "/* Generated from icd/opencl.abi by icd/native/build.py. */",
+        "#ifndef FL_OPENCL_ABI_H",
+        "#define FL_OPENCL_ABI_H",
+    ]
     lines += ["#include <stddef.h>", "#include <stdint.h>"]
     lines += _types(api)
     lines += [f"#define {name} ({code})" for code, (name, _) in api.errors.items()]
@@ -75,22 +83,48 @@ def generated_header() -> str:
     return "\n".join(lines)
 
 
-def write_header(directory: Path) -> Path:
-    """Write opencl_abi.h into `directory` and return its path."""
+def _refusal(function: Any) -> str:
+    """What a recording table has for a queue command that record.c does not record: it refuses, in the function's own channel."""
+    arguments = ", ".join(parameter.name for parameter in function.parameters)
+    fail = {
+        "return": "return code;",
+        "errcode_ret": "if (errcode_ret)\n        *errcode_ret = code;\n    return NULL;",
+    }[function.error_channel]
+    return (
+        f"static {function.c_declaration('refused_' + function.name)} {{\n"
+        f"    void **table;\n    cl_int code = refuse_call({function.parameters[0].name}, SLOT_{function.name}, &table);\n"
+        f"    if (table)\n        return CALL(table, {function.name})({arguments});\n    {fail}\n}}"
+    )
+
+
+def generated_refusals() -> str:
+    """The text of refusals.h: every clEnqueue… that record.c does not record."""
+    recorded = re.findall(r"RECORD\((cl\w+)\)", (HERE / "record.c").read_text(encoding="utf-8"))
+    functions = [f for f in _abi().slots if f.name.startswith("clEnqueue") and f.name not in recorded]
+    lines = ["/* Generated from icd/opencl.abi by icd/native/build.py. */", *map(_refusal, functions)]
+    fill = " ".join(f"(slots)[SLOT_{f.name}] = (void *)(fn_{f.name} *)refused_{f.name};" for f in functions)
+    return "\n".join([*lines, f"#define FL_FILL_REFUSALS(slots) {fill}", ""])
+
+
+def write_headers(directory: Path) -> Path:
+    """Write opencl_abi.h and refusals.h into `directory` and return it."""
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / "opencl_abi.h"
-    path.write_text(generated_header(), encoding="utf-8")
-    return path
+    for name, text in (("opencl_abi.h", generated_header()), ("refusals.h", generated_refusals())):
+        path = directory / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+    return directory
 
 
 def ffibuilder() -> Any:
     """The cffi builder of `fairlead.icd._native`."""
     from cffi import FFI
 
-    generated = write_header(HERE.parent.parent / "build" / "native").parent
+    generated = write_headers(HERE.parent.parent / "build" / "native")
     strict = ("-Werror",) if os.environ.get("FAIRLEAD_WERROR") else ()
     ffi = FFI()
     ffi.cdef((HERE / "native.cdef.h").read_text(encoding="utf-8"))
+    ffi.cdef('extern "Python" fl_observer fl_python_observer;')
     ffi.set_source(
         "fairlead.icd._native",
         '#include "native.h"',
@@ -104,4 +138,4 @@ def ffibuilder() -> Any:
 
 
 if __name__ == "__main__":
-    write_header(Path(sys.argv[1]))
+    write_headers(Path(sys.argv[1]))

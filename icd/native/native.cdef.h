@@ -1,6 +1,71 @@
 /* What Python calls: read by the C compiler and by cffi alike, so there is no preprocessor directive and no include in here. */
 
-/* tables.c */
+/* --- tables.c: memory for tables, stubs, careful reads --- */
 extern void *const fl_stubs[150];
 void **fl_new_table(void);
 size_t fl_safe_read(const void *address, void *into, size_t size);
+/* The table that serves an object, never one of our recording tables. */
+void **fl_table_of(const void *object);
+
+/* --- record.c: one recording is what one capture block records --- */
+typedef struct fl_recording fl_recording;
+
+enum fl_op {
+    FL_KERNEL, FL_COPY, FL_COPY_RECT, FL_FILL, FL_READ, FL_WRITE, FL_READ_RECT, FL_WRITE_RECT,
+    FL_SVM_COPY, FL_SVM_FILL, FL_MARKER, FL_BARRIER, FL_HINT
+};
+
+/* Why a call inside the block was refused. */
+enum fl_reason {
+    FL_NOT_REFUSED, FL_CANNOT_CAPTURE, FL_BLOCKING, FL_WAITS, FL_OTHER_THREAD, FL_FOREIGN_EVENT, FL_FAILED_EVENT,
+    FL_UNSEEN_ARGUMENT, FL_NO_CLONE, FL_HOST_MEMORY, FL_NO_MEMORY, FL_CALLBACK
+};
+
+/* One command, as it was given to the queue. A kernel's `n` is offset[3] global[3] local[3]; a copy's source offset, target offset,
+ * size; a fill's offset, size; a rect's first origin[3], second origin[3], region[3], and the pitches in the driver's order. */
+typedef struct fl_command {
+    uint16_t op, queue;
+    uint32_t work_dim, has_offset, has_local;
+    uint32_t first_dep, dep_count;
+    void *kernel;
+    void *source, *target;
+    void *host;
+    void *pattern;
+    size_t pattern_size, host_size;
+    size_t n[13];
+} fl_command;
+
+/* Called for what only Python can judge, with the GIL free: the answer 0 is "go on", anything else refuses the call.
+ * `what`: 'n' a new node (detail: its op), 'h' host memory that a command will use later (address, size), 'm' the same behind a memory
+ * object, 's' memory that an SVM command will use, 'w' a wait for captured events, 'r' a refusal (detail: slot * 16 + reason). The
+ * answers to 'n', 's' and 'r' are not used. */
+typedef int fl_observer(void *cookie, int what, uint32_t detail, void *address, size_t size);
+
+fl_recording *fl_begin(void *const *queues, uint32_t count, void *context, int allow_unseen, fl_observer *observer,
+                       void *cookie, int (*holds_gil)(void), int *code);
+void fl_end(fl_recording *recording);
+void fl_drop(fl_recording *recording);
+int fl_is_captured(void *queue);
+const fl_command *fl_commands(const fl_recording *recording, uint32_t *count);
+const uint32_t *fl_deps(const fl_recording *recording, uint32_t *count);
+void *const *fl_pending(const fl_recording *recording, uint32_t *count);
+uint32_t fl_kept(const fl_recording *recording);
+int fl_forgotten_kernels(void);
+
+/* --- replay.c: what is executed. A step enqueues a command, or (command == UINT32_MAX) a barrier, on a lane. Its wait list are
+ * `wait_count` numbers of earlier signalling steps from `waits[first_wait]` on; `signals` is 1 if a later step waits for it. --- */
+typedef struct fl_step {
+    uint32_t command, lane, first_wait, wait_count, signals;
+} fl_step;
+
+typedef struct fl_program {
+    const fl_command *commands;
+    const fl_step *steps;
+    uint32_t step_count;
+    const uint32_t *waits;
+    uint32_t final_wait_count;
+    const uint32_t *final_waits;
+} fl_program;
+
+int fl_replay(const fl_program *program, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count,
+              void *const *wait_list, void **event, uint32_t *failed);

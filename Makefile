@@ -1,0 +1,83 @@
+# The two commands are `make demo` and `make test`; `make help` lists the rest.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# Downloads that are no Python packages of ours: fetched once, outside the working tree.
+CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fairlead/build
+SYCL_RT := 2026.2.0
+HEADERS := $(CACHE)/intel-sycl-rt-$(SYCL_RT)
+# Kernel caches are private to a run.
+RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
+
+.PHONY: help demo test lint types check bench sanitize clean
+help:
+	@echo 'make demo      the main job on the PoCL wheel: a wave equation, direct and replayed'
+	@echo 'make test      every test'
+	@echo 'make lint      ruff;  make types  pyright (in the tree, and as an installed wheel)'
+	@echo 'make bench     the measurements of bench/, written to bench/results/'
+	@echo 'make sanitize  the C parts under ASan/UBSan and valgrind'
+	@echo 'make clean     everything that was built here'
+
+# Names what is missing in one line, before pip buries it.
+define REQUIRE
+import sys, sysconfig, shutil, os
+v = '%d.%d' % sys.version_info[:2]
+cc = os.environ.get('CC', 'cc').split()[0]
+missing = (
+    'Python 3.10 or newer is needed, this is %s: make PYTHON=python3.12 …' % v if sys.version_info < (3, 10)
+    else 'no C compiler (%s): install one (Debian: apt-get install gcc)' % cc if not (shutil.which(cc) or shutil.which('gcc'))
+    else 'the headers of Python %s are missing: install them (Debian: apt-get install python%s-dev)' % (v, v)
+    if not os.path.exists(os.path.join(sysconfig.get_path('include'), 'Python.h'))
+    else 'the module ensurepip of Python %s is missing: install it (Debian: apt-get install python%s-venv)' % (v, v)
+    if not __import__('importlib.util').util.find_spec('ensurepip') else '')
+sys.exit('fairlead: ' + missing if missing else 0)
+endef
+export REQUIRE
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { echo 'fairlead: no $(PYTHON): install Python 3.10 or newer' >&2; exit 1; }
+	@$(PYTHON) -c "$$REQUIRE"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+NATIVE := $(wildcard icd/native/*) icd/opencl.abi loader/abi.py setup.py setup.cfg pyproject.toml
+$(VENV)/installed-demo: $(BIN)/python $(NATIVE)
+	@$(PYTHON) -c "$$REQUIRE"
+	$(BIN)/python -m pip install --quiet --editable '.[pocl,pyopencl]'
+	@touch $@
+$(VENV)/installed-test: $(VENV)/installed-demo
+	FAIRLEAD_WERROR=1 $(BIN)/python -m pip install --quiet --editable '.[test]'
+	@touch $@
+
+# Headers that the ABI data is compared with. The wheel is large, and only its headers are wanted.
+$(HEADERS)/CL/cl_icd.h: | $(BIN)/python
+	@mkdir -p $(CACHE)
+	$(BIN)/python -m pip download --quiet --no-deps --dest $(CACHE)/wheels intel-sycl-rt==$(SYCL_RT)
+	$(BIN)/python tests/unpack_headers.py $(CACHE)/wheels/intel_sycl_rt-$(SYCL_RT)-*.whl $(HEADERS)
+	@rm -rf $(CACHE)/wheels
+
+demo: $(VENV)/installed-demo
+	@$(RUN) $(BIN)/python examples/wave.py
+
+test: $(VENV)/installed-test $(HEADERS)/CL/cl_icd.h
+	OPENCL_HEADERS=$(HEADERS) $(RUN) $(BIN)/python -m pytest -q $(TESTS)
+
+lint: $(VENV)/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/installed-test
+	$(BIN)/pyright
+	$(BIN)/python tests/types_of_wheel.py
+
+check: lint types
+
+bench: $(VENV)/installed-test
+	$(BIN)/python -m bench
+
+sanitize: $(VENV)/installed-test
+	$(BIN)/python tests/native/sanitize.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info icd/_native.* .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +

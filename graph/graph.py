@@ -1,0 +1,99 @@
+"""A command graph: nodes in the order in which they were recorded, and what each one comes after.
+
+The order of recording is itself a valid order: a node depends on earlier nodes only. A `Graph` is immutable and knows no API: it is
+given the dependencies as two arrays and a function that describes a node, and makes `Node` objects only for whoever asks, so that a
+graph of a hundred thousand nodes costs nothing until it is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class Node:
+    """One command of a graph.
+
+    Attributes:
+        index: its place in the order of recording.
+        op: what it is: "kernel", "copy", "fill", "read", "barrier" and so on.
+        label: one line for people, such as "step(64×64)".
+        queue: the number of the queue that it was recorded from.
+        predecessors: the nodes that it comes directly after.
+        where: file and line of the call, "" if not known.
+        details: what was recorded, by name: sizes in bytes, offsets in bytes, work sizes in work-items.
+    """
+
+    index: int
+    op: str
+    label: str
+    queue: int
+    predecessors: tuple[int, ...]
+    where: str = ""
+    details: dict[str, object] = field(default_factory=dict)
+
+
+class Graph(Sequence[Node]):
+    """`len(graph)`, `graph[i]` and iteration give nodes; `edges` gives pairs; `to_dot()` gives Graphviz.
+
+    `order_only` says of each node whether it is only there for its order (a barrier, a marker).
+    """
+
+    def __init__(
+        self,
+        dependencies: Sequence[Sequence[int]],
+        order_only: Sequence[bool],
+        describe: Callable[[int], Node],
+    ) -> None:
+        self.dependencies = dependencies
+        self.order_only = order_only
+        self._describe = describe
+
+    def __len__(self) -> int:
+        return len(self.dependencies)
+
+    def __getitem__(self, index):  # type: ignore[override]
+        if isinstance(index, slice):
+            return [self._describe(i) for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"the graph has {len(self)} nodes, there is no node {index}")
+        return self._describe(index % len(self))
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All nodes, in the order of recording."""
+        return list(self)
+
+    @property
+    def edges(self) -> Iterator[tuple[int, int]]:
+        """Pairs (earlier node, later node)."""
+        return ((before, node) for node, predecessors in enumerate(self.dependencies) for before in predecessors)
+
+    @cached_property
+    def levels(self) -> list[int]:
+        """Task level of each node: how many commands of the longest path lie before it. Order-only nodes add none."""
+        levels: list[int] = []
+        after: list[int] = []
+        for predecessors, order_only in zip(self.dependencies, self.order_only, strict=True):
+            level = max((after[before] for before in predecessors), default=0)
+            levels.append(level)
+            after.append(level if order_only else level + 1)
+        return levels
+
+    @cached_property
+    def is_path(self) -> bool:
+        """Whether every command comes after the one before it, so that nothing could run at the same time."""
+        commands = [level for level, order_only in zip(self.levels, self.order_only, strict=True) if not order_only]
+        return len(set(commands)) == len(commands)
+
+    def to_dot(self) -> str:
+        """The graph in Graphviz's language, one box a node."""
+        lines = ["digraph fairlead {", '  node [shape=box, fontname="monospace"];']
+        for node in self:
+            style = ", style=dashed" if self.order_only[node.index] else ""
+            label = f"{node.index}: {node.label}".replace("\\", "\\\\").replace('"', '\\"')
+            lines.append(f'  n{node.index} [label="{label}"{style}];')
+        lines += [f"  n{before} -> n{after};" for before, after in self.edges]
+        return "\n".join([*lines, "}", ""])

@@ -1,0 +1,106 @@
+"""From a graph to steps: which command is enqueued when, on which lane, and which events it needs.
+
+A lane is a queue. On an in-order lane the order of the steps is order enough, and no event is made. Elsewhere there are two ways:
+*level by level*, with a barrier between two task levels, or *by events*, where a command waits for the events of those that it
+directly follows. Lane 0 is the queue that the caller replays on: an out-of-order one begins and ends with a barrier, so that a replay
+is one command among the caller's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from .graph import Graph
+
+#: A step's `command` when it is a barrier that belongs to the schedule and not to the graph.
+BARRIER: Final = -1
+
+
+@dataclass
+class Step:
+    """Enqueue node `command` (or a barrier) on `lane`, after the steps in `waits`; `signals` if a later step waits for this one."""
+
+    command: int
+    lane: int = 0
+    waits: list[int] = field(default_factory=list)
+    signals: bool = False
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Steps in the order of enqueuing; `final_waits` are the steps that a last barrier on lane 0 waits for, if there are any."""
+
+    kind: str
+    steps: list[Step]
+    final_waits: list[int] = field(default_factory=list)
+
+    @property
+    def events(self) -> int:
+        """How many events one pass makes."""
+        return sum(step.signals for step in self.steps)
+
+
+def in_order(graph: Graph) -> Schedule:
+    """All commands on one in-order lane, in the order of recording; nothing else is needed."""
+    return Schedule("in-order", [Step(node) for node in range(len(graph)) if not graph.order_only[node]])
+
+
+def by_level(graph: Graph) -> Schedule:
+    """All commands on one out-of-order lane, a barrier between two task levels."""
+    levels: dict[int, list[int]] = {}
+    for node, level in enumerate(graph.levels):
+        if not graph.order_only[node]:
+            levels.setdefault(level, []).append(node)
+    steps = [Step(BARRIER)]
+    for level in sorted(levels):
+        steps += [Step(node) for node in levels[level]]
+        steps.append(Step(BARRIER))
+    return Schedule("levels", steps)
+
+
+def reduced(graph: Graph) -> list[list[int]]:
+    """Each node's predecessors without those that another predecessor already comes directly after."""
+    result = []
+    for predecessors in graph.dependencies:
+        if len(predecessors) > 1:
+            implied = {earlier for before in predecessors for earlier in graph.dependencies[before]}
+            result.append([before for before in predecessors if before not in implied])
+        else:
+            result.append(list(predecessors))
+    return result
+
+
+def by_events(graph: Graph, lanes: Sequence[int], in_order_lanes: frozenset[int], kind: str = "events") -> Schedule:
+    """Node n on lane `lanes[n]`; events where the order of a lane does not do. Order-only nodes become steps that wait and signal."""
+    steps = [Step(BARRIER)]
+    step_of: list[int] = []
+    last_on: dict[int, int] = {0: 0}
+    followed: set[int] = set()
+    for node, predecessors in enumerate(reduced(graph)):
+        lane = lanes[node]
+        here = len(steps)
+        waits = [step_of[p] for p in predecessors if lanes[p] != lane or lane not in in_order_lanes]
+        if lane not in last_on:
+            waits.append(0)
+        followed.update(step_of[p] for p in predecessors)
+        for wait in waits:
+            steps[wait].signals = True
+        steps.append(Step(node, lane, waits))
+        step_of.append(here)
+        last_on[lane] = here
+    ends = [step for lane, step in last_on.items() if lane in in_order_lanes and lane != 0]
+    ends += [step for node, step in enumerate(step_of) if lanes[node] not in in_order_lanes and step not in followed]
+    for step in ends:
+        steps[step].signals = True
+    return Schedule(kind, steps, ends)
+
+
+def plan(graph: Graph, lanes: Sequence[int], in_order_lanes: frozenset[int], kind: str) -> Schedule:
+    """The schedule of a kind: "in-order" (one in-order lane 0), "levels" (one out-of-order lane 0) or "events" (any lanes)."""
+    if kind == "in-order":
+        return in_order(graph)
+    if kind == "levels":
+        return by_level(graph)
+    return by_events(graph, lanes, in_order_lanes)

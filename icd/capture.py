@@ -1,0 +1,211 @@
+"""Capture: what the commands given to a queue inside a block were, without running any of them.
+
+`Recording(queues, context, observer)` exchanges the dispatch pointer of each queue (native/record.c says how) and from then on the
+native recorder appends to a flat array of commands. `end()` puts every pointer back; afterwards the recording is read-only: its
+commands, what each depends on, and the memory that it keeps alive for as long as it exists. It knows OpenCL handles and nothing of
+PyOpenCL: who can find the Python owner of a piece of host memory gives an `Observer`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from ..loader.errors import FairleadError
+from ._native import ffi, lib
+from .abi import OPENCL
+from .errors import error
+
+#: The commands that can be recorded, by `fl_command.op`, and whether they do something when they are replayed.
+OPS: Final = (
+    "kernel", "copy", "copy_rect", "fill", "read", "write", "read_rect", "write_rect",
+    "svm_copy", "svm_fill", "marker", "barrier", "hint",
+)  # fmt: skip
+ORDER_ONLY: Final = frozenset({"marker", "barrier", "hint"})
+
+#: Why a call was refused (enum fl_reason), and what helps.
+_REASONS: Final = (
+    ("", ""),
+    ("it cannot be captured: its effect is needed at once, or belongs to the host", "move it out of the block"),
+    (
+        "it is a blocking transfer, and nothing runs inside the block",
+        "pass is_blocking=False, or transfer before or after the block",
+    ),
+    ("it waits for commands that have only been recorded, and nothing runs inside the block", "wait after a replay instead"),
+    (
+        "another thread used the queue while it was being captured",
+        "use the queue from the capturing thread only, or another queue",
+    ),
+    (
+        "an event in its wait list belongs to another context or to another capture",
+        "wait only for events of this block or of the queue's own context",
+    ),
+    (
+        "an event in its wait list belongs to a command that failed",
+        "find the failed command first: the event's status is its code",
+    ),
+    (
+        "an argument of the kernel was set before the block, so the graph cannot keep its memory alive",
+        "set the arguments inside the block (kernel(queue, …) does), or name the buffers: capture(queue, keep=[…])",
+    ),
+    (
+        "the kernel cannot be frozen: the driver has no clCloneKernel and not all arguments were set inside the block",
+        "set all arguments of the kernel inside the block",
+    ),
+    (
+        "the host memory that it uses has no owner that the graph could keep alive",
+        "bind the array to a name in the calling function, or name it: capture(queue, keep=[array])",
+    ),
+    ("there is not enough memory", ""),
+    ("it asks for a callback at completion, and nothing completes inside the block", "set the callback on the replay's event"),
+)
+
+
+class CaptureError(FairleadError):
+    """A block could not be captured. `call` is the OpenCL function that was refused, `where` the caller's file and line."""
+
+    def __init__(self, message: str, *, call: str = "", where: str = "", **parts: str) -> None:
+        super().__init__(message, routine=call, **parts)
+        self.call, self.where = call, where
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A call inside the block that was refused."""
+
+    call: str
+    reason: str
+    remedy: str
+    where: str
+
+    def error(self) -> CaptureError:
+        """The refusal as an exception."""
+        at = f" (at {self.where})" if self.where else ""
+        return CaptureError(
+            f"inside a capture block: {self.reason}{at}.",
+            call=self.call, where=self.where, code="CL_INVALID_OPERATION", remedy=self.remedy,
+        )  # fmt: skip
+
+
+class Observer(Protocol):
+    """What a recording asks whoever knows the client."""
+
+    def added(self) -> None:
+        """A command was recorded."""
+
+    def keep_host(self, address: int, size: int) -> bool:
+        """Keep the owner of host memory alive for as long as the recording lives; False if there is none to be found."""
+        ...
+
+    def is_housekeeping(self) -> bool:
+        """Whether the wait that is being made now is the client's own tidying and not the program's."""
+        ...
+
+    def where(self) -> str:
+        """File and line of the program's call that is being made now."""
+        ...
+
+
+_NODE: Final = ord("n")
+
+
+@ffi.def_extern(name="fl_python_observer", error=1)
+def _observe(cookie: Any, what: int, detail: int, address: Any, size: int) -> int:
+    recording: Recording = ffi.from_handle(cookie)
+    if what == _NODE:
+        recording.observer.added()
+        return 0
+    kind = chr(what)
+    if kind in "hm":
+        return not recording.observer.keep_host(int(ffi.cast("uintptr_t", address)), size)
+    if kind == "s":
+        recording.observer.keep_host(int(ffi.cast("uintptr_t", address)), size)
+    elif kind == "w":
+        return not recording.observer.is_housekeeping()
+    elif kind == "r":
+        slot, reason = divmod(detail, 16)
+        text, remedy = _REASONS[reason]
+        recording.refusals.append(Refusal(OPENCL.slots[slot].name, text, remedy, recording.observer.where()))
+    return 0
+
+
+# PyOpenCL lets go of the GIL for every wait that the program asks for, and holds it where a destructor waits.
+_holds_gil = ffi.cast("int (*)(void)", ctypes.cast(ctypes.pythonapi.PyGILState_Check, ctypes.c_void_p).value)
+
+
+class Recording:
+    """What is recorded from `queues` (handles, all of `context`) until `end()`. Not thread-safe: one thread records.
+
+    `allow_unseen` accepts kernels with memory arguments that were set before the block: the caller keeps those alive itself.
+    Raises OpenCLError if a queue is being captured already or a driver refuses.
+    """
+
+    def __init__(self, queues: Sequence[int], context: int, observer: Observer, *, allow_unseen: bool = False) -> None:
+        self.observer = observer
+        self.refusals: list[Refusal] = []
+        self.context = context
+        self._handle = ffi.new_handle(self)
+        self._ended = False
+        handles = [ffi.cast("void *", queue) for queue in queues]
+        code = ffi.new("int *")
+        pointer = lib.fl_begin(
+            handles,
+            len(handles),
+            ffi.cast("void *", context),
+            allow_unseen,
+            lib.fl_python_observer,
+            self._handle,
+            _holds_gil,
+            code,
+        )
+        if not pointer:
+            remedy = "end the other capture of this queue first" if any(map(is_captured, queues)) else ""
+            raise error(code[0], "capture", "A queue could not be captured.", remedy)
+        self.native = ffi.gc(pointer, lib.fl_drop)
+
+    def end(self) -> None:
+        """End the block: every dispatch pointer and table is as it was. Calling it again does nothing."""
+        if not self._ended:
+            self._ended = True
+            lib.fl_end(self.native)
+
+    def drop(self) -> None:
+        """End the block and give up everything that was recorded and kept alive."""
+        self._ended = True
+        ffi.release(self.native)
+
+    def __len__(self) -> int:
+        count = ffi.new("uint32_t *")
+        lib.fl_commands(self.native, count)
+        return count[0]
+
+    @property
+    def commands(self) -> Any:
+        """The array of `fl_command`, `len(self)` long; it lies in the recording's own memory. Only after `end()`."""
+        return lib.fl_commands(self.native, ffi.new("uint32_t *"))
+
+    @property
+    def dependencies(self) -> Any:
+        """Node numbers, `first_dep` and `dep_count` of each command say which are its own (unsigned 32-bit, a memoryview)."""
+        count = ffi.new("uint32_t *")
+        array = lib.fl_deps(self.native, count)
+        return memoryview(ffi.buffer(array, count[0] * 4) if count[0] else b"").cast("I")
+
+    @property
+    def pending(self) -> list[int]:
+        """Events from before the block that had not completed when a command waited for them: every replay waits for them."""
+        count = ffi.new("uint32_t *")
+        array = lib.fl_pending(self.native, count)
+        return [int(ffi.cast("uintptr_t", array[i])) for i in range(count[0])]
+
+    @property
+    def kept(self) -> int:
+        """How many OpenCL objects the recording keeps alive."""
+        return lib.fl_kept(self.native)
+
+
+def is_captured(queue: int) -> bool:
+    """Whether a queue (handle) is being captured now."""
+    return bool(lib.fl_is_captured(ffi.cast("void *", queue)))

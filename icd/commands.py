@@ -1,0 +1,62 @@
+"""A recorded command in words: its label, and by name what it was given (sizes and offsets in bytes, work sizes in work-items)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ._native import ffi, lib
+from .abi import OPENCL
+from .capture import OPS
+
+#: What the numbers in `fl_command.n` are, for the commands that have some.
+_NUMBERS: Final[dict[str, tuple[str, ...]]] = {
+    "copy": ("source_offset", "target_offset", "size"),
+    "fill": ("offset", "size"),
+    "read": ("offset", "size"),
+    "write": ("offset", "size"),
+    "svm_copy": ("size",),
+    "svm_fill": ("offset", "size"),
+}
+
+
+def address(pointer: Any) -> int:
+    """A C pointer as a number."""
+    return int(ffi.cast("uintptr_t", pointer))
+
+
+def call(handle: int, name: str, *arguments: Any) -> Any:
+    """Call an OpenCL function through the dispatch table of the object that `handle` is."""
+    function = OPENCL.functions[name]
+    table = lib.fl_table_of(ffi.cast("void *", handle))
+    return function.prototype(address(table[function.slot]))(handle, *arguments)
+
+
+def kernel_name(kernel: int) -> str:
+    """The function name of a kernel (handle), "kernel" if the driver does not tell."""
+    text = ffi.new("char[512]")
+    code = call(kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_FUNCTION_NAME"], 512, address(text), None)
+    return ffi.string(text).decode(errors="replace") if code == 0 else "kernel"
+
+
+def _kernel(command: Any) -> tuple[str, dict[str, object]]:
+    name, dimensions = kernel_name(address(command.kernel)), range(command.work_dim)
+    details: dict[str, object] = {"kernel": name, "global_size": tuple(command.n[3 + i] for i in dimensions)}
+    if command.has_local:
+        details["local_size"] = tuple(command.n[6 + i] for i in dimensions)
+    if command.has_offset:
+        details["global_offset"] = tuple(command.n[i] for i in dimensions)
+    return f"{name}({'×'.join(map(str, details['global_size']))})", details  # type: ignore[call-overload]
+
+
+def describe(command: Any) -> tuple[str, dict[str, object]]:
+    """Label and details of an `fl_command`."""
+    op = OPS[command.op]
+    if op == "kernel":
+        return _kernel(command)
+    details: dict[str, object] = {name: command.n[i] for i, name in enumerate(_NUMBERS.get(op, ()))}
+    if op.endswith("_rect"):
+        details = {"region": tuple(command.n[6:9])}
+        return f"{op}({'×'.join(map(str, command.n[6:9]))})", details
+    if command.pattern_size:
+        details["pattern"] = bytes(ffi.buffer(command.pattern, command.pattern_size))
+    return f"{op}({details['size']} bytes)" if "size" in details else op, details

@@ -1,0 +1,310 @@
+"""Where OpenCL drivers are looked for: the catalogue of steps, and what becomes of each environment variable.
+
+`find()` walks `STEPS` in order. Each step is a small function over `loader.search` that yields what it found, where it looked and
+what it passed over; a step is left out when a variable is set that replaces it. Nothing is opened and nothing is imported here.
+`VARIABLES` is every variable that the Khronos loader, ocl-icd or the loader inside PyOpenCL's wheels knows; `explain_variables()`
+says what each one that is set did.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..loader.search import (
+    Candidate,
+    Finding,
+    Place,
+    Refusal,
+    SearchResult,
+    check_library,
+    collect,
+    search_directory,
+    search_manifest,
+    secure_environ,
+    split_list,
+)
+
+#: Where cl_khr_icd has drivers register on Linux.
+SYSTEM_VENDORS: Final = Path("/etc/OpenCL/vendors")
+
+#: A loader's real name: `libOpenCL.so.1.0.0`, or in a repaired wheel `libOpenCL-5519dec5.so.1.0.0`. Not `libOpenCL_adreno.so`.
+_LOADER_NAME: Final = re.compile(r"libOpenCL(-[0-9a-f]+)?\.so(\..*)?")
+
+_KHRONOS, _OCL_ICD, _PYOPENCL = "Khronos loader", "ocl-icd", "PyOpenCL's wheels"
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An environment variable: which loaders know it, what it means to them, and what fairlead does with it."""
+
+    name: str
+    loaders: tuple[str, ...]
+    meaning: str
+    honoured: bool
+    here: str
+
+
+VARIABLES: Final = (
+    Variable(
+        "OCL_ICD_FILENAMES", (_KHRONOS,), "`:`-list of driver libraries to open before all others", True,
+        "these libraries come first, before every other place",
+    ),
+    Variable(
+        "OCL_ICD_VENDORS", (_KHRONOS, _OCL_ICD, _PYOPENCL), "what to use in place of /etc/OpenCL/vendors", True,
+        "a directory, an .icd file, a library or a `:`-list of these replaces every place but OCL_ICD_FILENAMES",
+    ),
+    Variable(
+        "OPENCL_VENDOR_PATH", (_OCL_ICD, _PYOPENCL), "directory to use in place of /etc/OpenCL/vendors", True,
+        "this directory replaces /etc/OpenCL/vendors, and nothing else",
+    ),
+    Variable(
+        "PYOPENCL_HOME", (_PYOPENCL,), "PyOpenCL's package; the .icd files in its .libs are read last (`import pyopencl` sets it)",
+        True, "the .icd files in its .libs are read after those of the installed PoCL wheel",
+    ),
+    Variable(
+        "OCL_ICD_PLATFORM_SORT", (_OCL_ICD, _PYOPENCL), "`devices` puts platforms with GPUs first, `none` keeps the order", True,
+        "orders the platforms when they are listed, after the search",
+    ),
+    Variable(
+        "OCL_ICD_DEFAULT_PLATFORM", (_OCL_ICD, _PYOPENCL), "index of the platform that stands for a NULL platform", True,
+        "chooses the platform when none is named, after the search",
+    ),
+    Variable(
+        "OCL_ICD_ASSUME_ICD_EXTENSION", (_OCL_ICD, _PYOPENCL), "accept platforms that do not list cl_khr_icd", True,
+        "accepts such platforms when their driver is opened, after the search",
+    ),
+    Variable(
+        "OPENCL_LAYERS", (_KHRONOS, _OCL_ICD, _PYOPENCL), "`:`-list of layer libraries, the last one outermost", False,
+        "fairlead does not load layers yet",
+    ),
+    Variable(
+        "OPENCL_LAYER_PATH", (_KHRONOS, _OCL_ICD), "directory of .lay files that name layers", False,
+        "fairlead does not load layers yet",
+    ),
+    Variable(
+        "OCL_ICD_ENABLE_TRACE", (_KHRONOS,), "print what the loader does while it loads drivers", False,
+        "`fairlead doctor` prints that, with the reasons",
+    ),
+    Variable(
+        "OCL_ICD_DEBUG", (_OCL_ICD, _PYOPENCL), "bit mask of messages, in a loader built for debugging", False,
+        "`fairlead doctor` prints what was found and what was refused",
+    ),
+    Variable(
+        "OCL_ICD_FORCE_LEGACY_TERMINATION", (_KHRONOS,), "start layers with clInitLayer and unload nothing at exit", False,
+        "fairlead does not load layers yet, and unloads no driver at exit",
+    ),
+    Variable(
+        "OCL_ICD_DISABLE_DYNAMIC_LIBRARY_UNLOADING", (_KHRONOS,), "keep drivers open at exit", False,
+        "fairlead unloads no driver at exit",
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Request:
+    """What every step is given: the environment that may be trusted, the system's vendor directory, a prefix or None."""
+
+    environ: Mapping[str, str]
+    vendors: Path
+    prefix: Path | None
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of the search. `replaced_by` are the variables each of which, when set and not empty, replaces it.
+
+    A step that is called like a variable is only taken when that variable is set and not empty.
+    """
+
+    name: str
+    run: Callable[[Request, str], Iterator[Finding]]
+    replaced_by: tuple[str, ...] = ()
+
+
+def find(
+    environ: Mapping[str, str] | None = None, *, vendors: Path = SYSTEM_VENDORS, prefix: Path | None = None
+) -> SearchResult:
+    """Search for OpenCL drivers' libraries; nothing is opened.
+
+    Args:
+        environ: the environment, `os.environ` by default. A set-uid or set-gid process ignores it.
+        vendors: the system's vendor directory.
+        prefix: the Python environment whose `etc/OpenCL/vendors` is read; the running one by default.
+    """
+    return collect(_without_loaders(_walk(Request(secure_environ(environ), vendors, prefix))))
+
+
+@dataclass(frozen=True)
+class VariableInUse:
+    """A variable that is set, its value, and what came of it in plain words."""
+
+    variable: Variable
+    value: str
+    outcome: str
+
+
+def explain_variables(environ: Mapping[str, str] | None = None) -> tuple[VariableInUse, ...]:
+    """What each of `VARIABLES` that is set in the environment did, in the order of the table."""
+    trusted = secure_environ(environ)
+    environ = os.environ if environ is None else environ
+    replaced_by = {step.name: step.replaced_by for step in STEPS}
+
+    def outcome(variable: Variable) -> str:
+        if variable.name not in trusted:
+            return "ignored: this process is set-uid or set-gid"
+        if not variable.honoured:
+            return f"not honoured: {variable.here}"
+        if not trusted[variable.name]:
+            return "empty, which counts as not set"
+        winner = _winner(replaced_by.get(variable.name, ()), trusted)
+        return f"no effect: {winner} is set and replaces it" if winner else f"honoured: {variable.here}"
+
+    return tuple(VariableInUse(v, environ[v.name], outcome(v)) for v in VARIABLES if v.name in environ)
+
+
+def shipped_vendors() -> Path:
+    """The directory of manifests that ships with fairlead: beside this package, `vendors.d` in a checkout."""
+    package = Path(__file__).resolve().parent.parent
+    installed = package / "vendors_d"
+    return installed if installed.is_dir() else package / "vendors.d"
+
+
+def _walk(request: Request) -> Iterator[Finding]:
+    """The findings of all steps, and a word on each step that was left out."""
+    variables = {variable.name for variable in VARIABLES}
+    for step in STEPS:
+        if step.name in variables and not request.environ.get(step.name):
+            continue
+        winner = _winner(step.replaced_by, request.environ)
+        if winner:
+            yield Place(step.name, step.name, f"not searched: {winner} is set and replaces it")
+        else:
+            yield from step.run(request, step.name)
+
+
+def _winner(replaced_by: Iterable[str], environ: Mapping[str, str]) -> str | None:
+    """The variable that replaces a step, None if none of them is set."""
+    return next((name for name in replaced_by if environ.get(name)), None)
+
+
+def _without_loaders(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Refuse libOpenCL.so.1 in a driver's place: it would call itself without end. Its real name tells, a link's does not."""
+    for finding in findings:
+        if isinstance(finding, Candidate):
+            library = finding.library
+            name = os.path.basename(os.path.realpath(library) if "/" in library else library)
+            if _LOADER_NAME.fullmatch(name):
+                reason = f"{library} is an OpenCL loader ({name}), not a driver"
+                finding = Refusal(
+                    str(finding.manifest or library), reason, "name the driver's own library instead", finding.found_via
+                )
+        yield finding
+
+
+def _filenames(request: Request, name: str) -> Iterator[Finding]:
+    """OCL_ICD_FILENAMES: libraries only, as in the Khronos loader."""
+    for element in split_list(name, request.environ[name]):
+        if isinstance(element, Refusal):
+            yield element
+        elif element.endswith(".icd"):
+            yield Refusal(element, "is a manifest, and this variable names libraries", "name it in OCL_ICD_VENDORS", name)
+        else:
+            yield check_library(_absolute(element), name)
+
+
+def _vendors_variable(request: Request, name: str) -> Iterator[Finding]:
+    """OCL_ICD_VENDORS: every loader's meaning of it, and lists of them."""
+    for element in split_list(name, request.environ[name]):
+        if isinstance(element, Refusal):
+            yield element
+        elif os.path.isdir(element):
+            yield from search_directory(Path(element), name)
+        elif element.endswith(".icd"):
+            yield from _named_manifest(element, request, name)
+        elif "/" in element and not os.path.lexists(element) and ".so" not in os.path.basename(element):
+            yield Refusal(element, "does not exist", f"correct {name}: a directory, an .icd file or a library", name)
+        else:
+            yield check_library(_absolute(element), name)
+
+
+def _named_manifest(element: str, request: Request, name: str) -> Iterator[Finding]:
+    """An .icd file; a bare name means one of the vendor directory first, as in ocl-icd."""
+    path = Path(os.path.abspath(element))
+    if "/" not in element:
+        in_vendors = Path(os.path.abspath(request.environ.get("OPENCL_VENDOR_PATH") or request.vendors)) / element
+        path = in_vendors if os.path.lexists(in_vendors) or not os.path.lexists(path) else path
+    yield from search_manifest(path, name)
+
+
+def _vendor_path(request: Request, name: str) -> Iterator[Finding]:
+    """OPENCL_VENDOR_PATH: one directory."""
+    directory = os.path.abspath(request.environ[name])
+    if not os.path.exists(directory):
+        yield Refusal(directory, "does not exist", f"correct {name}, or unset it to use {request.vendors}", name)
+    yield from search_directory(Path(directory), name)
+
+
+def _system(request: Request, name: str) -> Iterator[Finding]:
+    return search_directory(request.vendors, name)
+
+
+def _python_prefix(request: Request, name: str) -> Iterator[Finding]:
+    """Drivers that pip or conda put into the Python environment, and into the one that a virtual environment was made from."""
+    directories = [Path(root) / "etc/OpenCL/vendors" for root in (request.prefix or sys.prefix, sys.base_prefix)]
+    yield from search_directory(directories[0], name, _site_packages())
+    if request.prefix is None and directories[1] != directories[0] and directories[1].is_dir():
+        yield from search_directory(directories[1], name, _site_packages())
+
+
+def _pocl_wheel(request: Request, name: str) -> Iterator[Finding]:
+    """The manifest that the pocl-binary-distribution wheel puts into PyOpenCL's package, for the loader inside PyOpenCL's wheel.
+
+    Without PyOpenCL the wheel still makes a directory of that name, which Python takes for a namespace package.
+    """
+    try:
+        spec = importlib.util.find_spec("pyopencl")
+    except (ImportError, ValueError):  # somebody else's import hook, or a module put into sys.modules by hand
+        spec = None
+    packages = spec.submodule_search_locations if spec else None
+    if not packages:
+        yield Place("pyopencl/.libs", name, "does not exist: this Python has neither PyOpenCL nor PoCL's wheel")
+    for package in packages or ():
+        yield from search_directory(Path(package) / ".libs", name)
+
+
+def _pyopencl_home(request: Request, name: str) -> Iterator[Finding]:
+    return search_directory(Path(request.environ[name]) / ".libs", name)
+
+
+def _shipped(request: Request, name: str) -> Iterator[Finding]:
+    return search_directory(shipped_vendors(), name, _site_packages())
+
+
+#: The order of the search, as vendors.d/README.md explains it to users.
+STEPS: Final = (
+    Step("OCL_ICD_FILENAMES", _filenames),
+    Step("OCL_ICD_VENDORS", _vendors_variable),
+    Step("OPENCL_VENDOR_PATH", _vendor_path, ("OCL_ICD_VENDORS",)),
+    Step("/etc/OpenCL/vendors", _system, ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")),
+    Step("Python prefix", _python_prefix, ("OCL_ICD_VENDORS",)),
+    Step("PoCL wheel", _pocl_wheel, ("OCL_ICD_VENDORS",)),
+    Step("PYOPENCL_HOME", _pyopencl_home, ("OCL_ICD_VENDORS",)),
+    Step("vendors.d", _shipped, ("OCL_ICD_VENDORS",)),
+)
+
+
+def _site_packages() -> list[Path]:
+    """The directories on Python's path that pip installs into; the current directory is none of them."""
+    return [Path(entry) for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages")]
+
+
+def _absolute(library: str) -> str:
+    """A path that the user wrote is relative to the current directory, as for dlopen; a bare soname stays one."""
+    return os.path.abspath(library) if "/" in library else library

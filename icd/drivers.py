@@ -1,0 +1,324 @@
+"""Opens drivers: from the candidates of `discovery.find` to bound platforms, with a reason for everything that was passed over.
+
+    >>> from fairlead.icd.drivers import drivers
+    >>> for platform in drivers().platforms:
+    ...     print(platform.name, platform.devices)
+
+`load` opens one driver in this process: dlopen, the ICD protocol (cl_khr_icd, "Supporting ICDs"), `tables.bind` for each platform,
+the required queries, the quirks. `drivers` does that for every candidate that its probe in a child process found to be sound
+(`verdicts.judge`), once for the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from typing import Any, Final
+
+from ..loader.errors import FairleadError, LibraryError
+from ..loader.library import Library, check_file, dlopen, open_library
+from ..loader.search import Candidate, Refusal, SearchResult, secure_environ
+from . import discovery, quirks
+from .abi import CL_SUCCESS
+from .errors import PlatformNotFoundError, error
+from .objects import Platform
+from .tables import DriverError, bind, forget
+
+MOST_PLATFORMS: Final = 1024
+_CL_INVALID_PLATFORM: Final = -32
+_CL_PLATFORM_NOT_FOUND_KHR: Final = -1001
+
+_GetExtensionFunction = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)
+_GetPlatformIDs = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p)
+
+_loaded: dict[str, Driver] = {}  # real path → driver
+_owners: dict[int, Driver] = {}  # platform handle → driver
+_lock = threading.RLock()
+_drivers: Drivers | None = None
+
+
+class Driver:
+    """An open driver library with its platforms.
+
+    `candidate` is what the search found, `path` the real path of the file, `quirks` the ids of the quirks that were applied, and
+    `refusals` the platforms that were refused.
+    """
+
+    def __init__(self, candidate: Candidate, library: Library, applied: Sequence[str]) -> None:
+        self.candidate = candidate
+        self.library = library
+        self.path = library.path
+        self.platforms: tuple[Platform, ...] = ()
+        self.refusals: tuple[Refusal, ...] = ()
+        self.quirks: tuple[str, ...] = tuple(applied)
+        entry = library.symbol("clGetExtensionFunctionAddress")
+        self._get_extension_function: Any = _GetExtensionFunction(entry) if entry else None
+
+    def extension_function(self, name: str) -> int | None:
+        """What the library's clGetExtensionFunctionAddress answers, None if it is not exported."""
+        return self._get_extension_function(name.encode()) if self._get_extension_function else None
+
+    def icd_function(self, name: str) -> int | None:
+        """The address of one of the clIcd… functions, asked for as cl_khr_icd says, else a plain exported symbol."""
+        return self.extension_function(name) or self.library.symbol(name)
+
+    def unload(self) -> None:
+        """dlclose the driver. Its platforms, and all that came from them, must not be used afterwards.
+
+        Raises DriverError unless every platform allows it (cl_khr_icd_unloadable, CL_PLATFORM_UNLOADABLE_KHR).
+        """
+        global _drivers
+        for platform in self.platforms:
+            extension = "cl_khr_icd_unloadable" in platform.extensions
+            if not extension or not platform.info("CL_PLATFORM_UNLOADABLE_KHR"):
+                raise DriverError(
+                    f"the platform {platform.name!r} does not allow its driver to be unloaded",
+                    remedy="leave it open: the end of the process closes it",
+                )
+        with _lock:
+            _loaded.pop(self.path, None)
+            for platform in self.platforms:
+                _owners.pop(platform.handle, None)
+                forget(platform.handle)
+            self.platforms, _drivers = (), None
+            self.library.close()
+
+    def __repr__(self) -> str:
+        return f"<Driver {self.path} with {len(self.platforms)} platforms>"
+
+
+@dataclass(frozen=True)
+class Drivers:
+    """What became of a search: the drivers that were opened, and everything that was passed over and why."""
+
+    drivers: tuple[Driver, ...]
+    refusals: tuple[Refusal, ...]
+    search: SearchResult
+
+    @property
+    def platforms(self) -> tuple[Platform, ...]:
+        """The platforms of all drivers: in the order of the search, or of OCL_ICD_PLATFORM_SORT=devices."""
+        found = tuple(platform for driver in self.drivers for platform in driver.platforms)
+        if secure_environ().get("OCL_ICD_PLATFORM_SORT") != "devices":
+            return found
+        return tuple(sorted(found, key=_device_counts, reverse=True))
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """A sentence for everything that was passed over or looked at in vain."""
+        refused = (f"{r.what}: {r.reason}" + (f" ({r.remedy})" if r.remedy else "") for r in self.refusals)
+        return (*refused, *(f"{place.path}: {place.state}" for place in self.search.places))
+
+
+def drivers(*, refresh: bool = False) -> Drivers:
+    """Every usable driver of this machine; opened once, then remembered. `refresh` searches again and keeps open what is open."""
+    global _drivers
+    with _lock:
+        if _drivers is None or refresh:
+            _drivers = _open_all(discovery.find())
+        return _drivers
+
+
+def platforms() -> tuple[Platform, ...]:
+    """The platforms of all drivers, in order."""
+    return drivers().platforms
+
+
+def default_platform() -> Platform:
+    """The platform that OCL_ICD_DEFAULT_PLATFORM (an index) names, else the first one.
+
+    Raises PlatformNotFoundError with every reason when there is none, OpenCLError (CL_INVALID_PLATFORM) for a bad index.
+    """
+    found = drivers()
+    if not found.platforms:
+        raise PlatformNotFoundError("no OpenCL platform was found", found.reasons, code="CL_PLATFORM_NOT_FOUND_KHR",
+                                    remedy="install a driver, such as `pip install fairlead[pocl]`, or run `fairlead doctor`")  # fmt: skip
+    index = secure_environ().get("OCL_ICD_DEFAULT_PLATFORM", "0") or "0"
+    if not index.isdecimal() or int(index) >= len(found.platforms):
+        detail = f"OCL_ICD_DEFAULT_PLATFORM is {index!r}, and the platforms are numbered 0 to {len(found.platforms) - 1}."
+        raise error(_CL_INVALID_PLATFORM, "default_platform", detail, "correct or unset OCL_ICD_DEFAULT_PLATFORM")
+    return found.platforms[int(index)]
+
+
+def load(candidate: Candidate, *, progress: Callable[[str], None] = lambda step: None) -> Driver:
+    """Open one driver in this process, without a probe; a driver that is open already is returned as it is.
+
+    `progress` is told each step before it is taken, for one who wants to know how far a driver came that never returns.
+
+    Raises LibraryError if the library cannot be opened and DriverError if no platform of it can be used.
+    """
+    with _lock:
+        path, applied = quirks.locate(candidate)
+        progress("opening the library")
+        library, more = _open(path)
+        if library.path in _loaded:
+            library.close()  # dlopen has counted it once more
+            return _loaded[library.path]
+        driver = Driver(candidate, library, (*applied, *more))
+        progress("listing its platforms")
+        handles = _platform_ids(driver)
+        found: list[Platform] = []
+        refused: list[Refusal] = []
+        for index, handle in enumerate(handles):
+            progress(f"binding its platform {index}")
+            try:
+                found.append(_platform(driver, handle))
+            except FairleadError as error:
+                refused.append(_refusal(f"{library.path}, platform {index}", error, candidate.found_via))
+        if not found:
+            reasons = "; ".join(f"platform {index}: {refusal.reason}" for index, refusal in enumerate(refused))
+            raise DriverError(f"none of its platforms can be used: {reasons}", remedy="update or reinstall the driver")
+        driver.platforms, driver.refusals = tuple(found), tuple(refused)
+        _apply_quirks(driver)
+        _loaded[library.path] = driver
+        return driver
+
+
+def _open_all(search: SearchResult) -> Drivers:
+    """Open what is neither excluded nor found to be unsound; one driver for each real file."""
+    refusals = list(search.refusals)
+    wanted: list[Candidate] = []
+    for candidate in search.candidates:
+        if pattern := _excluded(candidate):
+            refusals.append(
+                Refusal(
+                    candidate.library,
+                    f"excluded by FAIRLEAD_EXCLUDE ({pattern})",
+                    "change FAIRLEAD_EXCLUDE",
+                    candidate.found_via,
+                )
+            )
+        else:
+            wanted.append(candidate)
+    unsound = _unsound(wanted)
+    opened: dict[str, Driver] = {}
+    for candidate in wanted:
+        if candidate in unsound:
+            refusals.append(unsound[candidate])
+            continue
+        try:
+            driver = load(candidate)
+        except FairleadError as error:
+            refusals.append(_refusal(candidate.library, error, candidate.found_via))
+            continue
+        if driver.path in opened:
+            reason = f"it is the same file as {opened[driver.path].candidate.library}, which is open already"
+            refusals.append(Refusal(candidate.library, reason, "remove one of the two manifests", candidate.found_via))
+            continue
+        opened[driver.path] = driver
+        refusals += driver.refusals
+    return Drivers(tuple(opened.values()), tuple(refusals), search)
+
+
+def _unsound(candidates: Sequence[Candidate]) -> dict[Candidate, Refusal]:
+    """The candidates that failed their probe; with FAIRLEAD_PROBE=0 none is probed."""
+    if secure_environ().get("FAIRLEAD_PROBE") == "0":
+        return {}
+    from .verdicts import judge
+
+    return judge(candidates)
+
+
+def _excluded(candidate: Candidate) -> str:
+    """The pattern of FAIRLEAD_EXCLUDE that fits the library's path or base name, else ""."""
+    path, _ = quirks.locate(candidate)
+    names = {candidate.library, path, os.path.realpath(path) if "/" in path else path}
+    names |= {os.path.basename(name) for name in names}
+    patterns = secure_environ().get("FAIRLEAD_EXCLUDE", "").split(":")
+    return next((pattern for pattern in patterns if pattern and any(fnmatch(name, pattern) for name in names)), "")
+
+
+def _open(path: str) -> tuple[Library, tuple[str, ...]]:
+    """Open a driver library; when dlopen fails the quirks try first, then `open_library` explains."""
+    if "/" in path:
+        check_file(path)
+    try:
+        return dlopen(path), ()
+    except OSError:
+        for quirk in quirks.active():
+            library = quirk.repair_open and quirk.repair_open(path)
+            if library:
+                return library, (quirk.id,)
+    return open_library(path), ()
+
+
+def _platform_ids(driver: Driver) -> list[int | None]:
+    """The handles that clIcdGetPlatformIDsKHR gives."""
+    name = "clIcdGetPlatformIDsKHR"
+    if driver.extension_function("clGetICDLoaderInfoOCLICD"):
+        raise DriverError("it is an OpenCL loader, not a driver", remedy="name the driver itself in the manifest")
+    address = driver.icd_function(name)
+    if not address:
+        raise DriverError(
+            f"it has no {name}, so it is not an OpenCL driver", remedy="correct the manifest, or update the driver"
+        )
+    call = _GetPlatformIDs(address)
+    count = ctypes.c_uint32()
+    code = call(0, None, ctypes.byref(count))
+    if code == _CL_PLATFORM_NOT_FOUND_KHR or (code == CL_SUCCESS and not count.value):
+        raise DriverError(
+            "it has no platform: it found no device that it can drive",
+            routine=name,
+            remedy="check the device and its permissions",
+        )
+    if code != CL_SUCCESS:
+        raise _failed(code, name, "It was asked for the number of platforms.")
+    if count.value > MOST_PLATFORMS:
+        raise DriverError(
+            f"it says that it has {count.value} platforms, which cannot be", routine=name, remedy="reinstall the driver"
+        )
+    handles = (ctypes.c_void_p * count.value)()
+    code = call(count.value, handles, None)
+    if code != CL_SUCCESS:
+        raise _failed(code, name, f"It was asked for its {count.value} platforms.")
+    return list(handles)
+
+
+def _failed(code: int, routine: str, detail: str) -> DriverError:
+    answer = error(code, routine, detail)
+    return DriverError(answer.message, routine=routine, code=answer.code)
+
+
+def _platform(driver: Driver, handle: int | None) -> Platform:
+    """Bind one platform and ask what every ICD must answer (cl_khr_icd); DriverError or OpenCLError if it must be refused."""
+    if not handle:
+        raise DriverError("its handle is NULL")
+    owner = _owners.get(handle)
+    if owner is not None:
+        raise DriverError(f"it is the same platform as one of {owner.path}")
+    binding = bind(handle, driver.icd_function)
+    platform = Platform(handle, binding.table, driver, binding.icd_version, binding.notes, binding.foreign_dispatch_data)
+    _ = platform.suffix, platform.version
+    if "cl_khr_icd" not in platform.extensions and "OCL_ICD_ASSUME_ICD_EXTENSION" not in secure_environ():
+        note = "it does not list cl_khr_icd among its extensions; some loaders refuse it for that"
+        platform = replace(platform, notes=(*platform.notes, note))
+    _owners[handle] = driver
+    return platform
+
+
+def _apply_quirks(driver: Driver) -> None:
+    for quirk in quirks.active():
+        repair = quirk.repair_platform
+        repaired = [repair(platform) for platform in driver.platforms] if repair else ()
+        if any(repaired):
+            driver.quirks += (quirk.id,)
+
+
+def _device_counts(platform: Platform) -> tuple[int, int, int]:
+    """GPUs, CPUs, all devices: what ocl-icd sorts by."""
+    types = [device.type for device in platform.devices]
+    return sum("GPU" in type for type in types), sum("CPU" in type for type in types), len(types)
+
+
+def reason_of(error: FairleadError) -> str:
+    """What an exception says, as a Refusal has it: the file that a LibraryError names is known there."""
+    head = "" if isinstance(error, LibraryError) else " ".join(filter(None, (error.routine, error.code and f"[{error.code}]")))
+    return f"{head}: {error.message}" if head else error.message
+
+
+def _refusal(what: str, error: FairleadError, found_via: str) -> Refusal:
+    return Refusal(what, reason_of(error), error.remedy, found_via)

@@ -1,0 +1,135 @@
+/* Replay: a program is a flat array of steps, walked without the GIL, each one call of the driver's own table.
+ *
+ * Where a lane is an in-order queue the steps carry no events at all; a step signals only if a step on another lane, or in an
+ * out-of-order lane, has to wait for it. The first step of a lane also waits for the caller's wait list, the last gives the caller's
+ * event. */
+#include "native.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static cl_int issue(const fl_command *c, void **t, cl_command_queue q, cl_uint waits, const cl_event *list, cl_event *event) {
+    const size_t *n = c->n;
+    switch ((enum fl_op)c->op) {
+    case FL_KERNEL:
+        return CALL(t, clEnqueueNDRangeKernel)(q, c->kernel, c->work_dim, c->has_offset ? n : NULL, n + 3,
+                                               c->has_local ? n + 6 : NULL, waits, list, event);
+    case FL_COPY:
+        return CALL(t, clEnqueueCopyBuffer)(q, c->source, c->target, n[0], n[1], n[2], waits, list, event);
+    case FL_COPY_RECT:
+        return CALL(t, clEnqueueCopyBufferRect)(q, c->source, c->target, n, n + 3, n + 6, n[9], n[10], n[11], n[12], waits, list, event);
+    case FL_FILL:
+        return CALL(t, clEnqueueFillBuffer)(q, c->target, c->pattern, c->pattern_size, n[0], n[1], waits, list, event);
+    case FL_READ:
+        return CALL(t, clEnqueueReadBuffer)(q, c->source, CL_FALSE, n[0], n[1], c->host, waits, list, event);
+    case FL_WRITE:
+        return CALL(t, clEnqueueWriteBuffer)(q, c->target, CL_FALSE, n[0], n[1], c->host, waits, list, event);
+    case FL_READ_RECT:
+        return CALL(t, clEnqueueReadBufferRect)(q, c->source, CL_FALSE, n, n + 3, n + 6, n[9], n[10], n[11], n[12], c->host, waits, list,
+                                                event);
+    case FL_WRITE_RECT:
+        return CALL(t, clEnqueueWriteBufferRect)(q, c->target, CL_FALSE, n, n + 3, n + 6, n[9], n[10], n[11], n[12], c->host, waits,
+                                                 list, event);
+    case FL_SVM_COPY:
+        return CALL(t, clEnqueueSVMMemcpy)(q, CL_FALSE, c->target, c->source, n[0], waits, list, event);
+    case FL_SVM_FILL:
+        return CALL(t, clEnqueueSVMMemFill)(q, c->target, c->pattern, c->pattern_size, n[1], waits, list, event);
+    case FL_MARKER:
+    case FL_HINT:
+        return CALL(t, clEnqueueMarkerWithWaitList)(q, waits, list, event);
+    case FL_BARRIER:
+        return CALL(t, clEnqueueBarrierWithWaitList)(q, waits, list, event);
+    }
+    return CL_INVALID_OPERATION;
+}
+
+static const fl_command barrier = {.op = FL_BARRIER}, marker = {.op = FL_MARKER};
+
+/* Room for the events of one pass and for the longest wait list. */
+typedef struct workspace {
+    cl_event *signals;     /* by step; NULL where none */
+    cl_event *list;
+} workspace;
+
+static void release_signals(const fl_program *p, workspace *w) {
+    for (uint32_t i = 0; i < p->step_count; i++)
+        if (w->signals[i]) {
+            CALL(fl_table_of(w->signals[i]), clReleaseEvent)(w->signals[i]);
+            w->signals[i] = NULL;
+        }
+}
+
+static uint32_t gather(const workspace *w, const uint32_t *steps, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        w->list[i] = w->signals[steps[i]];
+    return count;
+}
+
+/* One pass over the steps. `head` and `head_list` go before everything, on lane 0. */
+static cl_int pass(const fl_program *p, void *const *lanes, workspace *w, cl_uint head, const cl_event *head_list, cl_event *event,
+                   uint32_t *failed) {
+    void **table = fl_table_of(lanes[0]);   /* all lanes are of one driver */
+    const fl_step *steps = p->steps;
+    uint32_t last = p->step_count - 1;
+    for (uint32_t i = 0; i <= last; i++) {
+        const fl_step *s = &steps[i];
+        const cl_event *list = NULL;
+        cl_uint waits = 0;
+        if (head) {
+            waits = head;
+            list = head_list;
+            head = 0;
+        } else if (s->wait_count) {
+            waits = gather(w, p->waits + s->first_wait, s->wait_count);
+            list = w->list;
+        }
+        const fl_command *command = s->command == UINT32_MAX ? &barrier : &p->commands[s->command];
+        cl_event *out = s->signals ? &w->signals[i] : i == last && !p->final_wait_count ? event : NULL;
+        cl_int code = issue(command, table, lanes[s->lane], waits, list, out);
+        if (code != CL_SUCCESS) {
+            *failed = s->command;
+            return code;
+        }
+    }
+    if (!p->final_wait_count)
+        return CL_SUCCESS;
+    /* Several ends: a marker on lane 0 is the one that the caller sees, and what the next pass comes after. */
+    *failed = UINT32_MAX;
+    cl_uint waits = gather(w, p->final_waits, p->final_wait_count);
+    return issue(&barrier, table, lanes[0], waits, w->list, event);
+}
+
+/* Enqueue the program `times` times. *event, if wanted, is complete when all of it is. On failure *failed is the command's number,
+ * or UINT32_MAX if it was a barrier; what was enqueued before it stays enqueued. */
+int fl_replay(const fl_program *p, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
+              void **event, uint32_t *failed) {
+    workspace w = {NULL, NULL};
+    cl_int code = CL_SUCCESS;
+    uint32_t widest = p->final_wait_count;
+    bool events = p->final_wait_count > 0;
+    *failed = UINT32_MAX;
+    if (p->step_count == 0)
+        return issue(&marker, fl_table_of(lanes[0]), lanes[0], wait_count, (cl_event *)wait_list, (cl_event *)event);
+    for (uint32_t i = 0; i < p->step_count; i++) {
+        events |= p->steps[i].signals;
+        if (p->steps[i].wait_count > widest)
+            widest = p->steps[i].wait_count;
+    }
+    if (events) {
+        w.signals = calloc(p->step_count, sizeof *w.signals);
+        w.list = calloc(widest ? widest : 1, sizeof *w.list);
+        if (!w.signals || !w.list)
+            code = CL_OUT_OF_HOST_MEMORY;
+    }
+    for (uint32_t i = 0; i < times && code == CL_SUCCESS; i++) {
+        cl_uint head = i == 0 ? wait_count : 0;
+        code = pass(p, lanes, &w, head, (cl_event *)wait_list, i + 1 == times ? (cl_event *)event : NULL, failed);
+        if (events)
+            release_signals(p, &w);
+    }
+    for (uint32_t i = 0; lane_count > 1 && i < lane_count; i++)   /* SPEC clFlush: lanes that wait for each other */
+        CALL(fl_table_of(lanes[i]), clFlush)(lanes[i]);
+    free(w.signals);
+    free(w.list);
+    return code;
+}

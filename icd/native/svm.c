@@ -1,0 +1,247 @@
+/* SVM that a graph uses outlives the program's own free.
+ *
+ * SVM has no reference count. So a pointer that a command uses is pinned, and while anything is pinned the driver's clSVMAlloc,
+ * clSVMFree and clEnqueueSVMFree are watched: the free of a pinned allocation is put off until the last pin is gone. An allocation
+ * made before anything was watched has no known size; a pinned pointer at or above its base may lie in it, so its free is put off
+ * as well: too late is harmless, too early is not. */
+#include "native.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct allocation {
+    const char *base;
+    size_t size;          /* 0: not known, and the free has been put off */
+    cl_context context;   /* retained once freed */
+    void **table;         /* the watched table that it came through */
+    unsigned pins;
+    bool freed;
+} allocation;
+
+static struct {
+    pthread_mutex_t lock;
+    allocation *known;
+    uint32_t count, capacity;
+    fl_pins loose;        /* pinned pointers that lie in no known allocation, each as often as it is pinned */
+} svm = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+bool fl_list(fl_pins *list, const void *pointer) {
+    if (list->count == list->capacity) {
+        uint32_t more = list->capacity ? list->capacity * 2 : 16;
+        const void **larger = realloc(list->pointers, more * sizeof *larger);
+        if (!larger)
+            return false;
+        list->pointers = larger;
+        list->capacity = more;
+    }
+    list->pointers[list->count++] = pointer;
+    return true;
+}
+
+static allocation *containing(const void *pointer) {
+    for (uint32_t i = 0; i < svm.count; i++) {
+        allocation *a = &svm.known[i];
+        if (a->size ? (const char *)pointer >= a->base && (const char *)pointer < a->base + a->size : pointer == a->base)
+            return a;
+    }
+    return NULL;
+}
+
+static allocation *remember(const void *base, size_t size, cl_context context) {
+    if (svm.count == svm.capacity) {
+        uint32_t more = svm.capacity ? svm.capacity * 2 : 16;
+        allocation *larger = realloc(svm.known, more * sizeof *larger);
+        if (!larger)
+            return NULL;
+        svm.known = larger;
+        svm.capacity = more;
+    }
+    svm.known[svm.count] = (allocation){.base = base, .size = size, .context = context, .table = context->dispatch};
+    return &svm.known[svm.count++];
+}
+
+static bool loose_above(const void *base) {
+    for (uint32_t i = 0; i < svm.loose.count; i++)
+        if ((const char *)svm.loose.pointers[i] >= (const char *)base)
+            return true;
+    return false;
+}
+
+/* Whether a free has to wait; if so it is noted. Called with the lock held. An allocation that nobody pins is forgotten. */
+static bool put_off(cl_context context, const void *pointer) {
+    allocation *a = containing(pointer);
+    if (a && a->pins == 0 && a->size) {
+        *a = svm.known[--svm.count];
+        return false;
+    }
+    if (!a && loose_above(pointer))
+        a = remember(pointer, 0, context);
+    if (!a || a->freed)
+        return a != NULL;
+    a->freed = true;
+    a->context = context;
+    CALL(fl_table_of(context), clRetainContext)(context);
+    return true;
+}
+
+static void *watched_clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t size, cl_uint alignment) {
+    void *pointer = ((fn_clSVMAlloc *)fl_patched(context, SLOT_clSVMAlloc))(context, flags, size, alignment);
+    if (pointer) {
+        pthread_mutex_lock(&svm.lock);
+        remember(pointer, size, context);
+        pthread_mutex_unlock(&svm.lock);
+    }
+    return pointer;
+}
+
+static void watched_clSVMFree(cl_context context, void *svm_pointer) {
+    pthread_mutex_lock(&svm.lock);
+    bool later = svm_pointer && put_off(context, svm_pointer);
+    pthread_mutex_unlock(&svm.lock);
+    if (!later)
+        ((fn_clSVMFree *)fl_patched(context, SLOT_clSVMFree))(context, svm_pointer);
+}
+
+static void list_done(cl_event event, cl_int status, void *list) {
+    free(list);
+}
+
+/* Free those of a list that nobody pins. PoCL reads the list when the command runs, so it has to last until then. */
+static cl_int free_some(cl_command_queue queue, cl_uint count, void **list, cl_uint wait_count, const cl_event *wait_list,
+                        cl_event *event) {
+    void **table = fl_table_of(queue);
+    cl_event done = NULL;
+    cl_int code = ((fn_clEnqueueSVMFree *)fl_patched(queue, SLOT_clEnqueueSVMFree))(queue, count, list, NULL, NULL, wait_count,
+                                                                                   wait_list, &done);
+    if (code != CL_SUCCESS) {
+        free(list);
+        return code;
+    }
+    ((fn_clSetEventCallback *)fl_patched(done, SLOT_clSetEventCallback))(done, CL_COMPLETE, (void *)list_done, list);
+    if (event)
+        *event = done;
+    else
+        CALL(table, clReleaseEvent)(done);
+    return CL_SUCCESS;
+}
+
+static cl_int watched_clEnqueueSVMFree(cl_command_queue queue, cl_uint count, void **pointers, void *free_function, void *user_data,
+                                       cl_uint wait_count, const cl_event *wait_list, cl_event *event) {
+    void **table = fl_table_of(queue);
+    cl_context context = NULL;
+    void **now = free_function || !count || !pointers ? NULL : malloc(count * sizeof *now);
+    cl_uint left = 0;
+    if (now && CALL(table, clGetCommandQueueInfo)(queue, CL_QUEUE_CONTEXT, sizeof context, &context, NULL) == CL_SUCCESS) {
+        pthread_mutex_lock(&svm.lock);
+        for (cl_uint i = 0; i < count; i++)
+            if (!put_off(context, pointers[i]))
+                now[left++] = pointers[i];
+        pthread_mutex_unlock(&svm.lock);
+        if (left && left < count)
+            return free_some(queue, left, now, wait_count, wait_list, event);
+        if (!left) {
+            free(now);
+            return CALL(table, clEnqueueMarkerWithWaitList)(queue, wait_count, wait_list, event);
+        }
+    }
+    free(now);   /* all of them are free to go, the program frees by its own function, or the driver has an error to name */
+    return ((fn_clEnqueueSVMFree *)fl_patched(queue, SLOT_clEnqueueSVMFree))(queue, count, pointers, free_function, user_data,
+                                                                            wait_count, wait_list, event);
+}
+
+int fl_watch_svm(void **table) {
+    static const int slots[] = {SLOT_clSVMAlloc, SLOT_clSVMFree, SLOT_clEnqueueSVMFree};
+    void *const functions[] = {(void *)watched_clSVMAlloc, (void *)watched_clSVMFree, (void *)watched_clEnqueueSVMFree};
+    for (int i = 0; i < 3; i++) {
+        int code = fl_patch(table, slots[i], functions[i]);
+        if (code != CL_SUCCESS) {
+            while (i-- > 0)
+                fl_unpatch(table, slots[i]);
+            return code;
+        }
+    }
+    return CL_SUCCESS;
+}
+
+/* What was known of a table's allocations is forgotten with its last watcher: their frees are not seen any more. */
+void fl_unwatch_svm(void **table) {
+    fl_unpatch(table, SLOT_clEnqueueSVMFree);
+    fl_unpatch(table, SLOT_clSVMFree);
+    pthread_mutex_lock(&svm.lock);
+    if (fl_unpatch(table, SLOT_clSVMAlloc) == 0)
+        for (uint32_t i = svm.count; i-- > 0;)
+            if (svm.known[i].table == table && !svm.known[i].pins && !svm.known[i].freed)
+                svm.known[i] = svm.known[--svm.count];
+    pthread_mutex_unlock(&svm.lock);
+}
+
+bool fl_pin(fl_pins *pins, const void *pointer) {
+    for (uint32_t i = 0; i < pins->count; i++)
+        if (pins->pointers[i] == pointer)
+            return true;
+    if (!fl_list(pins, pointer))
+        return false;
+    pthread_mutex_lock(&svm.lock);
+    allocation *a = containing(pointer);
+    bool done = true;
+    if (a)
+        a->pins++;
+    else
+        done = fl_list(&svm.loose, pointer);
+    pthread_mutex_unlock(&svm.lock);
+    if (!done)
+        pins->count--;
+    return done;
+}
+
+/* A free that the program recorded on a captured queue: it takes effect with the last pin, and this recording holds one. */
+void fl_free_with_pins(fl_pins *pins, cl_context context, void *pointer) {
+    if (!fl_pin(pins, pointer))
+        return;
+    pthread_mutex_lock(&svm.lock);
+    put_off(context, pointer);
+    pthread_mutex_unlock(&svm.lock);
+}
+
+static void unpin(const void *pointer) {
+    allocation *a = containing(pointer);
+    if (a && a->pins) {
+        a->pins--;
+        return;
+    }
+    for (uint32_t i = 0; i < svm.loose.count; i++)
+        if (svm.loose.pointers[i] == pointer) {
+            svm.loose.pointers[i] = svm.loose.pointers[--svm.loose.count];
+            return;
+        }
+}
+
+/* Take an allocation whose free was put off and that nothing pins any more out of the list; false if there is none. */
+static bool take_free(allocation *taken) {
+    for (uint32_t i = 0; i < svm.count; i++) {
+        const allocation *a = &svm.known[i];
+        if (a->freed && a->pins == 0 && (a->size || !loose_above(a->base))) {
+            *taken = *a;
+            svm.known[i] = svm.known[--svm.count];
+            return true;
+        }
+    }
+    return false;
+}
+
+void fl_unpin_all(fl_pins *pins) {
+    pthread_mutex_lock(&svm.lock);
+    for (uint32_t i = 0; i < pins->count; i++)
+        unpin(pins->pointers[i]);
+    allocation a;
+    while (take_free(&a)) {
+        pthread_mutex_unlock(&svm.lock);   /* the driver is called without the lock */
+        ((fn_clSVMFree *)fl_patched(a.context, SLOT_clSVMFree))(a.context, (void *)a.base);
+        CALL(fl_table_of(a.context), clReleaseContext)(a.context);
+        pthread_mutex_lock(&svm.lock);
+    }
+    pthread_mutex_unlock(&svm.lock);
+    free(pins->pointers);
+    *pins = (fl_pins){0};
+}

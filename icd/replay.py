@@ -1,0 +1,101 @@
+"""Replay: a schedule becomes a `Program`, a flat C array that the native engine walks without the GIL.
+
+A program is immutable once made, and refers to the commands in its recording's memory, which it keeps alive.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from statistics import median
+from typing import Any, Final
+
+from ._native import ffi, lib
+from .abi import OPENCL
+from .capture import OPS
+from .commands import call
+from .errors import check
+
+_BARRIER: Final = 0xFFFFFFFF
+
+#: (command or -1 for a barrier of the schedule, lane, the steps that are waited for, whether a later step waits for this one)
+Step = tuple[int, int, Sequence[int], bool]
+
+
+class Program:
+    """`steps` over an array of `fl_command`; a last barrier on lane 0 waits for the steps in `final_waits`, if there are any.
+
+    `owner` is whatever the array's memory belongs to.
+    """
+
+    def __init__(self, commands: Any, owner: Any, steps: Sequence[Step], final_waits: Sequence[int] = ()) -> None:
+        waits: list[int] = []
+        self._steps = ffi.new("fl_step[]", max(1, len(steps)))
+        for target, (command, lane, step_waits, signals) in zip(self._steps, steps, strict=False):
+            target.command = _BARRIER if command < 0 else command
+            target.lane, target.signals = lane, signals
+            target.first_wait, target.wait_count = len(waits), len(step_waits)
+            waits += step_waits
+        self._waits = ffi.new("uint32_t[]", waits)
+        self._final = ffi.new("uint32_t[]", list(final_waits))
+        self._owner = owner
+        self.native = ffi.new(
+            "fl_program *",
+            {
+                "commands": commands,
+                "steps": self._steps,
+                "step_count": len(steps),
+                "waits": self._waits,
+                "final_wait_count": len(final_waits),
+                "final_waits": self._final,
+            },
+        )
+
+    def replay(self, lanes: Sequence[int], times: int, wait_list: Sequence[int]) -> tuple[int, int, int]:
+        """Enqueue the program on `lanes` (queue handles).
+
+        Returns the OpenCL code, the event's handle (the caller owns the reference), and after a failure the number of the command
+        that failed (-1: a barrier of the schedule).
+        """
+        event, failed = ffi.new("void **"), ffi.new("uint32_t *")
+        code = lib.fl_replay(
+            self.native,
+            [ffi.cast("void *", lane) for lane in lanes],
+            len(lanes),
+            times,
+            len(wait_list),
+            [ffi.cast("void *", one) for one in wait_list] if wait_list else ffi.NULL,
+            event,
+            failed,
+        )
+        return code, int(ffi.cast("uintptr_t", event[0])), -1 if failed[0] == _BARRIER else failed[0]
+
+
+def _seconds(program: Program, queue: int) -> float:
+    """How long a program takes from its enqueuing to its end, the median of several runs."""
+    times = []
+    for _ in range(7):
+        start = time.perf_counter()
+        code, event, _failed = program.replay([queue], 1, ())
+        check(code, "calibrate")
+        check(call(queue, "clFinish"), "clFinish")
+        times.append(time.perf_counter() - start)
+        call(event, "clReleaseEvent")
+    return median(times)
+
+
+@lru_cache(maxsize=64)
+def cost_of_order(context: int, device: int, steps: int = 64) -> tuple[float, float]:
+    """Seconds that a barrier and an event that is waited for cost on an out-of-order queue of the device: measured, once a device."""
+    code = ffi.new("int32_t *")
+    flags = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
+    queue = call(context, "clCreateCommandQueue", device, flags, int(ffi.cast("uintptr_t", code)))
+    check(code[0], "clCreateCommandQueue")
+    marker = ffi.new("fl_command[1]", [{"op": OPS.index("marker")}])
+    barriers = Program(marker, None, [(-1, 0, (), False)] * steps)
+    events = Program(marker, None, [(0, 0, (i - 1,) if i else (), i + 1 < steps) for i in range(steps)])
+    try:
+        return _seconds(barriers, queue) / steps, _seconds(events, queue) / steps
+    finally:
+        call(queue, "clReleaseCommandQueue")

@@ -1,0 +1,203 @@
+"""Binds a platform: from the platform handle that a driver gave to a complete dispatch table that is safe to call.
+
+`bind` reads the driver's own table without trusting it and makes a table of ours (cl_khr_icd, "ICD 2 detection"):
+
+- ICD 1: a copy of the driver's table, as many slots as a table of its OpenCL version surely has; a NULL slot becomes a stub that
+  answers CL_INVALID_OPERATION. The driver's objects keep leading to the driver's table, only fairlead calls through the copy.
+- ICD 2 (the tag stands in slots 0 and 31): a table filled through clIcdGetFunctionAddressForPlatformKHR and then given to the
+  driver as `dispatch_data`. Our block is the table itself, so it begins with a full `cl_icd_dispatch` as other loaders expect.
+
+There is one table for each platform in the process. Tables are never freed, because a driver or another loader may keep them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..loader.errors import FairleadError
+from ..loader.table import POINTER_SIZE, DispatchTable
+from ._native import ffi, lib
+from .abi import CL_SUCCESS, ICD2_TAG, OPENCL, SLOT_COUNT, TAG_SLOTS, slots_of_version
+from .errors import check, describe
+
+_PLATFORM_INFO_SLOT: Final = 1
+_CHUNK: Final = 256  # what one safe read gives at most
+_LARGEST_ANSWER: Final = 1 << 24
+
+GetFunction = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
+SetDispatchData = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class DriverError(FairleadError):
+    """A driver, or one of its platforms, was refused: it does not keep to the ICD protocol (cl_khr_icd)."""
+
+
+@dataclass(frozen=True)
+class Binding:
+    """How a platform was bound: its table, the ICD version (1 or 2), remarks for the user, and for ICD 2 the value that another
+    loader had left as `dispatch_data` (0 if none)."""
+
+    table: DispatchTable
+    icd_version: int
+    notes: tuple[str, ...] = ()
+    foreign_dispatch_data: int = 0
+
+
+_bound: dict[int, Binding] = {}
+_lock = threading.RLock()
+
+
+def bind(platform: int, resolve: Callable[[str], int | None]) -> Binding:
+    """Bind the platform whose handle is `platform`; the same handle gives the same Binding for as long as the process lives.
+
+    `resolve` gives the address of one of the driver's clIcd… functions. Raises DriverError when the platform must be refused.
+    """
+    with _lock:
+        if platform not in _bound:
+            own = read_word(platform)
+            if own is None:
+                raise DriverError(f"its handle {platform:#x} leads to memory that cannot be read")
+            if own == 0:
+                raise DriverError("its dispatch table is NULL")
+            head = read_words(own, TAG_SLOTS[-1] + 1)
+            if None in head:
+                raise DriverError(f"its dispatch table at {own:#x} leads to memory that cannot be read")
+            second_tag = head[TAG_SLOTS[1]] == ICD2_TAG
+            is_icd2 = head[TAG_SLOTS[0]] == ICD2_TAG
+            _bound[platform] = _bind_icd2(platform, resolve, second_tag) if is_icd2 else _bind_icd1(platform, own, second_tag)
+        return _bound[platform]
+
+
+def forget(platform: int) -> None:
+    """Forget a platform whose driver is unloaded: its handle may come again and mean another platform."""
+    with _lock:
+        _bound.pop(platform, None)
+
+
+def query(table: DispatchTable, routine: str, *arguments: Any, detail: str = "") -> bytes:
+    """Ask one of the clGet…Info functions for a value of unknown size; `arguments` are the ones before the size.
+
+    Raises OpenCLError with the driver's code, and `detail` after its sentence; DriverError if the size is no sensible one.
+    """
+    function = getattr(table, routine)
+    size = ctypes.c_size_t()
+    check(function(*arguments, 0, None, ctypes.byref(size)), routine, detail)
+    if size.value > _LARGEST_ANSWER:
+        raise DriverError(f"the driver says that the value has {size.value} bytes", routine=routine)
+    buffer = ctypes.create_string_buffer(max(size.value, 1))
+    check(function(*arguments, size.value, buffer, None), routine, detail)
+    return buffer.raw[: size.value]
+
+
+def text(value: bytes) -> str:
+    """A string that a driver gave, up to its NUL."""
+    return value.split(b"\0", 1)[0].decode("utf-8", "replace").strip()
+
+
+def parse_version(version: str) -> tuple[int, int]:
+    """(major, minor) of "OpenCL 3.0 …" or "OpenCL C 1.2 …"; (1, 0) for a text of any other form."""
+    match = re.match(r"OpenCL (?:C )?(\d+)\.(\d+)", version)
+    return (int(match[1]), int(match[2])) if match else (1, 0)
+
+
+def read(address: int, size: int) -> bytes:
+    """`size` bytes (256 at most) at an address that may lead nowhere; b"" if they cannot all be read."""
+    into = ffi.new("char[]", size)
+    done = lib.fl_safe_read(ffi.cast("void *", address), into, size)
+    return ffi.buffer(into, size)[:] if done == size else b""
+
+
+def read_word(address: int) -> int | None:
+    """The pointer at an address, None if it cannot be read."""
+    return read_words(address, 1)[0]
+
+
+def read_words(address: int, count: int) -> list[int | None]:
+    """`count` pointers at an address; None for each that cannot be read."""
+    words: list[int | None] = []
+    while len(words) < count:
+        here, size = address + len(words) * POINTER_SIZE, min(_CHUNK // POINTER_SIZE, count - len(words))
+        data = read(here, size * POINTER_SIZE)
+        if not data:  # memory ends somewhere in this chunk: go on word by word
+            size, data = 1, read(here, POINTER_SIZE)
+        words += struct.unpack(f"@{size}P", data) if data else (None,)
+    return words
+
+
+def read_text(address: int, limit: int = 64) -> bytes:
+    """The C string at an address that may lead nowhere, at most `limit` bytes of it."""
+    found = b""
+    while len(found) < limit:
+        byte = read(address + len(found), 1)
+        if byte in (b"", b"\0"):
+            break
+        found += byte
+    return found
+
+
+def _new_table() -> tuple[int, Any]:
+    """The address of a new table full of stubs, and an array to write its slots with. The array owns nothing."""
+    address = int(ffi.cast("uintptr_t", lib.fl_new_table()))
+    if not address:
+        raise MemoryError("no memory for a dispatch table")
+    return address, (ctypes.c_void_p * SLOT_COUNT).from_address(address)
+
+
+def _bind_icd1(platform: int, own: int, second_tag: bool) -> Binding:
+    theirs = DispatchTable(OPENCL, own)
+    if not theirs.pointer(_PLATFORM_INFO_SLOT):
+        raise DriverError("clGetPlatformInfo is NULL in its dispatch table")
+    answer = query(theirs, "clGetPlatformInfo", platform, OPENCL["CL_PLATFORM_VERSION"], detail="(CL_PLATFORM_VERSION)")
+    version = parse_version(text(answer))
+    words = read_words(own, slots_of_version(version))
+    notes = []
+    if second_tag:  # cl_khr_icd: without the tag in slot 0 it means nothing; it is no address that could be called
+        words[TAG_SLOTS[1]] = 0
+        notes.append("the ICD 2 tag stands in slot 31 alone, so the driver is taken for ICD 1")
+    if None in words:
+        notes.append(
+            f"its dispatch table ends after {words.index(None)} of the {len(words)} slots of OpenCL {version[0]}.{version[1]}"
+        )
+    address, slots = _new_table()
+    for slot, word in enumerate(words):
+        if word:
+            slots[slot] = word
+    return Binding(DispatchTable(OPENCL, address), 1, tuple(notes))
+
+
+def _bind_icd2(platform: int, resolve: Callable[[str], int | None], second_tag: bool) -> Binding:
+    if not second_tag:
+        raise DriverError("its dispatch table has the ICD 2 tag in slot 0 but not in slot 31")
+    functions = []
+    for name in ("clIcdGetFunctionAddressForPlatformKHR", "clIcdSetPlatformDispatchDataKHR"):
+        function = resolve(name)
+        if not function:
+            raise DriverError(f"its dispatch table has the ICD 2 tags, but the driver has no {name}")
+        functions.append(function)
+    get_function, set_data = functions
+    address = _filled_table(platform, GetFunction(get_function))
+    foreign = read_word(platform + POINTER_SIZE) or 0
+    code = SetDispatchData(set_data)(platform, address)
+    if code != CL_SUCCESS:
+        name, sentence = describe(code)
+        raise DriverError(sentence, routine="clIcdSetPlatformDispatchDataKHR", code=name)
+    if read_word(platform + POINTER_SIZE) != address:
+        raise DriverError("it took the dispatch data but did not store it", routine="clIcdSetPlatformDispatchDataKHR")
+    notes = ("another OpenCL loader in this process had bound it before",) if foreign else ()
+    return Binding(DispatchTable(OPENCL, address), 2, notes, foreign)
+
+
+def _filled_table(platform: int, get_function: Any) -> int:
+    """A table with every function that the driver has for this platform, the ones for other systems included."""
+    address, slots = _new_table()
+    for slot, function in enumerate(OPENCL.slots):
+        pointer = get_function(platform, function.name.encode())
+        if pointer:
+            slots[slot] = pointer
+    return address

@@ -1,0 +1,268 @@
+"""What cannot be captured is refused in the caller's line, and after any failure everything is as it was."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array
+import pytest
+
+from fairlead.capture import CapturedGraph, CaptureError, capture
+from fairlead.icd._native import ffi, lib
+from fairlead.icd.abi import OPENCL
+
+SOURCE = "__kernel void add(__global float *a, float s) { a[get_global_id(0)] += s; }"
+N = 64
+
+
+def pointers(queue: cl.CommandQueue) -> list[bytes]:
+    """Word 0 of queue and context, and the bytes of the driver's whole table."""
+    words = [bytes(ffi.buffer(ffi.cast("char *", handle), 8)) for handle in (queue.int_ptr, queue.context.int_ptr)]
+    table = lib.fl_table_of(ffi.cast("void *", queue.context.int_ptr))
+    return [*words, bytes(ffi.buffer(table, 149 * 8))]
+
+
+@pytest.fixture
+def kernel(context: cl.Context) -> cl.Kernel:
+    return cl.Program(context, SOURCE).build().add
+
+
+@pytest.fixture
+def buffer(queue: cl.CommandQueue) -> cl.Buffer:
+    result = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, N * 4)
+    cl.enqueue_fill_buffer(queue, result, np.float32(0), 0, N * 4).wait()
+    return result
+
+
+def _map(queue: cl.CommandQueue, buffer: cl.Buffer) -> None:
+    cl.enqueue_map_buffer(queue, buffer, cl.map_flags.READ, 0, (N,), np.float32, is_blocking=False)
+
+
+def _image(queue: cl.CommandQueue, buffer: cl.Buffer) -> None:
+    image_format = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
+    image = cl.Image(queue.context, cl.mem_flags.READ_WRITE, image_format, shape=(4, 4))
+    cl.enqueue_copy(queue, image, np.zeros((4, 4, 4), np.float32), origin=(0, 0), region=(4, 4), is_blocking=False)
+
+
+def _wait(queue: cl.CommandQueue, buffer: cl.Buffer) -> None:
+    cl.enqueue_fill_buffer(queue, buffer, np.float32(1), 0, N * 4).wait()
+
+
+def _callback(queue: cl.CommandQueue, buffer: cl.Buffer) -> None:
+    event = cl.enqueue_fill_buffer(queue, buffer, np.float32(1), 0, N * 4)
+    event.set_callback(cl.command_execution_status.COMPLETE, lambda status: None)
+
+
+REFUSED: dict[str, tuple[Callable[[cl.CommandQueue, cl.Buffer], object], str]] = {
+    "clFinish": (lambda queue, buffer: queue.finish(), "waits for commands that have only been recorded"),
+    "clWaitForEvents": (_wait, "waits for commands that have only been recorded"),
+    "clSetEventCallback": (_callback, "callback at completion"),
+    "clEnqueueReadBuffer": (lambda queue, buffer: cl.enqueue_copy(queue, np.zeros(N, np.float32), buffer), "blocking transfer"),
+    "clEnqueueWriteBuffer": (
+        lambda queue, buffer: cl.enqueue_copy(queue, buffer, np.zeros(N, np.float32)),
+        "blocking transfer",
+    ),
+    "clEnqueueMapBuffer": (_map, "cannot be captured"),
+    "clEnqueueWriteImage": (_image, "cannot be captured"),
+}
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_what_cannot_be_captured_is_refused_in_the_callers_line(
+    queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer, call: str
+) -> None:
+    queue.finish()
+    before = pointers(queue)
+    act, why = REFUSED[call]
+    with pytest.raises(CaptureError, match=why) as caught, capture(queue) as graph:
+        kernel(queue, (N,), None, buffer, np.float32(1))
+        act(queue, buffer)
+    error = caught.value
+    assert error.routine == call and error.code == "CL_INVALID_OPERATION" and error.remedy
+    assert error.where.startswith(__file__ + ":")
+    assert any(
+        frame.filename == __file__ and frame.name in ("<lambda>", act.__name__)
+        for frame in traceback.extract_tb(error.__traceback__)
+    )
+    assert len(graph) == 0
+    assert pointers(queue) == before
+    result = np.empty(N, np.float32)
+    cl.enqueue_copy(queue, result, buffer)
+    assert (result == 0).all()
+
+
+def test_a_refusal_that_the_program_swallows_is_raised_when_the_block_ends(queue: cl.CommandQueue) -> None:
+    with pytest.raises(CaptureError, match="clFinish.*\n.*remedy: wait after a replay"), capture(queue):
+        try:
+            queue.finish()
+        except cl.LogicError:
+            pass
+
+
+def test_an_exception_in_the_block_passes_and_leaves_nothing(
+    queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer
+) -> None:
+    queue.finish()
+    before = pointers(queue)
+    with pytest.raises(ZeroDivisionError), capture(queue) as graph:
+        kernel(queue, (N,), None, buffer, np.float32(1))
+        1 / 0  # noqa: B018
+    assert len(graph) == 0 and graph.queue is None
+    assert pointers(queue) == before
+    assert lib.fl_forgotten_kernels()
+    with pytest.raises(CaptureError, match="the block failed, and nothing of it was captured"):
+        graph.finalize()
+
+
+def test_invalid_commands_raise_pyopencls_own_error(queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer) -> None:
+    with pytest.raises(cl.LogicError, match="INVALID_VALUE"), capture(queue):
+        cl.enqueue_fill_buffer(queue, buffer, b"", 0, N * 4)
+
+
+def test_another_thread_is_refused_and_the_block_says_so(queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer) -> None:
+    seen: list[BaseException] = []
+
+    def intrude() -> None:
+        try:
+            cl.enqueue_fill_buffer(queue, buffer, np.float32(9), 0, 4)
+        except cl.Error as error:
+            seen.append(error)
+
+    queue.finish()
+    before = pointers(queue)
+    with pytest.raises(CaptureError, match="another thread used the queue"), capture(queue) as graph:
+        kernel(queue, (N,), None, buffer, np.float32(1))
+        thread = threading.Thread(target=intrude)
+        thread.start()
+        thread.join()
+    assert len(seen) == 1 and "INVALID_OPERATION" in str(seen[0])
+    assert len(graph) == 0 and pointers(queue) == before
+
+
+def test_threads_with_queues_of_their_own_are_not_disturbed(context: cl.Context, kernel: cl.Kernel) -> None:
+    """Eight threads capture, replay and run directly on one context; each gets its own result."""
+    source = SOURCE.replace("add", "bump")
+    failures: list[str] = []
+
+    def work(number: int) -> None:
+        queue = cl.CommandQueue(context)
+        bump = cl.Program(context, source).build().bump
+        buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, N * 4)
+        cl.enqueue_fill_buffer(queue, buffer, np.float32(0), 0, N * 4)
+        for _ in range(20):
+            with capture(queue) as graph:
+                for _ in range(10):
+                    bump(queue, (N,), None, buffer, np.float32(number))
+            graph.finalize().replay(queue)
+            bump(queue, (N,), None, buffer, np.float32(1))
+        result = np.empty(N, np.float32)
+        cl.enqueue_copy(queue, result, buffer)
+        if not (result == 20 * (10 * number + 1)).all():
+            failures.append(f"{number}: {result[:3]}")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_a_queue_is_captured_once_at_a_time(
+    queue: cl.CommandQueue, context: cl.Context, kernel: cl.Kernel, buffer: cl.Buffer
+) -> None:
+    other = cl.CommandQueue(context)
+    with capture(queue) as outer:
+        with pytest.raises(Exception, match="end the other capture of this queue first"), capture(queue):
+            pass
+        with capture(other) as inner:
+            kernel(other, (N,), None, buffer, np.float32(1))
+        kernel(queue, (N,), None, buffer, np.float32(2))
+    assert (len(outer), len(inner)) == (1, 1)
+    outer.finalize().replay(queue).wait()
+    inner.finalize().replay(queue).wait()
+    result = np.empty(N, np.float32)
+    cl.enqueue_copy(queue, result, buffer)
+    assert (result == 3).all()
+
+
+def test_an_event_of_another_capture_is_foreign(
+    queue: cl.CommandQueue, context: cl.Context, kernel: cl.Kernel, buffer: cl.Buffer
+) -> None:
+    other = cl.CommandQueue(context)
+    with pytest.raises(CaptureError, match="belongs to another context or to another capture"), capture(queue):
+        event = kernel(queue, (N,), None, buffer, np.float32(1))
+        with capture(other):
+            kernel(other, (N,), None, buffer, np.float32(1), wait_for=[event])
+
+
+def test_an_event_of_another_context_is_foreign(
+    device: cl.Device, queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer
+) -> None:
+    foreign = cl.UserEvent(cl.Context([device]))
+    with pytest.raises(CaptureError, match="belongs to another context"), capture(queue):
+        kernel(queue, (N,), None, buffer, np.float32(1), wait_for=[foreign])
+    foreign.set_status(cl.command_execution_status.COMPLETE)
+
+
+def test_queues_of_two_contexts_are_refused(device: cl.Device, queue: cl.CommandQueue) -> None:
+    context = cl.Context([device])
+    other = cl.CommandQueue(context)
+    with pytest.raises(Exception, match="CL_INVALID_CONTEXT.*\n.*capture queues of one context"), capture(queue, other):
+        pass
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "queue"])
+def test_what_is_no_queue_is_refused(wrong: object) -> None:
+    with pytest.raises(TypeError, match=r"expected a pyopencl.CommandQueue, got"), capture(wrong):
+        pass
+    with pytest.raises(TypeError, match="no queue was given"), capture():
+        pass
+
+
+def test_a_graph_is_not_finalized_inside_its_block(queue: cl.CommandQueue) -> None:
+    with pytest.raises(CaptureError, match="the block has not ended"), capture(queue) as graph:
+        graph.finalize()
+
+
+def test_waits_of_pyopencl_array_for_its_own_lists_keep_the_order(context: cl.Context, out_of_order: cl.CommandQueue) -> None:
+    """An array that was written many times waits for its oldest events, to forget them; later commands still come after those."""
+    queue = out_of_order
+    x = pyopencl.array.to_device(queue, np.ones(N, np.float32))
+    y = pyopencl.array.zeros(queue, N, np.float32)
+    queue.finish()
+    with capture(queue) as graph:
+        for _ in range(30):
+            y += x
+    assert "barrier" in {node.op for node in graph}
+    graph.finalize().replay(queue).wait()
+    assert (y.get() == 30).all()
+
+
+def test_the_extra_queue_of_a_graph_records_too(queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer) -> None:
+    def library_function(queue: cl.CommandQueue) -> None:
+        kernel(queue, (N,), None, buffer, np.float32(5))
+
+    graph: CapturedGraph
+    with capture(queue) as graph:
+        library_function(graph.queue)
+    assert len(graph) == 1
+    graph.finalize().replay(queue).wait()
+    result = np.empty(N, np.float32)
+    cl.enqueue_copy(queue, result, buffer)
+    assert (result == 5).all()
+
+
+def test_every_enqueue_function_is_either_recorded_or_refused(queue: cl.CommandQueue) -> None:
+    """Nothing of a captured queue reaches the driver unseen: every clEnqueue… slot of its table is exchanged."""
+    enqueue = [function for function in OPENCL.slots if function.name.startswith("clEnqueue")]
+    driver = lib.fl_table_of(ffi.cast("void *", queue.int_ptr))
+    with capture(queue):
+        table = ffi.cast("void ***", queue.int_ptr)[0]
+        same = [f.name for f in enqueue if table[f.slot] == driver[f.slot]]
+        wrong_slot_0 = table[0] != lib.fl_stubs[0]
+    assert same == [] and not wrong_slot_0

@@ -1,0 +1,137 @@
+"""Fixtures of all tests: caches of their own, fake drivers, and Python child processes.
+
+The caches of fairlead, PoCL and PyOpenCL go to a directory of the session, set before any driver is loaded: no test reads what
+another run has left, and none writes into the user's home.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from fairlead.icd import discovery
+from fairlead.loader.search import Candidate
+
+ROOT = Path(__file__).resolve().parent.parent
+_CACHES = tempfile.TemporaryDirectory(prefix="fairlead-tests-", ignore_cleanup_errors=True)
+_CHILD_TIMEOUT = 120.0
+
+os.environ["XDG_CACHE_HOME"] = os.path.join(_CACHES.name, "xdg")
+os.environ["POCL_CACHE_DIR"] = os.path.join(_CACHES.name, "pocl")
+os.environ["PYOPENCL_NO_CACHE"] = "1"
+os.makedirs(os.environ["POCL_CACHE_DIR"])
+for _name in tuple(os.environ):
+    if _name.startswith(("OCL_ICD_", "FAIRLEAD_")) or _name in ("OPENCL_VENDOR_PATH", "OPENCL_LAYERS", "OPENCL_LAYER_PATH"):
+        del os.environ[_name]
+
+
+class FakeDriver(Protocol):
+    """Builds a variant of tests/fake/driver.c: `fake_driver(icd=2, set_error=-6)` is compiled with -DICD=2 -DSET_ERROR=-6.
+
+    A text is put in as it is; for a C string write the quotes. `flags` are for the compiler, such as libraries to link with.
+    """
+
+    def __call__(self, *flags: str | Path, **knobs: object) -> Path: ...
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a child process came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+class RunPython(Protocol):
+    """Runs Python code in a child process: `run_python("print(1)", env={"NAME": "value"}).out`.
+
+    The child has the environment of this process and what `env` adds; None there removes a variable. It must end with exit code 0
+    unless `check` is False.
+    """
+
+    def __call__(self, code: str, *arguments: str, env: Mapping[str, str | None] = {}, check: bool = True) -> Output: ...
+
+
+@pytest.fixture(scope="session")
+def native_headers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the generated opencl_abi.h."""
+    directory = tmp_path_factory.mktemp("headers")
+    done = _run([sys.executable, str(ROOT / "icd/native/build.py"), str(directory)])
+    assert done.returncode == 0, done.stderr
+    return directory
+
+
+@pytest.fixture(scope="session")
+def compile_c(native_headers: Path) -> Callable[..., Path]:
+    """Compiles a C file to a shared library: `compile_c(source, path, *flags)`. A warning is an error."""
+
+    def compile_c(source: Path, path: Path, *flags: str) -> Path:
+        command = ["cc", "-shared", "-fPIC", "-fvisibility=hidden", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{native_headers}"]
+        done = _run([*command, str(source), "-o", str(path), *flags])
+        assert done.returncode == 0, done.stderr
+        return path
+
+    return compile_c
+
+
+@pytest.fixture(scope="session")
+def fake_driver(compile_c: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> FakeDriver:
+    """See FakeDriver. The same knobs give the same file."""
+    directory = tmp_path_factory.mktemp("fake")
+
+    def build(*flags: str | Path, **knobs: object) -> Path:
+        all_flags = [*(f"-D{name.upper()}={value}" for name, value in sorted(knobs.items())), *map(str, flags)]
+        key = hashlib.sha1(" ".join(all_flags).encode(), usedforsecurity=False).hexdigest()[:10]
+        path = directory / f"libfake-{key}.so"
+        return path if path.exists() else compile_c(ROOT / "tests/fake/driver.c", path, *all_flags)
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def run_python() -> RunPython:
+    """See RunPython."""
+
+    def run(code: str, *arguments: str, env: Mapping[str, str | None] = {}, check: bool = True) -> Output:
+        environ = {name: value for name, value in {**os.environ, **env}.items() if value is not None}
+        done = _run([sys.executable, "-c", code, *arguments], environ)
+        assert not check or done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return Output(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def pocl_wheel(tmp_path_factory: pytest.TempPathFactory) -> Candidate:
+    """The driver inside PyPI's PoCL wheel; the test is skipped where it is not installed."""
+    return _installed("libpocl-*.so", tmp_path_factory.mktemp("no-vendors"))
+
+
+@pytest.fixture(scope="session")
+def intel_cpu(tmp_path_factory: pytest.TempPathFactory) -> Candidate:
+    """Intel's CPU driver from PyPI; the test is skipped where it is not installed."""
+    return _installed("libintelocl.so", tmp_path_factory.mktemp("no-vendors"))
+
+
+def _run(command: Sequence[str], environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, env=environ, check=False, capture_output=True, text=True, timeout=_CHILD_TIMEOUT, stdin=subprocess.DEVNULL
+    )
+
+
+def _installed(pattern: str, vendors: Path) -> Candidate:
+    for candidate in discovery.find({}, vendors=vendors).candidates:
+        if fnmatch(os.path.basename(candidate.library), pattern):
+            return candidate
+    pytest.skip(f"no driver {pattern} is installed in this Python environment")
