@@ -1,1 +1,73 @@
-"""fairlead."""
+"""fairlead: finds OpenCL drivers, says why one is missing, and replays captured PyOpenCL loops at the speed of a C loop.
+
+    import fairlead, pyopencl
+
+    device = fairlead.devices()[0].to_pyopencl()    # every usable driver, in a fixed order; or an error that says why not
+    context = pyopencl.Context([device])
+    queue = pyopencl.CommandQueue(context)
+
+    with fairlead.capture(queue) as graph:          # ordinary PyOpenCL code, unchanged: nothing of it runs here
+        step(queue, ...)
+    loop = graph.finalize()
+    for t in range(10_000):
+        loop.replay(queue)                          # one native call an iteration
+    queue.finish()
+
+On the command line, `fairlead devices` lists what there is and `fairlead doctor` explains what is not. Importing this package
+is cheap: a name is loaded from its module when it is first used, and PyOpenCL only for what needs it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .api import devices, platforms
+    from .captured import CapturedGraph, CaptureError, capture
+    from .executable import Executable, ReplayError
+    from .icd.errors import OpenCLError, PlatformNotFoundError
+    from .icd.objects import Device, Platform
+    from .loader.errors import FairleadError, LibraryError, NotFoundError
+
+    __version__: str
+
+__all__ = [
+    "CaptureError", "CapturedGraph", "Device", "Executable", "FairleadError", "LibraryError", "NotFoundError", "OpenCLError", "Platform",
+    "PlatformNotFoundError", "ReplayError", "__version__", "capture", "devices", "platforms",
+]  # fmt: skip
+
+#: Where each public name comes from.
+_MODULES = {
+    "CaptureError": ".captured",
+    "CapturedGraph": ".captured",
+    "Device": ".icd.objects",
+    "Executable": ".executable",
+    "FairleadError": ".loader.errors",
+    "LibraryError": ".loader.errors",
+    "NotFoundError": ".loader.errors",
+    "OpenCLError": ".icd.errors",
+    "Platform": ".icd.objects",
+    "PlatformNotFoundError": ".icd.errors",
+    "ReplayError": ".executable",
+    "capture": ".captured",
+    "devices": ".api",
+    "platforms": ".api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("fairlead")
+    elif name in _MODULES:
+        value = getattr(import_module(_MODULES[name], __name__), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

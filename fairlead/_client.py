@@ -33,7 +33,9 @@ def handle(thing: Any, kind: str, routine: str) -> int:
 
     if not isinstance(thing, getattr(pyopencl, kind)):
         raise ArgumentError(
-            f"expected a pyopencl.{kind}, got {type(thing).__name__}.", routine=routine, remedy=f"pass the pyopencl.{kind} itself"
+            f"expected a pyopencl.{kind}, got {type(thing).__name__}.",
+            routine=routine,
+            remedy=f"pass the pyopencl.{kind} itself",
         )
     return thing.int_ptr
 
@@ -85,7 +87,7 @@ def calling_place(start: int = 2) -> tuple[CodeType, int] | None:
 
 
 def line_of(place: tuple[CodeType, int] | None) -> str:
-    """"file:line" of a place, "" of None."""
+    """ "file:line" of a place, "" of None."""
     if place is None:
         return ""
     code, instruction = place
@@ -102,18 +104,22 @@ def is_housekeeping(start: int = 2) -> bool:
 def _memory_of(thing: Any) -> tuple[int, int, Any] | None:
     """Address, size in bytes and the object to hold, of something that has memory; None of anything else."""
     interface = getattr(thing, "__array_interface__", None)
-    if isinstance(interface, dict):   # NumPy arrays, also those that are contiguous in Fortran's order
+    if isinstance(interface, dict):  # NumPy arrays, also those that are contiguous in Fortran's order
         return interface["data"][0], thing.nbytes, thing
-    if isinstance(thing, (bytes, bytearray, memoryview)) or hasattr(type(thing), "__buffer__") or type(thing).__module__ == "array":
+    if (
+        isinstance(thing, (bytes, bytearray, memoryview))
+        or hasattr(type(thing), "__buffer__")
+        or type(thing).__module__ == "array"
+    ):
         try:
-            view = ffi.from_buffer(thing)   # holding the view also keeps a bytearray from moving
+            view = ffi.from_buffer(thing)  # holding the view also keeps a bytearray from moving
         except (TypeError, BufferError, ValueError):
             return None
         return int(ffi.cast("uintptr_t", view)), len(view), view
-    pointer = getattr(thing, "svm_ptr", None)   # pyopencl.SVM, SVMAllocation, PooledSVM
+    pointer = getattr(thing, "svm_ptr", None)  # pyopencl.SVM, SVMAllocation, PooledSVM
     if isinstance(pointer, int):
         return pointer, getattr(thing, "size", 0) or 0, thing
-    backing = getattr(thing, "hostbuf", None)   # a pyopencl.Buffer made with USE_HOST_PTR
+    backing = getattr(thing, "hostbuf", None)  # a pyopencl.Buffer made with USE_HOST_PTR
     return None if backing is None or backing is thing else _holding(_memory_of(backing), thing)
 
 
@@ -171,7 +177,7 @@ def pooled_buffers(start: int = 2) -> list[Any]:
         if kind is None:
             kind = _type_kind(type(thing))
         if kind == _ARRAY:
-            thing = getattr(thing, "base_data", None)   # not there yet while the array is being made
+            thing = getattr(thing, "base_data", None)  # not there yet while the array is being made
             if isinstance(thing, _pooled_types()):
                 found.append(thing)
         elif kind == _POOLED:

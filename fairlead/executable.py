@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from . import _client
@@ -18,7 +19,7 @@ from .icd.errors import OpenCLError, describe, error
 from .icd.replay import Program, cost_of_order
 
 if TYPE_CHECKING:
-    from .capture import CapturedGraph
+    from .captured import CapturedGraph
 
 SCHEDULES: Final = ("auto", "in-order", "levels", "events")
 
@@ -58,7 +59,7 @@ class Executable:
         self._devices = [queue.device for queue in graph.queues]
         self._context = graph.recording.context
         self._pending = graph.recording.pending
-        self._last: tuple[int, Any] | None = None   # queue (handle) and event of the last replay
+        self._last: tuple[int, Any] | None = None  # queue (handle) and event of the last replay
         self._lock = threading.Lock()
 
     def replay(self, queue: Any, times: int = 1, wait_for: Iterable[Any] | None = None) -> Any:
@@ -71,10 +72,14 @@ class Executable:
         """
         handle = _client.handle(queue, "CommandQueue", "replay")
         if not isinstance(times, int) or times < 1:
-            raise _client.ArgumentError("times must be a whole number from 1.", routine="replay", remedy="replay(queue, times=1)")
+            raise _client.ArgumentError(
+                "times must be a whole number from 1.", routine="replay", remedy="replay(queue, times=1)"
+            )
         waits = self._wait_list(wait_for)
         if is_captured(handle):
-            raise CaptureError("the queue is being captured.", call="replay", remedy="replay on a queue that is not in a capture block")
+            raise CaptureError(
+                "the queue is being captured.", call="replay", remedy="replay on a queue that is not in a capture block"
+            )
         import pyopencl
 
         with self._lock:
@@ -108,7 +113,10 @@ class Executable:
             events.append(_client.handle(event, "Event", "replay"))
             if event.context.int_ptr != self._context:
                 raise error(
-                    CL_INVALID_CONTEXT, "replay", "An event of the wait list is foreign.", "wait for events of the graph's context"
+                    CL_INVALID_CONTEXT,
+                    "replay",
+                    "An event of the wait list is foreign.",
+                    "wait for events of the graph's context",
                 )
         return events
 
@@ -138,11 +146,14 @@ class Executable:
         if found is None:
             if _client.context_of(queue, "replay") != self._context:
                 raise error(
-                    CL_INVALID_COMMAND_QUEUE, "replay", "It is of another context than the graph.", "replay on a queue of the graph's context"
+                    CL_INVALID_COMMAND_QUEUE, "replay", "It is not of the graph's context.", "replay on a queue of that context"
                 )
             if device not in self._devices:
                 raise error(
-                    CL_INVALID_COMMAND_QUEUE, "replay", f"No command was captured for {device.name}.", "replay on a queue of a captured device"
+                    CL_INVALID_COMMAND_QUEUE,
+                    "replay",
+                    f"No command was captured for {device.name}.",
+                    "replay on a queue of a captured device",
                 )
             found = self._plans[device.int_ptr, in_order] = self._make_plan(queue, device, in_order)
         return found
@@ -194,6 +205,13 @@ class Executable:
             f"{what}, could not be enqueued. {sentence}", routine="replay", code=name, value=code, node=failed,
             remedy="the commands before it are enqueued: finish the queue, mend the cause and replay again",
         )  # fmt: skip
+
+    def __del__(self) -> None:
+        """Host memory and SVM go with the graph, so a replay that may still be using them is waited for, as PyOpenCL does."""
+        last = getattr(self, "_last", None)
+        if last is not None and self.graph.uses_host_memory:
+            with suppress(Exception):
+                last[1].wait()
 
     def __repr__(self) -> str:
         return f"<Executable of {len(self.graph)} nodes>"

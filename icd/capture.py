@@ -205,6 +205,11 @@ class Recording:
         """How many OpenCL objects the recording keeps alive."""
         return lib.fl_kept(self.native)
 
+    @property
+    def pinned(self) -> int:
+        """How many SVM pointers the recording's commands use."""
+        return lib.fl_pinned(self.native)
+
 
 def is_captured(queue: int) -> bool:
     """Whether a queue (handle) is being captured now."""

@@ -183,7 +183,7 @@ def _open_all(search: SearchResult) -> Drivers:
     refusals = list(search.refusals)
     wanted: list[Candidate] = []
     for candidate in search.candidates:
-        if pattern := _excluded(candidate):
+        if pattern := excluding_pattern(candidate):
             refusals.append(
                 Refusal(
                     candidate.library,
@@ -223,7 +223,7 @@ def _unsound(candidates: Sequence[Candidate]) -> dict[Candidate, Refusal]:
     return judge(candidates)
 
 
-def _excluded(candidate: Candidate) -> str:
+def excluding_pattern(candidate: Candidate) -> str:
     """The pattern of FAIRLEAD_EXCLUDE that fits the library's path or base name, else ""."""
     path, _ = quirks.locate(candidate)
     names = {candidate.library, path, os.path.realpath(path) if "/" in path else path}

@@ -86,7 +86,7 @@ _POCL_VERSION: Final = "PoCL 3.0-rc2"
 _POCL_TRIPLE_OFFSET: Final = 632
 _POCL_CPU_OFFSET: Final = 640
 
-#: LLVM's names for what a CPU can do, the best first, and the flags that Linux must list for it (x86-64 psABI, "micro-architecture levels").
+#: LLVM's names for what a CPU can do, the best first, and the flags that Linux must list for it (x86-64 psABI).
 CPU_LEVELS: Final = (
     ("x86-64-v4", "avx512f avx512bw avx512cd avx512dq avx512vl avx2 bmi1 bmi2 fma f16c abm movbe cx16 popcnt sse4_2 ssse3"),
     ("x86-64-v3", "avx2 bmi1 bmi2 fma f16c abm movbe cx16 popcnt sse4_2 ssse3"),

@@ -206,7 +206,7 @@ def missing_dependencies(path: str) -> tuple[str, ...]:
     waiting: list[tuple[str, tuple[str, ...]]] = [(path, ())]
     while waiting:
         current, inherited = waiting.pop(0)
-        needed, rpath, runpath = _dynamic(current)
+        needed, rpath, runpath = dynamic_section(current)
         rpath = (
             () if runpath else (*rpath, *inherited)
         )  # ld.so(8): RPATH counts for what is loaded through it, RUNPATH does not
@@ -231,7 +231,7 @@ def find_library(name: str, rpath: tuple[str, ...] = (), runpath: tuple[str, ...
     for directory in (*rpath, *from_environment, *runpath):
         if _usable(os.path.join(directory, name)):
             return os.path.join(directory, name)
-    cached = next((path for path in _linker_cache().get(name, ()) if _usable(path)), None)
+    cached = next((path for path in linker_cache().get(name, ()) if _usable(path)), None)
     return cached or next((p for p in (os.path.join(d, name) for d in _DEFAULT_DIRECTORIES) if _usable(p)), None)
 
 
@@ -313,7 +313,7 @@ def _usable(path: str) -> bool:
     return header is not None and (header.bits, header.machine) == (_own_header().bits, _own_header().machine)
 
 
-def _dynamic(path: str) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
+def dynamic_section(path: str) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
     """DT_NEEDED, DT_RPATH and DT_RUNPATH of a library, with $ORIGIN and $LIB replaced."""
     from elftools.common.exceptions import ELFError
     from elftools.elf.dynamic import DynamicSegment
@@ -345,7 +345,7 @@ def _expand(search_path: str, library: str) -> Iterator[str]:
 
 
 @cache
-def _linker_cache() -> dict[str, list[str]]:
+def linker_cache() -> dict[str, list[str]]:
     """soname → paths, from the cache that ldconfig writes (glibc, sysdeps/generic/dl-cache.h: struct cache_file_new)."""
     try:
         data = _CACHE.read_bytes()

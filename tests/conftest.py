@@ -12,19 +12,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Protocol
 
 import pytest
+from support import CHILD_TIMEOUT, ROOT, FakeDriver, Output, RunPython
 
 from fairlead.icd import discovery
 from fairlead.loader.search import Candidate
 
-ROOT = Path(__file__).resolve().parent.parent
 _CACHES = tempfile.TemporaryDirectory(prefix="fairlead-tests-", ignore_cleanup_errors=True)
-_CHILD_TIMEOUT = 120.0
 
 os.environ["XDG_CACHE_HOME"] = os.path.join(_CACHES.name, "xdg")
 os.environ["POCL_CACHE_DIR"] = os.path.join(_CACHES.name, "pocl")
@@ -33,34 +30,6 @@ os.makedirs(os.environ["POCL_CACHE_DIR"])
 for _name in tuple(os.environ):
     if _name.startswith(("OCL_ICD_", "FAIRLEAD_")) or _name in ("OPENCL_VENDOR_PATH", "OPENCL_LAYERS", "OPENCL_LAYER_PATH"):
         del os.environ[_name]
-
-
-class FakeDriver(Protocol):
-    """Builds a variant of tests/fake/driver.c: `fake_driver(icd=2, set_error=-6)` is compiled with -DICD=2 -DSET_ERROR=-6.
-
-    A text is put in as it is; for a C string write the quotes. `flags` are for the compiler, such as libraries to link with.
-    """
-
-    def __call__(self, *flags: str | Path, **knobs: object) -> Path: ...
-
-
-@dataclass(frozen=True)
-class Output:
-    """What a child process came to."""
-
-    code: int
-    out: str
-    err: str
-
-
-class RunPython(Protocol):
-    """Runs Python code in a child process: `run_python("print(1)", env={"NAME": "value"}).out`.
-
-    The child has the environment of this process and what `env` adds; None there removes a variable. It must end with exit code 0
-    unless `check` is False.
-    """
-
-    def __call__(self, code: str, *arguments: str, env: Mapping[str, str | None] = {}, check: bool = True) -> Output: ...
 
 
 @pytest.fixture(scope="session")
@@ -114,19 +83,27 @@ def run_python() -> RunPython:
 
 @pytest.fixture(scope="session")
 def pocl_wheel(tmp_path_factory: pytest.TempPathFactory) -> Candidate:
-    """The driver inside PyPI's PoCL wheel; the test is skipped where it is not installed."""
+    """The driver inside PyPI's PoCL wheel."""
     return _installed("libpocl-*.so", tmp_path_factory.mktemp("no-vendors"))
 
 
 @pytest.fixture(scope="session")
 def intel_cpu(tmp_path_factory: pytest.TempPathFactory) -> Candidate:
-    """Intel's CPU driver from PyPI; the test is skipped where it is not installed."""
+    """Intel's CPU driver from PyPI."""
     return _installed("libintelocl.so", tmp_path_factory.mktemp("no-vendors"))
 
 
 def _run(command: Sequence[str], environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a child, in a folder where no checkout of fairlead is in the way of the installed one."""
     return subprocess.run(
-        command, env=environ, check=False, capture_output=True, text=True, timeout=_CHILD_TIMEOUT, stdin=subprocess.DEVNULL
+        command,
+        cwd=_CACHES.name,
+        env=environ,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=CHILD_TIMEOUT,
+        stdin=subprocess.DEVNULL,
     )
 
 
@@ -134,4 +111,4 @@ def _installed(pattern: str, vendors: Path) -> Candidate:
     for candidate in discovery.find({}, vendors=vendors).candidates:
         if fnmatch(os.path.basename(candidate.library), pattern):
             return candidate
-    pytest.skip(f"no driver {pattern} is installed in this Python environment")
+    pytest.fail(f"no driver {pattern} is installed in this Python environment: it is in the test extra")

@@ -50,6 +50,7 @@ const fl_command *fl_commands(const fl_recording *recording, uint32_t *count);
 const uint32_t *fl_deps(const fl_recording *recording, uint32_t *count);
 void *const *fl_pending(const fl_recording *recording, uint32_t *count);
 uint32_t fl_kept(const fl_recording *recording);
+uint32_t fl_pinned(const fl_recording *recording);
 int fl_forgotten_kernels(void);
 
 /* --- replay.c: what is executed. A step enqueues a command, or (command == UINT32_MAX) a barrier, on a lane. Its wait list are

@@ -29,6 +29,7 @@ typedef struct queue_state {
     bool in_order;
     uint32_t *open, open_count, open_capacity;   /* what a later barrier or marker has to wait for */
     uint32_t barrier;           /* the last barrier of an out-of-order queue, the last command of an in-order one; NONE */
+    uint32_t host_waits_seen;   /* how many of the recording's host waits this queue's commands already come after */
 } queue_state;
 
 struct fl_recording {
@@ -49,6 +50,7 @@ struct fl_recording {
     fl_command *commands;
     uint32_t command_count, command_capacity;
     uint32_t *deps, dep_count, dep_capacity;
+    uint32_t *host_waits, host_wait_count, host_wait_capacity;   /* nodes that the host waited for: later commands follow them */
     sync_point *points;          /* open addressing by event, while the block lasts */
     uint32_t point_count, point_capacity;
     void **pending;              /* events from before the block that had not completed */
@@ -292,15 +294,47 @@ static bool advance(queue_state *queue, uint16_t op, bool waits_for_all, uint32_
     return push(&queue->open, &queue->open_count, &queue->open_capacity, node);
 }
 
+/* Let the queue's next command come after what the host has waited for meanwhile. An out-of-order queue needs a barrier for that. */
+static cl_int follow_host_waits(call *c, uint32_t *first) {
+    fl_recording *r = c->recording;
+    queue_state *queue = c->queue;
+    if (queue->host_waits_seen == r->host_wait_count)
+        return CL_SUCCESS;
+    uint32_t node = r->command_count;
+    if (!queue->in_order && !RESERVE(r->commands, r->command_capacity, node + 2))
+        return CL_OUT_OF_HOST_MEMORY;
+    if (!queue->in_order && queue->barrier != NONE && !depend(r, *first, queue->barrier))
+        return CL_OUT_OF_HOST_MEMORY;
+    for (uint32_t i = queue->host_waits_seen; i < r->host_wait_count; i++) {
+        uint32_t waited = r->host_waits[i];
+        bool implied = queue->in_order && &r->queues[r->commands[waited].queue] == queue;
+        if (!implied && !depend(r, *first, waited))
+            return CL_OUT_OF_HOST_MEMORY;
+    }
+    queue->host_waits_seen = r->host_wait_count;
+    if (queue->in_order)
+        return CL_SUCCESS;
+    r->commands[r->command_count++] = (fl_command){
+        .op = FL_BARRIER, .queue = (uint16_t)c->queue_index, .first_dep = *first, .dep_count = r->dep_count - *first};
+    queue->barrier = node;
+    *first = r->dep_count;
+    r->observer(r->cookie, 'n', FL_BARRIER, NULL, 0);
+    return CL_SUCCESS;
+}
+
 /* Append a command. Nothing of it stays if any part fails. */
 static cl_int append(call *c, int slot, fl_command command, cl_uint wait_count, const cl_event *wait_list, cl_event *event) {
     fl_recording *r = c->recording;
-    uint32_t first = r->dep_count, node = r->command_count;
-    uint32_t pending = r->pending_count;
+    uint32_t first = r->dep_count, pending = r->pending_count;
     bool waits_for_all = (command.op == FL_MARKER || command.op == FL_BARRIER) && wait_count == 0;
     cl_int code = CL_OUT_OF_HOST_MEMORY;
     if (command.host && r->observer(r->cookie, 'h', command.op, command.host, command.host_size))
         return refuse(r, slot, FL_HOST_MEMORY);
+    if (follow_host_waits(c, &first) != CL_SUCCESS) {
+        free(command.pattern);
+        return code;
+    }
+    uint32_t node = r->command_count;
     if (RESERVE(r->commands, r->command_capacity, node + 1))
         code = add_dependencies(c, slot, first, waits_for_all, wait_count, wait_list);
     if (code == CL_SUCCESS && event)
@@ -641,13 +675,10 @@ static cl_int wait_captured(fl_recording *r, cl_uint count, const cl_event *list
         return CL_SUCCESS;
     if (r->observer(r->cookie, 'w', SLOT_clWaitForEvents, NULL, 0))
         return refuse(r, SLOT_clWaitForEvents, FL_WAITS);
-    if (r->queue_count == 1 && r->queues[0].in_order)
-        return CL_SUCCESS;   /* the queue orders them anyway */
-    for (uint32_t i = 0; i < r->queue_count; i++) {
-        call c = {.recording = r, .queue = &r->queues[i], .queue_index = i, .table = r->table};
-        cl_int code = append(&c, SLOT_clWaitForEvents, (fl_command){.op = FL_BARRIER}, count, list, NULL);
-        if (code != CL_SUCCESS)
-            return code;
+    for (cl_uint i = 0; i < count; i++) {
+        uint32_t node = list[i] ? node_of(r, list[i]) : NONE;
+        if (node != NONE && !push(&r->host_waits, &r->host_wait_count, &r->host_wait_capacity, node))
+            return CL_OUT_OF_HOST_MEMORY;
     }
     return CL_SUCCESS;
 }
@@ -868,6 +899,7 @@ void fl_drop(fl_recording *r) {
     free(r->commands);
     free(r->deps);
     free(r->pending);
+    free(r->host_waits);
     free(r);
 }
 
@@ -889,4 +921,9 @@ void *const *fl_pending(const fl_recording *r, uint32_t *count) {
 /* How many objects the recording keeps alive. */
 uint32_t fl_kept(const fl_recording *r) {
     return r->keep.count;
+}
+
+/* How many SVM pointers it pins. */
+uint32_t fl_pinned(const fl_recording *r) {
+    return r->pins.count;
 }

@@ -1,8 +1,10 @@
 /* Memory for dispatch tables, and the stubs that stand where a driver has nothing. */
+#define _GNU_SOURCE
 #define FL_DEFINE_STUBS
 #include "native.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,33 +20,42 @@ void **fl_new_table(void) {
 }
 
 static int probe[2] = {-1, -1};
-static pthread_once_t probe_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t probe_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void open_probe(void) {
-    if (pipe(probe) != 0)
-        probe[0] = probe[1] = -1;
+/* A forked child must not share the pipe with its parent: one would read what the other has written. */
+static void forget_probe(void) {
+    pthread_mutex_init(&probe_lock, NULL);
+    if (probe[0] >= 0) {
+        close(probe[0]);
+        close(probe[1]);
+    }
+    probe[0] = probe[1] = -1;
+}
+
+static void watch_forks(void) { pthread_atfork(NULL, NULL, forget_probe); }
+
+static bool open_probe(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    return probe[1] >= 0 || pipe2(probe, O_CLOEXEC) == 0;
 }
 
 /* Copy up to 256 bytes from an address that may lead nowhere; returns how many bytes could be read. The kernel does the looking
  * (write answers EFAULT where a load would fault), which unlike process_vm_readv no sandbox forbids. */
 size_t fl_safe_read(const void *address, void *into, size_t size) {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    size_t done = 0;
-    pthread_once(&probe_once, open_probe);
-    if (probe[1] < 0 || size > 256)
+    ssize_t done = 0;
+    if (size > 256)
         return 0;
-    pthread_mutex_lock(&lock);
-    ssize_t written;
-    do
-        written = write(probe[1], address, size);
-    while (written < 0 && errno == EINTR);
-    if (written > 0) {
-        ssize_t got;
+    pthread_mutex_lock(&probe_lock);
+    if (open_probe()) {
         do
-            got = read(probe[0], into, (size_t)written);
-        while (got < 0 && errno == EINTR);
-        done = got > 0 ? (size_t)got : 0;
+            done = write(probe[1], address, size);
+        while (done < 0 && errno == EINTR);
+        for (ssize_t wanted = done; wanted > 0;) {
+            ssize_t got = read(probe[0], into, (size_t)wanted);
+            wanted = got < 0 && errno == EINTR ? wanted : 0;
+        }
     }
-    pthread_mutex_unlock(&lock);
-    return done;
+    pthread_mutex_unlock(&probe_lock);
+    return done > 0 ? (size_t)done : 0;
 }

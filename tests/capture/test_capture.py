@@ -9,7 +9,7 @@ import pyopencl as cl
 import pyopencl.array
 import pytest
 
-from fairlead.capture import capture
+from fairlead.captured import capture
 
 SOURCE = """
 __kernel void scale(__global float *a, float s) { int i = get_global_id(0); a[i] = s * a[i] + 1; }
@@ -307,38 +307,57 @@ def test_the_graph_outlives_context_queue_and_program(device: cl.Device) -> None
 # --- SVM ---
 
 
+def allocate(context: cl.Context, queue: cl.CommandQueue | None = None) -> cl.SVMAllocation:
+    """SVM that is freed by clSVMFree, or with a queue by clEnqueueSVMFree.
+
+    Not outside a block on PoCL: it reads PyOpenCL's list of pointers when the command runs, and by then that is gone.
+    """
+    return cl.SVMAllocation(context, N * 4, 0, cl.svm_mem_flags.READ_WRITE, queue=queue)
+
+
 def test_svm_copy_fill_and_kernel_arguments(queue: cl.CommandQueue, program: cl.Program) -> None:
-    nbytes = N * 4
-    a = cl.SVMAllocation(queue.context, nbytes, 0, cl.svm_mem_flags.READ_WRITE, queue=queue)
-    b = cl.SVMAllocation(queue.context, nbytes, 0, cl.svm_mem_flags.READ_WRITE, queue=queue)
+    a, b = allocate(queue.context), allocate(queue.context)
     cl.enqueue_copy(queue, a, ramp())
     out = np.zeros(N, np.float32)
     with capture(queue) as graph:
         cl.enqueue_svm_memfill(queue, b, np.float32(5))
         program.add(queue, (N,), None, b, a, np.float32(2))
-        temporary = cl.SVMAllocation(queue.context, nbytes, 0, cl.svm_mem_flags.READ_WRITE, queue=queue)
+        temporary = allocate(queue.context, queue)
         cl.enqueue_copy(queue, temporary, b, is_blocking=False)
         cl.enqueue_copy(queue, b, temporary, is_blocking=False)
         del temporary
     del a  # from before the block, used by a kernel
     gc.collect()
-    rubbish = [cl.SVMAllocation(queue.context, nbytes, 0, cl.svm_mem_flags.READ_WRITE, queue=queue) for _ in range(50)]
+    rubbish = [allocate(queue.context) for _ in range(50)]
     for other in rubbish:
         cl.enqueue_svm_memfill(queue, other, np.float32(np.nan))
     queue.finish()
     assert [node.op for node in graph if node.op != "marker"] == ["svm_fill", "kernel", "svm_copy", "svm_copy"]
-    graph.finalize().replay(queue).wait()
+    graph.finalize().replay(queue)  # dropped at once: it waits for what still uses the memory
+    del graph
     cl.enqueue_copy(queue, out, b)
     assert np.allclose(out, 5 + 2 * ramp(), rtol=1e-6)
+    queue.finish()
+
+
+def test_a_dropped_executable_waits_for_transfers_of_host_memory(queue: cl.CommandQueue, program: cl.Program) -> None:
+    a = buffer(queue, ramp())
+    with capture(queue) as graph:
+        cl.enqueue_copy(queue, a, 3 * ramp(), is_blocking=False)
+        target = np.zeros(N, np.float32)
+        cl.enqueue_copy(queue, target, a, is_blocking=False)
+    event = graph.finalize().replay(queue, times=20)
     del graph
     gc.collect()
+    assert event.command_execution_status == cl.command_execution_status.COMPLETE
+    assert (target == 3 * ramp()).all()
 
 
 # --- arguments set before the block ---
 
 
 def test_arguments_set_before_the_block_are_refused_and_keep_lifts_it(queue: cl.CommandQueue, program: cl.Program) -> None:
-    from fairlead.capture import CaptureError
+    from fairlead.captured import CaptureError
 
     a, b = buffer(queue, ramp()), buffer(queue, ramp())
     kernel = program.add

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import traceback
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pyopencl as cl
 import pyopencl.array
 import pytest
 
-from fairlead.capture import CapturedGraph, CaptureError, capture
+from fairlead.captured import CapturedGraph, CaptureError, capture
 from fairlead.icd._native import ffi, lib
 from fairlead.icd.abi import OPENCL
 
@@ -96,11 +97,9 @@ def test_what_cannot_be_captured_is_refused_in_the_callers_line(
 
 
 def test_a_refusal_that_the_program_swallows_is_raised_when_the_block_ends(queue: cl.CommandQueue) -> None:
-    with pytest.raises(CaptureError, match="clFinish.*\n.*remedy: wait after a replay"), capture(queue):
-        try:
-            queue.finish()
-        except cl.LogicError:
-            pass
+    wanted = pytest.raises(CaptureError, match=r"clFinish.*\n.*remedy: wait after a replay")
+    with wanted, capture(queue), contextlib.suppress(cl.LogicError):
+        queue.finish()
 
 
 def test_an_exception_in_the_block_passes_and_leaves_nothing(
@@ -212,7 +211,7 @@ def test_an_event_of_another_context_is_foreign(
 def test_queues_of_two_contexts_are_refused(device: cl.Device, queue: cl.CommandQueue) -> None:
     context = cl.Context([device])
     other = cl.CommandQueue(context)
-    with pytest.raises(Exception, match="CL_INVALID_CONTEXT.*\n.*capture queues of one context"), capture(queue, other):
+    with pytest.raises(Exception, match=r"CL_INVALID_CONTEXT.*\n.*capture queues of one context"), capture(queue, other):
         pass
 
 

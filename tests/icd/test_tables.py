@@ -6,9 +6,9 @@ import ctypes
 from pathlib import Path
 
 import pytest
-from conftest import FakeDriver
 from hypothesis import given
 from hypothesis import strategies as st
+from support import FakeDriver
 
 from fairlead.icd import tables
 from fairlead.icd.abi import CL_INVALID_OPERATION, ICD2_TAG, OPENCL, SLOT_COUNT, TAG_SLOTS, slots_of_version

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import FakeDriver, RunPython
+from support import FakeDriver, RunPython
 
 from fairlead.loader.errors import LibraryError
 from fairlead.loader.library import explain, find_library, missing_dependencies, open_library, remedy_for

@@ -13,9 +13,9 @@ from typing import Any
 from . import _client
 from .executable import Executable
 from .graph import Graph, Node
+from .icd.abi import CL_INVALID_CONTEXT
 from .icd.capture import OPS, ORDER_ONLY, CaptureError, Recording
 from .icd.commands import describe
-from .icd.abi import CL_INVALID_CONTEXT
 from .icd.errors import error
 
 __all__ = ["CaptureError", "CapturedGraph", "capture"]
@@ -26,13 +26,13 @@ class _Observer:
 
     def __init__(self, keep: Iterable[Any]) -> None:
         self.kept: list[Any] = list(keep)
-        self._held: dict[int, Any] = {}
+        self.held: dict[int, Any] = {}
         self.places: list[Any] = []
 
     def added(self) -> None:
         self.places.append(_client.calling_place(3))
         for pooled in _client.pooled_buffers(3):
-            self._held[id(pooled)] = pooled
+            self.held[id(pooled)] = pooled
 
     def keep_host(self, address: int, size: int) -> bool:
         owner = _client.owner_in(self.kept, address, size)
@@ -40,7 +40,7 @@ class _Observer:
             owner = _client.owner_of(address, size, 3)
         if owner is None:
             return False
-        self._held[id(owner)] = owner
+        self.held[id(owner)] = owner
         return True
 
     def is_housekeeping(self) -> bool:
@@ -104,6 +104,11 @@ class CapturedGraph(Graph):
             where=_client.line_of(self._observer.places[index]),
             details=details,
         )
+
+    @property
+    def uses_host_memory(self) -> bool:
+        """Whether commands use memory that has no reference count in OpenCL: the host's, or SVM."""
+        return bool(self._observer.held) or self.recording.pinned > 0
 
     def finalize(self, *, schedule: str = "auto") -> Executable:
         """Make the graph ready to be replayed.

@@ -1,0 +1,59 @@
+"""Capture in processes of their own: the order of imports, the end of the interpreter, forks."""
+
+from __future__ import annotations
+
+import pytest
+from support import RunPython
+
+PROGRAM = """
+import numpy as np
+{imports}
+from fairlead.captured import capture
+import pyopencl.array
+context = cl.create_some_context(interactive=False)
+queue = cl.CommandQueue(context)
+x = pyopencl.array.to_device(queue, np.arange(64, dtype=np.float32))
+direct = (2 * x + x * x).get()
+with capture(queue) as graph:
+    y = 2 * x + x * x
+loop = graph.finalize()
+for _ in range(3):
+    y.fill(0)
+    event = loop.replay(queue)
+assert (y.get() == direct).all()
+"""
+
+IMPORTS = {
+    "fairlead-first": "import fairlead\nimport fairlead.captured\nimport pyopencl as cl",
+    "pyopencl-first": "import pyopencl as cl\ncl.get_platforms()\nimport fairlead",
+    "drivers-first": "from fairlead.icd.drivers import drivers\ndrivers()\nimport pyopencl as cl",
+    "drivers-last": "import pyopencl as cl\ncl.get_platforms()\nfrom fairlead.icd.drivers import drivers\ndrivers()",
+}
+
+
+@pytest.mark.parametrize("order", IMPORTS)
+def test_the_order_of_imports_does_not_matter(run_python: RunPython, order: str) -> None:
+    assert run_python(PROGRAM.format(imports=IMPORTS[order]) + "print('done')").out.endswith("done\n")
+
+
+ENDINGS = {
+    "all alive, work still running": "loop.replay(queue, times=50)",
+    "a cycle": "graph.self = graph; graph.loop = loop; loop.replay(queue)",
+    "inside a block": "block = capture(queue); block.__enter__(); y = x + 1",
+    "only the graph": "del queue, context, x, y, event, loop",
+    "held by a module": "import sys; sys.modules['json'] = loop",
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_the_interpreter_ends_cleanly(run_python: RunPython, ending: str) -> None:
+    done = run_python(PROGRAM.format(imports=IMPORTS["pyopencl-first"]) + ENDINGS[ending] + "\nprint('done', flush=True)")
+    assert done.out.endswith("done\n")
+    assert "Traceback" not in done.err
+
+
+def test_a_capture_in_a_forked_child(run_python: RunPython) -> None:
+    """A child that forked before any driver was used captures for itself."""
+    code = "import os, fairlead.captured\npid = os.fork()\nif pid:\n    assert os.waitpid(pid, 0)[1] == 0\n    print('parent')\nelse:\n"
+    body = (PROGRAM.format(imports="import pyopencl as cl") + "os._exit(0)").replace("\n", "\n    ")
+    assert "parent" in run_python(code + "    " + body).out

@@ -1,0 +1,39 @@
+"""What tests share besides fixtures: the types of the fixtures, and where the repository is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+CHILD_TIMEOUT: Final = 120.0  # seconds
+
+
+class FakeDriver(Protocol):
+    """Builds a variant of tests/fake/driver.c: `fake_driver(icd=2, set_error=-6)` is compiled with -DICD=2 -DSET_ERROR=-6.
+
+    A text is put in as it is; for a C string write the quotes. `flags` are for the compiler, such as libraries to link with.
+    """
+
+    def __call__(self, *flags: str | Path, **knobs: object) -> Path: ...
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a child process came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+class RunPython(Protocol):
+    """Runs Python code in a child process: `run_python("print(1)", env={"NAME": "value"}).out`.
+
+    The child has the environment of this process and what `env` adds; None there removes a variable. It must end with exit code 0
+    unless `check` is False.
+    """
+
+    def __call__(self, code: str, *arguments: str, env: Mapping[str, str | None] = {}, check: bool = True) -> Output: ...
