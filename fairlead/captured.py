@@ -80,7 +80,7 @@ class CapturedGraph(Graph):
         self.queue: Any = None
         self.state = "recording"
         self._observer = observer
-        super().__init__((), (), self._node)
+        super().__init__((), ())
 
     def _end(self, failed: bool) -> None:
         self.queue = None
@@ -92,7 +92,7 @@ class CapturedGraph(Graph):
         self.dependencies = _Dependencies(self.recording)
         self.order_only = [OPS[commands[node].op] in ORDER_ONLY for node in range(count)]
 
-    def _node(self, index: int) -> Node:
+    def node(self, index: int) -> Node:
         command = self.recording.commands[index]
         label, details = describe(command)
         return Node(

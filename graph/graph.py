@@ -1,13 +1,13 @@
 """A command graph: nodes in the order in which they were recorded, and what each one comes after.
 
 The order of recording is itself a valid order: a node depends on earlier nodes only. A `Graph` is immutable and knows no API: it is
-given the dependencies as two arrays and a function that describes a node, and makes `Node` objects only for whoever asks, so that a
-graph of a hundred thousand nodes costs nothing until it is looked at.
+given the predecessors of each node and makes `Node` objects only for whoever asks, so that a graph of a hundred thousand nodes costs
+nothing until it is looked at. What the nodes are is for a subclass to say (`Graph.node`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -41,25 +41,23 @@ class Graph(Sequence[Node]):
     `order_only` says of each node whether it is only there for its order (a barrier, a marker).
     """
 
-    def __init__(
-        self,
-        dependencies: Sequence[Sequence[int]],
-        order_only: Sequence[bool],
-        describe: Callable[[int], Node],
-    ) -> None:
+    def __init__(self, dependencies: Sequence[Sequence[int]], order_only: Sequence[bool]) -> None:
         self.dependencies = dependencies
         self.order_only = order_only
-        self._describe = describe
+
+    def node(self, index: int) -> Node:
+        """The node of a number from 0 on."""
+        return Node(index, "command", "command", 0, tuple(self.dependencies[index]))
 
     def __len__(self) -> int:
         return len(self.dependencies)
 
     def __getitem__(self, index):  # type: ignore[override]
         if isinstance(index, slice):
-            return [self._describe(i) for i in range(*index.indices(len(self)))]
+            return [self.node(i) for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
             raise IndexError(f"the graph has {len(self)} nodes, there is no node {index}")
-        return self._describe(index % len(self))
+        return self.node(index % len(self))
 
     @property
     def nodes(self) -> list[Node]:

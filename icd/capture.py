@@ -111,23 +111,32 @@ class Observer(Protocol):
 _NODE: Final = ord("n")
 
 
+class _Cookie:
+    """What the native observer is given: it must not lead back to the recording, which would then be freed only by a collection."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.observer = observer
+        self.refusals: list[Refusal] = []
+
+
 @ffi.def_extern(name="fl_python_observer", error=1)
-def _observe(cookie: Any, what: int, detail: int, address: Any, size: int) -> int:
-    recording: Recording = ffi.from_handle(cookie)
+def _observe(handle: Any, what: int, detail: int, address: Any, size: int) -> int:
+    cookie: _Cookie = ffi.from_handle(handle)
+    observer = cookie.observer
     if what == _NODE:
-        recording.observer.added()
+        observer.added()
         return 0
     kind = chr(what)
     if kind in "hm":
-        return not recording.observer.keep_host(int(ffi.cast("uintptr_t", address)), size)
+        return not observer.keep_host(int(ffi.cast("uintptr_t", address)), size)
     if kind == "s":
-        recording.observer.keep_host(int(ffi.cast("uintptr_t", address)), size)
+        observer.keep_host(int(ffi.cast("uintptr_t", address)), size)
     elif kind == "w":
-        return not recording.observer.is_housekeeping()
+        return not observer.is_housekeeping()
     elif kind == "r":
         slot, reason = divmod(detail, 16)
         text, remedy = _REASONS[reason]
-        recording.refusals.append(Refusal(OPENCL.slots[slot].name, text, remedy, recording.observer.where()))
+        cookie.refusals.append(Refusal(OPENCL.slots[slot].name, text, remedy, observer.where()))
     return 0
 
 
@@ -143,10 +152,9 @@ class Recording:
     """
 
     def __init__(self, queues: Sequence[int], context: int, observer: Observer, *, allow_unseen: bool = False) -> None:
-        self.observer = observer
-        self.refusals: list[Refusal] = []
         self.context = context
-        self._handle = ffi.new_handle(self)
+        self._cookie = _Cookie(observer)
+        self._handle = ffi.new_handle(self._cookie)
         self._ended = False
         handles = [ffi.cast("void *", queue) for queue in queues]
         code = ffi.new("int *")
@@ -170,6 +178,11 @@ class Recording:
         if not self._ended:
             self._ended = True
             lib.fl_end(self.native)
+
+    @property
+    def refusals(self) -> list[Refusal]:
+        """The calls that were refused, in order."""
+        return self._cookie.refusals
 
     def drop(self) -> None:
         """End the block and give up everything that was recorded and kept alive."""

@@ -1,0 +1,124 @@
+"""Orders, as properties: every schedule has every command once and honours every edge, on any lanes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.graph import Graph, Schedule, plan
+from fairlead.graph.schedule import BARRIER, reduced
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph, the lane of each node, and which lanes are in order."""
+
+    graph: Graph
+    lanes: list[int]
+    in_order: frozenset[int]
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    size = draw(st.integers(0, 24))
+    dependencies = [draw(st.lists(st.integers(0, max(node - 1, 0)), max_size=4, unique=True)) if node else [] for node in range(size)]
+    return Graph(dependencies, draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    graph = draw(graphs())
+    lanes = draw(st.lists(st.integers(0, 2), min_size=len(graph), max_size=len(graph)))
+    return Case(graph, lanes, frozenset({1, 2} | ({0} if draw(st.booleans()) else set())))
+
+
+def closure(graph: Graph) -> list[set[int]]:
+    """All nodes that each node comes after."""
+    behind: list[set[int]] = []
+    for predecessors in graph.dependencies:
+        behind.append(set(predecessors).union(*(behind[node] for node in predecessors)))
+    return behind
+
+
+def behind_steps(schedule: Schedule, in_order: frozenset[int]) -> list[set[int]]:
+    """All steps that surely come before each step, by the rules of OpenCL's queues."""
+    behind: list[set[int]] = []
+    for number, step in enumerate(schedule.steps):
+        direct = set(step.waits)
+        same = [other for other in range(number) if schedule.steps[other].lane == step.lane]
+        if step.lane in in_order or (step.command == BARRIER and not step.waits):
+            direct.update(same)
+        else:
+            direct.update(other for other in same if schedule.steps[other].command == BARRIER)
+        behind.append(direct.union(*(behind[other] for other in direct)))
+    return behind
+
+
+def assert_honours(graph: Graph, schedule: Schedule, in_order: frozenset[int], lanes: set[int]) -> None:
+    steps = schedule.steps
+    of_node = {step.command: number for number, step in enumerate(steps) if step.command != BARRIER}
+    commands = {node for node in range(len(graph)) if not graph.order_only[node]}
+    numbers = [step.command for step in steps if step.command != BARRIER]
+    assert len(numbers) == len(set(numbers)) and commands <= set(numbers)
+    behind = behind_steps(schedule, in_order)
+    for node, before in enumerate(closure(graph)):
+        for other in before & commands:
+            if node in commands:
+                assert of_node[other] in behind[of_node[node]]
+    for number, step in enumerate(steps):
+        assert all(wait < number and steps[wait].signals for wait in step.waits)
+        assert step.lane in lanes
+    if len(lanes) > 1 or 0 not in in_order:  # the caller sees the end of lane 0: a barrier there comes last
+        end = set(range(len(steps))) if not schedule.final_waits and steps and steps[-1].command == BARRIER else set()
+        ends = set(schedule.final_waits)
+        covered = end.union(ends, *(behind[number] for number in ends))
+        last_lane_0 = {number for number, step in enumerate(steps) if step.lane == 0 and 0 in in_order}
+        assert set(of_node.values()) <= covered | last_lane_0
+
+
+@given(graphs())
+def test_in_order_and_levels(graph: Graph) -> None:
+    assert_honours(graph, plan(graph, [0] * len(graph), frozenset({0}), "in-order"), frozenset({0}), {0})
+    levels = plan(graph, [0] * len(graph), frozenset(), "levels")
+    assert_honours(graph, levels, frozenset(), {0})
+    assert levels.events == 0
+
+
+@given(cases())
+def test_events_on_several_lanes(case: Case) -> None:
+    assert_honours(case.graph, plan(case.graph, case.lanes, case.in_order, "events"), case.in_order, {0, 1, 2})
+
+
+@given(graphs())
+def test_events_on_one_out_of_order_lane(graph: Graph) -> None:
+    assert_honours(graph, plan(graph, [0] * len(graph), frozenset(), "events"), frozenset(), {0})
+
+
+@given(graphs())
+def test_a_path_on_a_lane_of_its_own_needs_two_events(graph: Graph) -> None:
+    schedule = plan(graph, [1] * len(graph), frozenset({1}), "events")
+    assert_honours(graph, schedule, frozenset({1}), {0, 1})
+    assert schedule.events <= 2
+
+
+@given(graphs())
+def test_reduction_keeps_the_order(graph: Graph) -> None:
+    assert closure(Graph(reduced(graph), graph.order_only)) == closure(graph)
+
+
+@given(graphs())
+def test_levels_are_the_lengths_of_longest_paths(graph: Graph) -> None:
+    for node, before in enumerate(closure(graph)):
+        commands = [other for other in before if not graph.order_only[other]]
+        assert graph.levels[node] == max((graph.levels[other] + 1 for other in commands), default=0)
+    distinct = {graph.levels[node] for node in range(len(graph)) if not graph.order_only[node]}
+    assert graph.is_path == (len(distinct) == sum(not only for only in graph.order_only))
+
+
+def test_edges_dot_and_nodes_of_a_plain_graph() -> None:
+    graph = Graph([[], [0], [0, 1]], [False, False, True])
+    assert list(graph.edges) == [(0, 1), (0, 2), (1, 2)]
+    assert graph.to_dot().count("->") == 3
+    assert [node.predecessors for node in graph.nodes] == [(), (0,), (0, 1)]
