@@ -1,6 +1,6 @@
 """Capture: what the commands given to a queue inside a block were, without running any of them.
 
-`Recording(queues, context, observer)` exchanges the dispatch pointer of each queue (native/record.c says how) and from then on the
+`Recording(queues, context, observer)` exchanges the dispatch pointer of each queue (native/recording.c says how) and from then on the
 native recorder appends to a flat array of commands. `end()` puts every pointer back; afterwards the recording is read-only: its
 commands, what each depends on, and the memory that it keeps alive for as long as it exists. It knows OpenCL handles and nothing of
 PyOpenCL: who can find the Python owner of a piece of host memory gives an `Observer`.

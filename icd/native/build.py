@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("tables.c", "keep.c", "patch.c", "arguments.c", "svm.c", "record.c", "replay.c")
+SOURCES = ("tables.c", "keep.c", "patch.c", "arguments.c", "svm.c", "recording.c", "record.c", "order.c", "events.c", "replay.c")
 WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden")
 
 
@@ -129,7 +129,7 @@ def ffibuilder() -> Any:
         "fairlead.icd._native",
         '#include "native.h"',
         sources=[os.path.relpath(HERE / source) for source in SOURCES],
-        depends=[os.path.relpath(HERE / name) for name in ("native.h", "native.cdef.h")],
+        depends=[os.path.relpath(HERE / name) for name in ("native.h", "native.cdef.h", "recording.h")],
         include_dirs=[str(HERE), str(generated)],
         extra_compile_args=["-O2", *WARNINGS, *strict],
         libraries=["pthread"],

@@ -33,28 +33,14 @@ static bool grow(fl_keep *keep) {
     return true;
 }
 
-static void retain(void *object, fl_kind kind) {
-    void **table = fl_table_of(object);
-    switch (kind) {
-    case FL_KEEP_MEM: CALL(table, clRetainMemObject)(object); break;
-    case FL_KEEP_KERNEL: CALL(table, clRetainKernel)(object); break;
-    case FL_KEEP_EVENT: CALL(table, clRetainEvent)(object); break;
-    case FL_KEEP_SAMPLER: CALL(table, clRetainSampler)(object); break;
-    case FL_KEEP_QUEUE: CALL(table, clRetainCommandQueue)(object); break;
-    case FL_KEEP_CONTEXT: CALL(table, clRetainContext)(object); break;
-    }
-}
+/* The slots by fl_kind. All of these functions take the object and nothing else. */
+static const int retain_slots[] = {SLOT_clRetainMemObject, SLOT_clRetainKernel, SLOT_clRetainEvent,
+                                   SLOT_clRetainSampler, SLOT_clRetainCommandQueue, SLOT_clRetainContext};
+static const int release_slots[] = {SLOT_clReleaseMemObject, SLOT_clReleaseKernel, SLOT_clReleaseEvent,
+                                    SLOT_clReleaseSampler, SLOT_clReleaseCommandQueue, SLOT_clReleaseContext};
 
-static void release(void *object, fl_kind kind) {
-    void **table = fl_table_of(object);
-    switch (kind) {
-    case FL_KEEP_MEM: CALL(table, clReleaseMemObject)(object); break;
-    case FL_KEEP_KERNEL: CALL(table, clReleaseKernel)(object); break;
-    case FL_KEEP_EVENT: CALL(table, clReleaseEvent)(object); break;
-    case FL_KEEP_SAMPLER: CALL(table, clReleaseSampler)(object); break;
-    case FL_KEEP_QUEUE: CALL(table, clReleaseCommandQueue)(object); break;
-    case FL_KEEP_CONTEXT: CALL(table, clReleaseContext)(object); break;
-    }
+static void call(void *object, int slot) {
+    ((fn_clRetainMemObject *)fl_table_of(object)[slot])(object);
 }
 
 bool fl_keep_has(const fl_keep *keep, const void *object) {
@@ -68,7 +54,7 @@ int fl_keep_add(fl_keep *keep, void *object, fl_kind kind, bool owned) {
         return -1;
     uint32_t at = place(keep, object);
     if (!owned)
-        retain(object, kind);
+        call(object, retain_slots[kind]);
     keep->objects[at] = object;
     keep->kinds[at] = (uint8_t)kind;
     keep->count++;
@@ -80,7 +66,7 @@ void fl_keep_release(fl_keep *keep) {
     for (int last = 0; last < 2; last++)
         for (uint32_t i = 0; i < keep->capacity; i++)
             if (keep->objects[i] && (keep->kinds[i] >= FL_KEEP_QUEUE) == last)
-                release(keep->objects[i], (fl_kind)keep->kinds[i]);
+                call(keep->objects[i], release_slots[keep->kinds[i]]);
     free(keep->objects);
     free(keep->kinds);
     *keep = (fl_keep){0};

@@ -1,0 +1,51 @@
+/* Waits for events of a block, and their callbacks: calls on events do not come through the captured queue, so for the length of the
+ * block these two slots of the driver's own table are watched. */
+#include "recording.h"
+
+/* A wait for captured events. A client that cleans up holds the GIL and wants nothing but its memory back, which the graph keeps.
+ * Another wait is refused, unless the observer knows it for housekeeping: then later commands come after the events waited for. */
+static cl_int wait_captured(fl_recording *r, cl_uint count, const cl_event *list) {
+    if (r->holds_gil && r->holds_gil())
+        return CL_SUCCESS;
+    if (r->observer(r->cookie, 'w', SLOT_clWaitForEvents, NULL, 0))
+        return fl_refuse(r, SLOT_clWaitForEvents, FL_WAITS);
+    for (cl_uint i = 0; i < count; i++) {
+        uint32_t node = list[i] ? fl_node_of(r, list[i]) : NONE;
+        if (node != NONE && !fl_follow(r, node))
+            return CL_OUT_OF_HOST_MEMORY;
+    }
+    return CL_SUCCESS;
+}
+
+static cl_int watched_clWaitForEvents(cl_uint count, const cl_event *list) {
+    if (!count || !list || !list[0])
+        return CL_INVALID_VALUE;
+    for (cl_uint i = 0; i < count; i++) {
+        fl_recording *r = list[i] ? fl_owner_of(list[i]) : NULL;
+        if (r)
+            return wait_captured(r, count, list);
+    }
+    return ((fn_clWaitForEvents *)fl_patched(list[0], SLOT_clWaitForEvents))(count, list);
+}
+
+static cl_int watched_clSetEventCallback(cl_event event, cl_int status, void *notify, void *user_data) {
+    fl_recording *r = fl_owner_of(event);
+    if (r)
+        return fl_refuse(r, SLOT_clSetEventCallback, FL_CALLBACK);
+    return ((fn_clSetEventCallback *)fl_patched(event, SLOT_clSetEventCallback))(event, status, notify, user_data);
+}
+
+int fl_watch_events(void **table) {
+    int code = fl_patch(table, SLOT_clWaitForEvents, (void *)watched_clWaitForEvents);
+    if (code != CL_SUCCESS)
+        return code;
+    code = fl_patch(table, SLOT_clSetEventCallback, (void *)watched_clSetEventCallback);
+    if (code != CL_SUCCESS)
+        fl_unpatch(table, SLOT_clWaitForEvents);
+    return code;
+}
+
+void fl_unwatch_events(void **table) {
+    fl_unpatch(table, SLOT_clSetEventCallback);
+    fl_unpatch(table, SLOT_clWaitForEvents);
+}

@@ -1,0 +1,230 @@
+/* Beginning and ending a block: for its length a queue's dispatch pointer leads to a recording table.
+ *
+ * A recording table is a copy of the driver's, with the queue's commands exchanged for functions that append to the recording, and
+ * those that cannot be captured for functions that refuse. Any client's loader jumps into it by the ICD rules. The tables lie in a
+ * pool that is never freed: a thread may still be on its way into one when the block has ended, and is then sent on to the driver.
+ *
+ * Only the thread that began the block records, so a recording needs no lock; calls of other threads are refused. */
+#include "recording.h"
+
+#include <stdlib.h>
+
+#define MOST_TABLES 256
+
+static recording_table pool[MOST_TABLES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;   /* the pool, and the list of active recordings */
+static fl_recording *recordings;
+
+recording_table *fl_recording_table(const void *dispatch) {
+    uintptr_t at = (uintptr_t)dispatch - (uintptr_t)pool;
+    return at < sizeof pool ? &pool[at / sizeof *pool] : NULL;
+}
+
+/* An ICD 2 driver's own table need hold no more than the tags; then word 1 leads to the loader's data, which in every loader begins
+ * with a full table. */
+void **fl_table_of(const void *object) {
+    const fl_object *o = object;
+    void **table = __atomic_load_n(&o->dispatch, __ATOMIC_ACQUIRE);
+    recording_table *ours = fl_recording_table(table);
+    if (ours)
+        table = ours->original;
+    return table[0] == FL_ICD2_TAG && o->dispatch_data ? o->dispatch_data : table;
+}
+
+int fl_is_captured(void *queue) {
+    recording_table *ours = fl_recording_table(__atomic_load_n(&((fl_object *)queue)->dispatch, __ATOMIC_ACQUIRE));
+    return ours && atomic_load(&ours->recording);
+}
+
+/* The recording, among the active ones, that knows an event; NULL if none does. */
+fl_recording *fl_owner_of(const void *event) {
+    pthread_mutex_lock(&lock);
+    fl_recording *r = recordings;
+    while (r && (!pthread_equal(r->thread, pthread_self()) || fl_node_of(r, event) == NONE))
+        r = r->next;
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+static recording_table *take_table(fl_recording *r, uint32_t index) {
+    static void *recording_slots[FL_SLOTS];   /* what differs from the driver's table; filled once, under the lock */
+    if (!recording_slots[SLOT_clFinish])
+        fl_fill_recording_slots(recording_slots);
+    queue_state *queue = &r->queues[index];
+    for (int i = 0; i < MOST_TABLES; i++) {
+        recording_table *t = &pool[i];
+        if (t->used)
+            continue;
+        t->used = true;
+        t->original = queue->original;
+        t->queue = index;
+        for (int slot = 0; slot < FL_SLOTS; slot++) {
+            void *of_driver = queue->table[slot] && queue->table[slot] != FL_ICD2_TAG ? queue->table[slot] : fl_stubs[slot];
+            t->slots[slot] = recording_slots[slot] ? recording_slots[slot] : of_driver;
+        }
+        t->slots[0] = fl_stubs[0];   /* no tag: ICD 2 loaders too have to come through this table */
+        atomic_store_explicit(&t->recording, r, memory_order_release);
+        return t;
+    }
+    return NULL;
+}
+
+static cl_int exchange(fl_recording *r, cl_command_queue queue, uint32_t index) {
+    queue_state *state = &r->queues[index];
+    cl_command_queue_properties properties = 0;
+    *state = (queue_state){.queue = queue, .table = fl_table_of(queue), .barrier = NONE};
+    cl_int code = CALL(state->table, clGetCommandQueueInfo)(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
+    if (code != CL_SUCCESS)
+        return code;
+    state->in_order = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    pthread_mutex_lock(&lock);
+    state->original = queue->dispatch;
+    recording_table *t = fl_recording_table(state->original) ? NULL : take_table(r, index);
+    state->recording_table = t;
+    if (t)
+        __atomic_store_n(&queue->dispatch, t->slots, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&lock);
+    return t ? CL_SUCCESS : CL_INVALID_OPERATION;
+}
+
+static int watch(void **table) {
+    int code = fl_watch_arguments(table);
+    if (code != CL_SUCCESS)
+        return code;
+    if ((code = fl_watch_events(table)) == CL_SUCCESS) {
+        if ((code = fl_watch_svm(table)) == CL_SUCCESS)
+            return CL_SUCCESS;
+        fl_unwatch_events(table);
+    }
+    fl_unwatch_arguments(table);
+    return code;
+}
+
+static void unwatch(const fl_recording *r, bool svm_too) {
+    for (int i = 0; i < r->watched_count; i++) {
+        fl_unwatch_events(r->watched[i]);
+        fl_unwatch_arguments(r->watched[i]);
+        if (svm_too)
+            fl_unwatch_svm(r->watched[i]);
+    }
+}
+
+static void restore(fl_recording *r) {
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < r->queue_count; i++) {
+        queue_state *queue = &r->queues[i];
+        if (!queue->recording_table)
+            continue;
+        __atomic_store_n(&queue->queue->dispatch, queue->original, __ATOMIC_RELEASE);
+        atomic_store_explicit(&queue->recording_table->recording, NULL, memory_order_release);
+        queue->recording_table->used = false;
+        queue->recording_table = NULL;
+    }
+    for (fl_recording **at = &recordings; *at; at = &(*at)->next)
+        if (*at == r) {
+            *at = r->next;
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Begin a block. All queues are of one context. NULL: *code says why, and nothing has changed. */
+fl_recording *fl_begin(void *const *queues, uint32_t count, void *context, int allow_unseen, fl_observer *observer, void *cookie,
+                       int (*holds_gil)(void), int *code) {
+    fl_recording *r = count && count <= MOST_QUEUES ? calloc(1, sizeof *r) : NULL;
+    *code = CL_OUT_OF_HOST_MEMORY;
+    if (!r)
+        return NULL;
+    r->thread = pthread_self();
+    r->context = context;
+    r->table = fl_table_of(context);
+    r->allow_unseen = allow_unseen;
+    r->observer = observer;
+    r->cookie = cookie;
+    r->holds_gil = holds_gil;
+    void **tables[2] = {((fl_object *)context)->dispatch, ((fl_object *)context)->dispatch_data};
+    int table_count = tables[0][0] == FL_ICD2_TAG && tables[1] ? 2 : 1;
+    *code = fl_keep_add(&r->keep, context, FL_KEEP_CONTEXT, false) < 0 ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
+    for (uint32_t i = 0; *code == CL_SUCCESS && i < count; i++)
+        if (fl_keep_add(&r->keep, queues[i], FL_KEEP_QUEUE, false) < 0)
+            *code = CL_OUT_OF_HOST_MEMORY;
+    while (*code == CL_SUCCESS && r->watched_count < table_count)
+        if ((*code = watch(tables[r->watched_count])) == CL_SUCCESS) {
+            r->watched[r->watched_count] = tables[r->watched_count];
+            r->watched_count++;
+        }
+    if (*code == CL_SUCCESS) {
+        pthread_mutex_lock(&lock);
+        r->next = recordings;
+        recordings = r;
+        pthread_mutex_unlock(&lock);
+        r->watches_svm = true;
+    }
+    for (uint32_t i = 0; *code == CL_SUCCESS && i < count; i++) {
+        r->queue_count++;
+        *code = exchange(r, queues[i], i);
+    }
+    if (*code == CL_SUCCESS) {
+        atomic_store(&r->active, true);
+        return r;
+    }
+    restore(r);
+    unwatch(r, true);
+    fl_keep_release(&r->keep);
+    free(r);
+    return NULL;
+}
+
+/* End the block: every pointer is as it was. SVM stays watched for as long as commands use it. */
+void fl_end(fl_recording *r) {
+    if (!atomic_exchange(&r->active, false))
+        return;
+    restore(r);
+    bool pinned = r->pins.count > 0;
+    unwatch(r, !pinned);
+    r->watches_svm = pinned;
+    fl_forget_events(r);
+    for (uint32_t i = 0; i < r->queue_count; i++)
+        free(r->queues[i].open);
+}
+
+/* Drop the recording and everything that it kept alive. */
+void fl_drop(fl_recording *r) {
+    fl_end(r);
+    fl_unpin_all(&r->pins);
+    for (int i = 0; r->watches_svm && i < r->watched_count; i++)
+        fl_unwatch_svm(r->watched[i]);
+    for (uint32_t i = 0; i < r->command_count; i++)
+        free(r->commands[i].pattern);
+    fl_keep_release(&r->keep);
+    free(r->commands);
+    free(r->deps);
+    free(r->pending);
+    free(r->host_waits);
+    free(r);
+}
+
+const fl_command *fl_commands(const fl_recording *r, uint32_t *count) {
+    *count = r->command_count;
+    return r->commands;
+}
+
+const uint32_t *fl_deps(const fl_recording *r, uint32_t *count) {
+    *count = r->dep_count;
+    return r->deps;
+}
+
+void *const *fl_pending(const fl_recording *r, uint32_t *count) {
+    *count = r->pending_count;
+    return r->pending;
+}
+
+/* How many objects the recording keeps alive. */
+uint32_t fl_kept(const fl_recording *r) {
+    return r->keep.count;
+}
+
+/* How many SVM pointers it pins. */
+uint32_t fl_pinned(const fl_recording *r) {
+    return r->pins.count;
+}
