@@ -139,7 +139,8 @@ class capture:
     def __init__(self, *queues: Any, keep: Iterable[Any] = ()) -> None:
         if not queues:
             raise _client.ArgumentError("no queue was given.", routine="capture", remedy="capture(queue)")
-        self._handles = [_client.handle(queue, "CommandQueue", "capture") for queue in queues]
+        unique = {_client.handle(queue, "CommandQueue", "capture"): queue for queue in queues}
+        self._handles, queues = list(unique), tuple(unique.values())
         contexts = {_client.context_of(queue, "capture") for queue in queues}
         if len(contexts) > 1:
             raise error(CL_INVALID_CONTEXT, "capture", remedy="capture queues of one context; make one graph for each context")

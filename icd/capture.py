@@ -169,7 +169,9 @@ class Recording:
             code,
         )
         if not pointer:
-            remedy = "end the other capture of this queue first" if any(map(is_captured, queues)) else ""
+            remedy = "end other captures first: at most 512 queues are captured at once, 63 in one block"
+            if any(map(is_captured, queues)):
+                remedy = "end the other capture of this queue first"
             raise error(code[0], "capture", "A queue could not be captured.", remedy)
         self.native = ffi.gc(pointer, lib.fl_drop)
 

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define MOST_TABLES 256
+#define MOST_TABLES 512
 
 static recording_table pool[MOST_TABLES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;   /* the pool, and the list of active recordings */
@@ -79,12 +79,13 @@ static cl_int exchange(fl_recording *r, cl_command_queue queue, uint32_t index) 
     state->in_order = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     pthread_mutex_lock(&lock);
     state->original = queue->dispatch;
-    recording_table *t = fl_recording_table(state->original) ? NULL : take_table(r, index);
+    bool taken = fl_recording_table(state->original) != NULL;
+    recording_table *t = taken ? NULL : take_table(r, index);
     state->recording_table = t;
     if (t)
         __atomic_store_n(&queue->dispatch, t->slots, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
-    return t ? CL_SUCCESS : CL_INVALID_OPERATION;
+    return t ? CL_SUCCESS : taken ? CL_INVALID_OPERATION : CL_OUT_OF_RESOURCES;
 }
 
 static int watch(void **table) {
@@ -132,7 +133,7 @@ static void restore(fl_recording *r) {
 fl_recording *fl_begin(void *const *queues, uint32_t count, void *context, int allow_unseen, fl_observer *observer, void *cookie,
                        int (*holds_gil)(void), int *code) {
     fl_recording *r = count && count <= MOST_QUEUES ? calloc(1, sizeof *r) : NULL;
-    *code = CL_OUT_OF_HOST_MEMORY;
+    *code = count && count <= MOST_QUEUES ? CL_OUT_OF_HOST_MEMORY : CL_INVALID_VALUE;
     if (!r)
         return NULL;
     r->thread = pthread_self();

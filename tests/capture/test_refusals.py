@@ -189,6 +189,31 @@ def test_a_queue_is_captured_once_at_a_time(
     assert (result == 3).all()
 
 
+def test_the_same_queue_given_twice_is_one_queue(queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer) -> None:
+    with capture(queue, queue) as graph:
+        kernel(queue, (N,), None, buffer, np.float32(1))
+    assert [node.queue for node in graph] == [0]
+
+
+def test_too_many_queues_are_refused_and_all_put_back(context: cl.Context) -> None:
+    queues = [cl.CommandQueue(context) for _ in range(300)]
+    with pytest.raises(Exception, match=r"CL_INVALID_VALUE.*\n.*63 in one block"), capture(*queues):
+        pass
+    blocks = []
+    with pytest.raises(Exception, match=r"CL_OUT_OF_RESOURCES.*\n.*at most 512 queues"):
+        for one in queues:
+            block = capture(one)
+            block.__enter__()
+            blocks.append(block)
+    assert len(blocks) == 256  # each captures the graph's own queue as well
+    for block in blocks:
+        block.__exit__(None, None, None)
+    with capture(*queues[:60]) as graph:
+        for one in queues[:60]:
+            cl.enqueue_marker(one)
+    assert len(graph) == 60
+
+
 def test_an_event_of_another_capture_is_foreign(
     queue: cl.CommandQueue, context: cl.Context, kernel: cl.Kernel, buffer: cl.Buffer
 ) -> None:
