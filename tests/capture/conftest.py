@@ -8,34 +8,24 @@ from collections.abc import Iterator
 import pyopencl as cl
 import pytest
 
-from fairlead.icd.discovery import find
 from fairlead.icd.drivers import platforms
-
-#: Part of the library's name → what tests call the driver. The first two are in the test extra and have to be there.
-_REQUIRED = {"libpocl-21062cec.so": "pocl-wheel", "libintelocl.so": "intel-cpu"}
+from fairlead.icd.objects import Platform
 
 
-def _drivers() -> list[str]:
-    names = [os.path.basename(os.path.realpath(candidate.library)) for candidate in find({}).candidates]
-    system = [name for name in names if name.startswith("libpocl.so")]
-    return [*_REQUIRED, *system]
+def _name(platform: Platform) -> str:
+    """What tests call a driver: the file that it is."""
+    return os.path.basename(platform.driver.path)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "device" in metafunc.fixturenames:
-        drivers = _drivers()
-        metafunc.parametrize(
-            "device", drivers, ids=[_REQUIRED.get(name, name) for name in drivers], indirect=True, scope="session"
-        )
+        metafunc.parametrize("device", platforms(), ids=_name, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
 def device(request: pytest.FixtureRequest) -> cl.Device:
     """The first device of a driver, as PyOpenCL sees it."""
-    for platform in platforms():
-        if os.path.basename(platform.driver.path).startswith(request.param.removesuffix(".so")):
-            return platform.devices[0].to_pyopencl()
-    raise AssertionError(f"{request.param} gives no platform: run `fairlead doctor`")
+    return request.param.devices[0].to_pyopencl()
 
 
 @pytest.fixture

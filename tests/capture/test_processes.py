@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from support import RunPython
+
+from fairlead.icd.drivers import platforms
 
 PROGRAM = """
 import numpy as np
@@ -57,3 +61,8 @@ def test_a_capture_in_a_forked_child(run_python: RunPython) -> None:
     code = "import os, fairlead.captured\npid = os.fork()\nif pid:\n    assert os.waitpid(pid, 0)[1] == 0\n    print('parent')\nelse:\n"
     body = (PROGRAM.format(imports="import pyopencl as cl") + "os._exit(0)").replace("\n", "\n    ")
     assert "parent" in run_python(code + "    " + body).out
+
+
+def test_the_drivers_of_the_test_extra_are_among_those_tested(request: pytest.FixtureRequest) -> None:
+    names = {os.path.basename(platform.driver.path) for platform in platforms()}
+    assert {"libpocl-21062cec.so", "libintelocl.so"} <= {name.split(".so")[0] + ".so" for name in names}

@@ -23,7 +23,9 @@ class Case:
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
     size = draw(st.integers(0, 24))
-    dependencies = [draw(st.lists(st.integers(0, max(node - 1, 0)), max_size=4, unique=True)) if node else [] for node in range(size)]
+    dependencies = [
+        draw(st.lists(st.integers(0, max(node - 1, 0)), max_size=4, unique=True)) if node else [] for node in range(size)
+    ]
     return Graph(dependencies, draw(st.lists(st.booleans(), min_size=size, max_size=size)))
 
 

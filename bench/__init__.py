@@ -1,0 +1,1 @@
+"""What fairlead costs and what it saves, measured: `python -m bench`. README.md says what each line means."""

@@ -1,0 +1,122 @@
+"""Runs the measures: `python -m bench [--only NAME …] [--quick] [--output bench/results/NAME.json]`.
+
+Every measure is a module with `measure(quick) -> list[Row]`. Each runs once for every driver, in a process of its own that is
+given this driver alone, so that the drivers' threads do not disturb each other. All caches are the run's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from . import machine, report
+
+MEASURES = ("replay", "arrays", "command_buffer", "capture_cost", "imports", "table_call", "leak")
+_ROOT = Path(__file__).resolve().parent.parent
+_LIMIT = 1800.0  # seconds for one measure on one driver
+
+
+def list_drivers() -> list[dict[str, str]]:
+    """Every driver that has a device: its file, and what to call it. For a child process: it opens all of them."""
+    from fairlead.icd.drivers import drivers
+
+    found = []
+    for driver in drivers().drivers:
+        platform = driver.platforms[0]
+        if platform.devices:
+            name = f"{platform.name} {platform.devices[0].driver_version}"
+            found.append({"name": name, "path": driver.path, "platform": platform.version, "device": platform.devices[0].name})
+    return found
+
+
+def child(name: str, result: Path, quick: bool) -> None:
+    """What a child process does: take one measure, or list the drivers, and write the answer as JSON."""
+    if name == "drivers":
+        answer = list_drivers()
+    else:
+        answer = [row.to_json() for row in importlib.import_module(f".{name}", __package__).measure(quick)]
+    result.write_text(json.dumps(answer), encoding="utf-8")
+
+
+def in_child(name: str, quick: bool, environ: dict[str, str]) -> tuple[list[dict[str, Any]], str]:
+    """What the child answers, and why it does not, if so."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder, "rows.json")
+        command = [sys.executable, "-m", "bench", "--child", name, "--output", str(result), *(["--quick"] if quick else [])]
+        output = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        try:
+            done = subprocess.run(command, env=environ, cwd=_ROOT, timeout=_LIMIT, check=False, **output)
+        except subprocess.TimeoutExpired:
+            return [], f"did not end within {_LIMIT:.0f} s"
+        if done.returncode == 0:
+            return json.loads(result.read_text(encoding="utf-8")), ""
+    sys.stderr.write(done.stderr)
+    return [], f"exit code {done.returncode}: " + (done.stderr.strip().splitlines() or ["no message"])[-1]
+
+
+def private_caches(folder: str) -> dict[str, str]:
+    """The environment with caches of its own, and no choice of drivers but what the machine has."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYOPENCL_")}
+    places = {"XDG_CACHE_HOME": os.path.join(folder, "cache"), "POCL_CACHE_DIR": os.path.join(folder, "pocl")}
+    for place in places.values():
+        os.makedirs(place)
+    return {**environ, **places}
+
+
+def run(names: Sequence[str], quick: bool) -> dict[str, Any]:
+    """Take the measures and return the results as plain data. A measure that fails is a row that says so."""
+    data: dict[str, Any] = {"machine": machine.facts(), "quick": quick, "drivers": [], "rows": [], "failures": 0}
+    with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
+        environ = private_caches(folder)
+        data["drivers"], problem = in_child("drivers", quick, environ)
+        if problem or not data["drivers"]:
+            raise SystemExit(f"no driver to measure: {problem or 'none was found'}")
+        for name in names:
+            for driver in data["drivers"]:
+                print(f"{name}: {driver['name']}", file=sys.stderr)
+                rows, problem = in_child(name, quick, {**environ, "OCL_ICD_VENDORS": driver["path"]})
+                if problem:
+                    data["failures"] += 1
+                    rows = [{"what": name, "value": None, "unit": "", "target": None, "series": {}, "series_unit": "",
+                             "ratio_of_rounds": None, "note": f"failed: {problem}", "met": None}]  # fmt: skip
+                data["rows"] += [{"measure": name, "driver": driver["name"], **row} for row in rows]
+    data["machine"]["load_after"] = machine.load()
+    for driver in data["drivers"]:
+        del driver["path"]  # of no use elsewhere
+    return data
+
+
+def main() -> None:
+    """Parse the command line, run, print the table, and write both files if asked to."""
+    parser = argparse.ArgumentParser(description="Measure fairlead against its targets.")
+    parser.add_argument("--only", nargs="+", choices=MEASURES, default=MEASURES, metavar="NAME", help=", ".join(MEASURES))
+    parser.add_argument("--quick", action="store_true", help="a smoke test: few rounds, small sizes, meaningless figures")
+    parser.add_argument("--output", type=Path, metavar="NAME.json", help="where the results go; the table goes into NAME.md")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(options.child, options.output, options.quick)
+        return
+    data = run(options.only, options.quick)
+    table = report.markdown(data)
+    output = options.output
+    if not output and options.only == MEASURES and not options.quick:
+        output = _ROOT / "bench" / "results" / f"{data['machine']['date'][:10]}.json"
+    if output:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        output.with_suffix(".md").write_text(table, encoding="utf-8")
+    print(table, end="")
+    sys.exit(1 if data["failures"] else 0)
+
+
+if __name__ == "__main__":
+    main()

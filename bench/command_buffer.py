@@ -1,0 +1,94 @@
+"""A replay of 1,000 tiny kernels against the driver's own cl_khr_command_buffer, where it has one.
+
+clCommandNDRangeKernelKHR has the same parameters in every version of the extension; the functions whose parameters changed with
+0.9.5 (copies, fills, barriers) are not used. And in every version a command-buffer may be enqueued again once it has finished.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import fairlead
+
+from .measuring import Row, Target, in_turns, ratio
+from .work import WORK_ITEMS, Launches, check_same, device, make_queue
+
+_EXTENSION = "cl_khr_command_buffer"
+_Pointer, _Count, _Code = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int32
+
+#: The extension's functions: what they return and take (cl_khr_command_buffer, "New Commands").
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "clCreateCommandBufferKHR": (_Pointer, _Count, _Pointer, _Pointer, _Pointer),
+    "clCommandNDRangeKernelKHR": (_Code, *[_Pointer] * 4, _Count, *[_Pointer] * 3, _Count, *[_Pointer] * 3),
+    "clFinalizeCommandBufferKHR": (_Code, _Pointer),
+    "clEnqueueCommandBufferKHR": (_Code, _Count, _Pointer, _Pointer, _Count, _Pointer, _Pointer),
+    "clReleaseCommandBufferKHR": (_Code, _Pointer),
+}
+
+
+class _CommandBuffer:
+    """The launches as a finalized command-buffer on their own queue."""
+
+    def __init__(self, launches: Launches) -> None:
+        self._queue = launches.queue
+        self._functions: dict[str, Any] = {}
+        for name, types in _FUNCTIONS.items():
+            address = device().platform.extension_function(name)
+            if not address:
+                raise SystemExit(f"the driver lists {_EXTENSION} and has no {name}")
+            self._functions[name] = ctypes.CFUNCTYPE(*types)(address)
+        self._queues = (ctypes.c_void_p * 1)(self._queue.int_ptr)
+        code = ctypes.c_int32()
+        self._handle = self._functions["clCreateCommandBufferKHR"](1, self._queues, None, ctypes.byref(code))
+        self._check(code.value, "clCreateCommandBufferKHR")
+        self._record(launches)
+        self._call("clFinalizeCommandBufferKHR", self._handle)
+
+    def _record(self, launches: Launches) -> None:
+        """Append every launch, each with a kernel of its own: there is a driver whose commands all take the arguments that one
+        kernel was given last, though the extension says that they take those of the moment (PoCL 3.1)."""
+        size = (ctypes.c_size_t * 1)(WORK_ITEMS)
+        self._clones = launches.clones()
+        for kernel in self._clones:
+            self._call(
+                "clCommandNDRangeKernelKHR", self._handle, None, None, kernel.int_ptr, 1, None, size, size, 0, None, None, None
+            )
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        self._check(self._functions[name](*arguments), name)
+
+    def _check(self, code: int, name: str) -> None:
+        if code:
+            raise SystemExit(f"{name} failed with OpenCL code {code}")
+
+    def run(self) -> None:
+        """Enqueue the command-buffer and wait for its end."""
+        self._call("clEnqueueCommandBufferKHR", 0, None, self._handle, 0, None, None)
+        self._queue.finish()
+
+    def release(self) -> None:
+        self._call("clReleaseCommandBufferKHR", self._handle)
+
+
+def measure(quick: bool) -> list[Row]:
+    """Replay and command-buffer, in turns."""
+    what = "command-buffer of the driver ÷ replay"
+    if _EXTENSION not in device().extensions:
+        return [Row(what, None, "×", note=f"the driver has no {_EXTENSION}")]
+    versions = dict(device().info("CL_DEVICE_EXTENSIONS_WITH_VERSION"))
+    launches = Launches(make_queue(), 100 if quick else 1000)
+    with fairlead.capture(launches.queue) as graph:
+        launches.call()
+    executable, native = graph.finalize(), _CommandBuffer(launches)
+
+    def replay() -> None:
+        executable.replay(launches.queue)
+        launches.queue.finish()
+
+    actions = {"command-buffer": native.run, "replay": replay}
+    check_same(launches, **actions)
+    samples = in_turns(actions, 5 if quick else 101, launches.count)
+    native.release()
+    note = f"{_EXTENSION} {'.'.join(map(str, versions[_EXTENSION]))}"
+    return [ratio(what, samples, "command-buffer", "replay", Target("≥", 1), note=note)]

@@ -1,0 +1,90 @@
+"""How everything here is measured: actions taken in turns, medians, quartiles, and a `Row` that says whether a target is met.
+
+Two things are compared by doing them alternately in one process, A B A B …, so that whatever else the machine does meets both.
+The ratio of the two medians is what is judged. The median of the ratios within each round stands beside it: where the two
+differ much the machine was not quiet.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import median, quantiles
+from typing import Any
+
+#: Seconds, microseconds and so on, taken once a round, by the name of what was measured.
+Samples = Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """`Target("≤", 1.05)` is met by 1.05 and less."""
+
+    relation: str
+    bound: float
+
+    def met(self, value: float) -> bool:
+        """Whether a value keeps to the target. The value is judged as measured, not as rounded for print."""
+        return value <= self.bound if self.relation == "≤" else value >= self.bound
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the results.
+
+    `value` is what is judged; `unit` is "×" for a ratio. `series` summarizes what was measured for it, in `series_unit`.
+    `ratio_of_rounds` is the median of the ratios taken round by round, None where there are no rounds. Without a target a row
+    only informs. A row without a value says in `note` why it could not be measured.
+    """
+
+    what: str
+    value: float | None
+    unit: str
+    target: Target | None = None
+    series: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    series_unit: str = ""
+    ratio_of_rounds: float | None = None
+    note: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as plain data, with `met`: True, False, or None where nothing is judged."""
+        judged = self.target and self.value is not None
+        data = asdict(self)
+        data["target"] = f"{self.target.relation} {self.target.bound:g}" if self.target else None
+        data["met"] = self.target.met(self.value) if judged and self.target and self.value is not None else None
+        return data
+
+
+def in_turns(actions: Mapping[str, Callable[[], object]], rounds: int, commands: int = 1) -> dict[str, list[float]]:
+    """Take every action once a round, each round beginning with another one; microseconds, divided by `commands`.
+
+    Every action is taken twice beforehand, so that what a driver prepares at first use is not measured.
+    """
+    for action in [*actions.values()] * 2:
+        action()
+    names = list(actions)
+    samples: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(rounds):
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            action = actions[name]
+            start = time.perf_counter_ns()
+            action()
+            samples[name].append((time.perf_counter_ns() - start) / 1000 / commands)
+    return samples
+
+
+def summary(samples: Sequence[float]) -> dict[str, float]:
+    """Median, quartiles and number of samples."""
+    low, _, high = quantiles(samples, n=4, method="inclusive") if len(samples) > 1 else (samples[0],) * 3
+    return {"median": median(samples), "q1": low, "q3": high, "count": len(samples)}
+
+
+def ratio(what: str, samples: Samples, over: str, under: str, target: Target | None = None, unit: str = "µs per command",
+          note: str = "") -> Row:  # fmt: skip
+    """The row that compares two of the samples: median of `over` divided by the median of `under`."""
+    rounds = median(a / b for a, b in zip(samples[over], samples[under], strict=True))
+    series = {name: summary(samples[name]) for name in (over, under)}
+    value = series[over]["median"] / series[under]["median"]
+    return Row(what, value, "×", target, series, unit, rounds, note)

@@ -1,0 +1,66 @@
+"""A replay of 1,000 tiny kernels against the same calls in a C loop, and against the PyOpenCL calls that it was made from."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import fairlead
+
+from .measuring import Row, Target, in_turns, ratio
+from .work import WORK_ITEMS, Launches, c_loop, check_same, driver_function, make_queue
+
+
+class _Arguments(ctypes.Structure):
+    _fields_ = [("a", ctypes.c_void_p), ("b", ctypes.c_void_p), ("s", ctypes.c_float)]
+
+
+class _Loops:
+    """The launches in C: `launch` with a kernel for each, `set_and_launch` with one whose arguments are set each time."""
+
+    def __init__(self, launches: Launches) -> None:
+        self._enqueue, self._set, self._finish = map(driver_function, ("clEnqueueNDRangeKernel", "clSetKernelArg", "clFinish"))
+        self._queue, self._kernel = ctypes.c_void_p(launches.queue.int_ptr), ctypes.c_void_p(launches.kernel.int_ptr)
+        self._end = ctypes.c_size_t(launches.count), ctypes.c_size_t(WORK_ITEMS), ctypes.c_size_t(WORK_ITEMS)
+        self._clones = launches.clones()
+        self._kernels = (ctypes.c_void_p * launches.count)(*(kernel.int_ptr for kernel in self._clones))
+        self._values = (_Arguments * launches.count)(*((a.int_ptr, b.int_ptr, s) for a, b, s in launches.arguments))
+
+    def launch(self) -> None:
+        self._check(c_loop().launch(self._enqueue, self._finish, self._queue, self._kernels, *self._end))
+
+    def set_and_launch(self) -> None:
+        functions = self._enqueue, self._set, self._finish
+        self._check(c_loop().set_and_launch(*functions, self._queue, self._kernel, self._values, *self._end))
+
+    def _check(self, code: int) -> None:
+        if code:
+            raise SystemExit(f"the C loop failed with OpenCL code {code}")
+
+
+def measure(quick: bool) -> list[Row]:
+    """Replay, the C loops and the PyOpenCL calls, in turns."""
+    launches = Launches(make_queue(), 100 if quick else 1000)
+    with fairlead.capture(launches.queue) as graph:
+        launches.call()
+    executable, loops = graph.finalize(), _Loops(launches)
+
+    def replay() -> None:
+        executable.replay(launches.queue)
+        launches.queue.finish()
+
+    actions: dict[str, Any] = {
+        "replay": replay,
+        "C loop": loops.launch,
+        "C loop, clSetKernelArg": loops.set_and_launch,
+        "PyOpenCL": launches.call_and_finish,
+        "PyOpenCL, types declared": launches.call_typed,
+    }
+    check_same(launches, **actions)
+    samples = in_turns(actions, 5 if quick else 101, launches.count)
+    return [
+        ratio("replay ÷ C loop, 1,000 tiny kernels", samples, "replay", "C loop", Target("≤", 1.05)),
+        ratio("replay ÷ C loop that sets the arguments", samples, "replay", "C loop, clSetKernelArg"),
+        ratio("PyOpenCL ÷ replay, 1,000 tiny kernels", samples, "PyOpenCL", "replay", Target("≥", 6)),
+        ratio("the same, argument types declared", samples, "PyOpenCL, types declared", "replay"),
+    ]

@@ -1,0 +1,61 @@
+"""The results as a Markdown table. `python -m bench.report bench/results/NAME.json` prints it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_MET = {True: "yes", False: "**no**", None: ""}
+
+
+def _number(value: float) -> str:
+    """Three significant digits, and no exponent."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _series(row: Mapping[str, Any]) -> str:
+    """Each median, with the quartiles where there are some."""
+    parts = []
+    for name, values in row["series"].items():
+        spread = f" ({_number(values['q1'])}–{_number(values['q3'])})" if "q1" in values else ""
+        parts.append(f"{name} {_number(values['median'])}{spread}")
+    if len(parts) > 3:  # a course of time: its ends tell enough
+        parts = [parts[0], parts[-1]]
+    return "; ".join(parts) + (f" {row['series_unit']}" if parts else "")
+
+
+def _measured(row: Mapping[str, Any]) -> str:
+    if row["value"] is None:
+        return "–"
+    # A ratio close to 1 is told apart from its target by the third decimal.
+    value = f"{row['value']:.3f}" if row["unit"] == "×" and row["value"] < 10 else _number(row["value"])
+    rounds = f" ({row['ratio_of_rounds']:.3f} by rounds)" if row["ratio_of_rounds"] is not None else ""
+    return f"{value} {row['unit']}{rounds}"
+
+
+def markdown(data: Mapping[str, Any]) -> str:
+    """The facts of the run in a sentence each, and a line for every row."""
+    machine = data["machine"]
+    packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items())
+    lines = [
+        f"{machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}, Python {machine['python']}; {packages}; "
+        f"fairlead at {machine['revision'] or 'no revision'}.",
+        f"{machine['date']}, load average {machine['load_before'][0]} before and {machine['load_after'][0]} after.",
+        "Shortened for a smoke test: these figures mean nothing." if data["quick"] else "",
+        "",
+        "| measure | driver | measured | target | met | medians (quartiles) |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in data["rows"]:
+        details = "; ".join(filter(None, (_series(row), row["note"])))
+        cells = (row["what"], row["driver"], _measured(row), row["target"] or "", _MET[row["met"]], details)
+        lines.append("| " + " | ".join(cells) + " |")
+    judged = [row["met"] for row in data["rows"] if row["met"] is not None]
+    return "\n".join([*lines, "", f"{sum(judged)} of {len(judged)} targets met.", ""])
+
+
+if __name__ == "__main__":
+    print(markdown(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))), end="")

@@ -1,0 +1,128 @@
+"""What the measures work with: the one driver of this process, and many tiny kernel launches with ever other arguments."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import warnings
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+import fairlead
+from fairlead.icd.abi import OPENCL
+
+warnings.filterwarnings("ignore", category=cl.CompilerWarning)  # some drivers have something to say about every program
+
+WORK_ITEMS = 64
+_BUFFERS = 8
+_SOURCE = """
+kernel void add(global float *a, global const float *b, float s) {
+    size_t i = get_global_id(0);
+    a[i] += s * b[i];
+}
+"""
+
+
+def device() -> Any:
+    """The first device of the process's first platform: a measure's process is given one driver only."""
+    return fairlead.devices()[0]
+
+
+@cache
+def _context() -> Any:
+    """Kept for as long as the process lives: there are drivers that call a context invalid which only a queue refers to."""
+    return cl.Context([device().to_pyopencl()])
+
+
+def make_queue() -> Any:
+    """A pyopencl.CommandQueue, in order, on `device()`."""
+    return cl.CommandQueue(_context())
+
+
+class Launches:
+    """`count` launches of `a[i] += s * b[i]` over 64 work-items; no two that follow each other have the same arguments."""
+
+    def __init__(self, queue: Any, count: int) -> None:
+        self.queue, self.count = queue, count
+        program = cl.Program(queue.context, _SOURCE).build()
+        self.kernel, self.typed_kernel = cl.Kernel(program, "add"), cl.Kernel(program, "add")
+        self.typed_kernel.set_scalar_arg_dtypes([None, None, np.float32])
+        random = np.random.default_rng(1).random((2 * _BUFFERS, WORK_ITEMS), np.float32)
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        self._buffers = [cl.Buffer(queue.context, flags, hostbuf=row) for row in random]
+        self._first = random[0].nbytes
+        targets, sources = self._buffers[:_BUFFERS], self._buffers[_BUFFERS:]
+        self.arguments = [
+            (targets[i % _BUFFERS], sources[i * 3 % (_BUFFERS - 1)], np.float32(1e-3 * (1 + i % 97))) for i in range(count)
+        ]
+
+    def call(self) -> None:
+        """The launches, as a PyOpenCL program writes them. They are not waited for."""
+        kernel, queue = self.kernel, self.queue
+        for a, b, s in self.arguments:
+            kernel(queue, (WORK_ITEMS,), (WORK_ITEMS,), a, b, s)
+
+    def call_and_finish(self) -> None:
+        """The launches, and the end of the last."""
+        self.call()
+        self.queue.finish()
+
+    def call_typed(self) -> None:
+        """The same from a program that told PyOpenCL the types of its arguments: then a number is set much faster."""
+        kernel, queue = self.typed_kernel, self.queue
+        for a, b, s in self.arguments:
+            kernel(queue, (WORK_ITEMS,), (WORK_ITEMS,), a, b, s)
+        queue.finish()
+
+    def result_of(self, action: Any) -> bytes:
+        """What the buffers hold after `action` on buffers of zeros: every way to launch has to give the same bytes."""
+        for buffer in self._buffers[:_BUFFERS]:
+            cl.enqueue_fill_buffer(self.queue, buffer, np.zeros(1, np.float32), 0, self._first)
+        self.queue.finish()
+        action()
+        rows = np.empty((_BUFFERS, WORK_ITEMS), np.float32)
+        for row, buffer in zip(rows, self._buffers, strict=False):
+            cl.enqueue_copy(self.queue, row, buffer)
+        return rows.tobytes()
+
+    def clones(self) -> list[Any]:
+        """A kernel for each launch, its arguments set: by clCloneKernel, where the driver has it."""
+        made = []
+        for arguments in self.arguments:
+            self.kernel.set_args(*arguments)
+            try:
+                kernel = self.kernel.clone()
+            except (cl.Error, AttributeError):
+                kernel = cl.Kernel(self.kernel.program, "add")
+                kernel.set_args(*arguments)
+            made.append(kernel)
+        return made
+
+
+def check_same(launches: Launches, **actions: Any) -> None:
+    """Stop unless every action leaves the same bytes in the buffers as the PyOpenCL calls do."""
+    expected = launches.result_of(launches.call_and_finish)
+    for name, action in actions.items():
+        if launches.result_of(action) != expected:
+            raise SystemExit(f"{name} does not compute what the PyOpenCL calls compute")
+
+
+@cache
+def c_loop() -> ctypes.CDLL:
+    """c_loop.c, compiled."""
+    with TemporaryDirectory() as folder:
+        library = Path(folder, "c_loop.so")
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, Path(__file__).with_name("c_loop.c")], check=True)
+        return ctypes.CDLL(str(library))
+
+
+def driver_function(name: str) -> ctypes.c_void_p:
+    """A pointer to the driver's own function, from its dispatch table."""
+    slot = OPENCL.functions[name].slot
+    assert slot is not None
+    return ctypes.c_void_p(device().table.pointer(slot))

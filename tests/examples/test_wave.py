@@ -1,0 +1,66 @@
+"""The first example, as its reader runs it: it must be right on every driver, and say so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, RunPython
+
+from fairlead.loader.search import Candidate
+
+EXAMPLE = ROOT / "examples" / "wave.py"
+
+#: Runs the example on the first device whose platform's name contains the second argument; the third is imported first.
+RUN = """
+import importlib, runpy, sys
+path, platform, first = sys.argv[1:]
+importlib.import_module(first)
+import fairlead
+names = [f"{device.platform.name} {device.platform.version}" for device in fairlead.devices()]
+number = next(number for number, name in enumerate(names) if platform in name)
+sys.argv = [path, "--device", str(number)]
+runpy.run_path(path, run_name="__main__")
+"""
+
+
+def check_claims(out: str, platform: str) -> None:
+    """What it printed: every claim is there, and the numbers bear them out."""
+    assert re.search(rf"^.*{re.escape(platform)}.*: \S+", out, re.MULTILINE)
+    assert "64×64 points, 1000 steps; the graph has 125 commands and is replayed 40 times" in out
+    for way in ("direct", "replayed"):
+        line = re.search(rf"{way} +([\d.]+) µs per command; off NumPy by (\S+) \(allowed: (\S+)\)", out)
+        assert line, out
+        taken, error, allowed = map(float, line.groups())
+        assert taken > 0
+        assert error <= allowed
+    assert re.search(r"replaying is [\d.]+ times as fast", out)
+    assert "direct and replayed results agree: bit for bit" in out
+    assert "DIFFER" not in out
+
+
+@pytest.mark.parametrize("first", ["pyopencl", "fairlead"])
+def test_on_the_pocl_wheel(pocl_wheel: Candidate, run_python: RunPython, first: str) -> None:
+    check_claims(run_python(RUN, str(EXAMPLE), "PoCL 3.0-rc2", first).out, "PoCL 3.0-rc2")
+
+
+@pytest.mark.parametrize("first", ["pyopencl", "fairlead"])
+def test_on_intels_driver(intel_cpu: Candidate, run_python: RunPython, first: str) -> None:
+    check_claims(run_python(RUN, str(EXAMPLE), "Intel(R) OpenCL", first).out, "OpenCL 3")
+
+
+def test_it_takes_the_pocl_wheel_unless_told(pocl_wheel: Candidate, run_python: RunPython) -> None:
+    code = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    check_claims(run_python(code, str(EXAMPLE)).out, "PoCL 3.0-rc2")
+
+
+def test_it_lists_the_devices(pocl_wheel: Candidate, run_python: RunPython) -> None:
+    code = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    lines = run_python(code, str(EXAMPLE), "--list").out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [str(number) for number in range(len(lines))]
+    assert any("PoCL 3.0-rc2" in line for line in lines)
+
+
+def test_it_is_a_short_read() -> None:
+    assert len(Path(EXAMPLE).read_text(encoding="utf-8").splitlines()) < 120
