@@ -29,8 +29,10 @@ class _Observer:
         self.held: dict[int, Any] = {}
         self.places: list[Any] = []
 
-    def added(self) -> None:
+    def added(self, new_objects: bool) -> None:
         self.places.append(_client.calling_place(3))
+        if not new_objects:
+            return
         for pooled in _client.pooled_buffers(3):
             self.held[id(pooled)] = pooled
 

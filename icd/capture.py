@@ -92,8 +92,8 @@ class Refusal:
 class Observer(Protocol):
     """What a recording asks whoever knows the client."""
 
-    def added(self) -> None:
-        """A command was recorded."""
+    def added(self, new_objects: bool) -> None:
+        """A command was recorded; `new_objects` if it is the first to use some memory object or other."""
 
     def keep_host(self, address: int, size: int) -> bool:
         """Keep the owner of host memory alive for as long as the recording lives; False if there is none to be found."""
@@ -124,7 +124,7 @@ def _observe(handle: Any, what: int, detail: int, address: Any, size: int) -> in
     cookie: _Cookie = ffi.from_handle(handle)
     observer = cookie.observer
     if what == _NODE:
-        observer.added()
+        observer.added(size > 0)
         return 0
     kind = chr(what)
     if kind in "hm":

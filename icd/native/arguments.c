@@ -19,11 +19,21 @@ typedef struct argument {
 
 enum { NOT_ASKED, MEMORY, LOCAL_MEMORY, VALUE, SAMPLER, UNKNOWN };
 
+/* A clone, and the arguments that it was made with, one after the other. */
+typedef struct frozen_kernel {
+    uint64_t hash;
+    size_t size;
+    void *arguments;
+    cl_kernel clone;
+} frozen_kernel;
+
 typedef struct kernel_state {
     cl_kernel kernel;    /* retained: its address cannot become another kernel's */
-    cl_kernel frozen;    /* a clone with the present arguments, NULL once one has changed */
     uint32_t count;
     argument *arguments;
+    frozen_kernel *frozen;      /* in the order in which they were made: launches with equal arguments share one */
+    uint32_t frozen_count, frozen_room;
+    uint32_t *places;           /* open addressing by hash: number in `frozen` + 1, 0 where free; always twice the room */
 } kernel_state;
 
 static struct {
@@ -49,10 +59,15 @@ static void forget_value(argument *a) {
     *a = (argument){.declared = a->declared};
 }
 
+/* The newest first: drivers find a program's newest kernel first. */
 static void forget_frozen(kernel_state *state) {
-    if (state->frozen)
-        CALL(fl_table_of(state->frozen), clReleaseKernel)(state->frozen);
-    state->frozen = NULL;
+    while (state->frozen_count) {
+        frozen_kernel *f = &state->frozen[--state->frozen_count];
+        CALL(fl_table_of(f->clone), clReleaseKernel)(f->clone);
+        free(f->arguments);
+    }
+    free(state->frozen);
+    free(state->places);
 }
 
 static void forget_all(void) {
@@ -166,8 +181,7 @@ static void note(cl_kernel kernel, cl_uint index, size_t size, const void *value
     argument *a = &state->arguments[index];
     if (!svm && a->kind != FL_ARG_UNSEEN && a->kind != FL_ARG_SVM && a->size == size && !a->value == !value &&
         (!value || memcmp(a->value, value, size) == 0))
-        goto out;   /* nothing has changed: the frozen clone stays good */
-    forget_frozen(state);
+        goto out;   /* nothing has changed */
     forget_value(a);
     if (svm) {
         a->kind = FL_ARG_SVM;
@@ -261,6 +275,84 @@ static cl_kernel clone(kernel_state *state) {
     return code == CL_SUCCESS ? copy : NULL;
 }
 
+/* The arguments that a kernel has now, one after the other; NULL if there is no memory. */
+static void *list_arguments(const kernel_state *state, size_t *size) {
+    *size = 0;
+    for (uint32_t i = 0; i < state->count; i++)
+        *size += sizeof(size_t) + 1 + (state->arguments[i].value ? state->arguments[i].size : sizeof(void *));
+    char *list = malloc(*size + 1), *at = list;
+    for (uint32_t i = 0; list && i < state->count; i++) {
+        const argument *a = &state->arguments[i];
+        size_t bytes = a->value ? a->size : sizeof a->object;
+        *at++ = (char)a->kind;
+        memcpy(at, &a->size, sizeof a->size);
+        memcpy(at + sizeof a->size, a->value ? a->value : &a->object, bytes);
+        at += sizeof a->size + bytes;
+    }
+    return list;
+}
+
+static uint64_t hash_of(const unsigned char *bytes, size_t size) {
+    uint64_t hash = 14695981039346656037u;   /* FNV-1a */
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ bytes[i]) * 1099511628211u;
+    return hash ^ hash >> 32;
+}
+
+static uint32_t frozen_place(const kernel_state *state, uint64_t hash, const void *arguments, size_t size) {
+    uint32_t mask = state->frozen_room * 2 - 1, at = (uint32_t)hash & mask;
+    for (; state->places[at]; at = (at + 1) & mask) {
+        const frozen_kernel *f = &state->frozen[state->places[at] - 1];
+        if (f->hash == hash && f->size == size && (!size || memcmp(f->arguments, arguments, size) == 0))
+            break;
+    }
+    return at;
+}
+
+static bool grow_frozen(kernel_state *state) {
+    uint32_t room = state->frozen_room ? state->frozen_room * 2 : 8;
+    frozen_kernel *frozen = realloc(state->frozen, room * sizeof *frozen);
+    if (frozen)
+        state->frozen = frozen;
+    uint32_t *places = frozen ? calloc(room * 2, sizeof *places) : NULL;
+    if (!places)
+        return false;
+    free(state->places);
+    state->places = places;
+    state->frozen_room = room;
+    for (uint32_t i = 0; i < state->frozen_count; i++)
+        places[frozen_place(state, frozen[i].hash, frozen[i].arguments, frozen[i].size)] = i + 1;
+    return true;
+}
+
+/* A clone with the arguments that the kernel has now, made or found; NULL: *reason says why. */
+static cl_kernel frozen_of(kernel_state *state, bool unseen, enum fl_reason *reason) {
+    size_t size;
+    void *arguments = list_arguments(state, &size);
+    *reason = FL_NO_MEMORY;
+    if (!arguments || (state->frozen_count == state->frozen_room && !grow_frozen(state))) {
+        free(arguments);
+        return NULL;
+    }
+    uint64_t hash = hash_of(arguments, size);
+    uint32_t at = frozen_place(state, hash, arguments, size);
+    if (state->places[at]) {
+        free(arguments);
+        return state->frozen[state->places[at] - 1].clone;
+    }
+    cl_kernel made = clone(state);
+    if (!made && !unseen)
+        made = make_again(state);
+    *reason = FL_NO_CLONE;
+    if (!made) {
+        free(arguments);
+        return NULL;
+    }
+    state->frozen[state->frozen_count] = (frozen_kernel){hash, size, arguments, made};
+    state->places[at] = ++state->frozen_count;
+    return made;
+}
+
 static bool keep_memory(fl_keep *keep, fl_pins *fresh, cl_mem object) {
     int added = fl_keep_add(keep, object, FL_KEEP_MEM, false);
     return added == 0 || (added > 0 && fl_list(fresh, object));
@@ -291,14 +383,8 @@ cl_kernel fl_freeze(cl_kernel kernel, bool allow_unseen, fl_keep *keep, fl_pins 
         if (a->kind == FL_ARG_SVM && !fl_pin(pins, a->object))
             goto out;
     }
-    if (!state->frozen) {
-        state->frozen = clone(state);
-        if (!state->frozen && !unseen)
-            state->frozen = make_again(state);
-    }
-    *reason = FL_NO_CLONE;
-    if (state->frozen) {
-        frozen = state->frozen;
+    frozen = frozen_of(state, unseen, reason);
+    if (frozen) {
         CALL(fl_table_of(frozen), clRetainKernel)(frozen);
         *reason = FL_NOT_REFUSED;
     }

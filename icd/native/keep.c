@@ -1,37 +1,8 @@
-/* A set of OpenCL objects that are kept alive: open addressing, grows at half full, no removal. */
+/* A set of OpenCL objects that are kept alive, each retained once. It only grows, and lets go of everything at once, the newest first:
+ * drivers hold what belongs to a program or a context in lists, newest at the front, and search them at each release. */
 #include "native.h"
 
 #include <stdlib.h>
-
-static uint32_t place(const fl_keep *keep, const void *object) {
-    uint32_t mask = keep->capacity - 1;
-    uint32_t at = (uint32_t)(((uintptr_t)object >> 4) * 2654435761u) & mask;
-    while (keep->objects[at] && keep->objects[at] != object)
-        at = (at + 1) & mask;
-    return at;
-}
-
-static bool grow(fl_keep *keep) {
-    fl_keep larger = {.capacity = keep->capacity ? keep->capacity * 2 : 64, .count = keep->count};
-    larger.objects = calloc(larger.capacity, sizeof *larger.objects);
-    larger.kinds = calloc(larger.capacity, sizeof *larger.kinds);
-    if (!larger.objects || !larger.kinds) {
-        free(larger.objects);
-        free(larger.kinds);
-        return false;
-    }
-    for (uint32_t i = 0; i < keep->capacity; i++) {
-        if (!keep->objects[i])
-            continue;
-        uint32_t at = place(&larger, keep->objects[i]);
-        larger.objects[at] = keep->objects[i];
-        larger.kinds[at] = keep->kinds[i];
-    }
-    free(keep->objects);
-    free(keep->kinds);
-    *keep = larger;
-    return true;
-}
 
 /* The slots by fl_kind. All of these functions take the object and nothing else. */
 static const int retain_slots[] = {SLOT_clRetainMemObject, SLOT_clRetainKernel, SLOT_clRetainEvent,
@@ -43,31 +14,52 @@ static void call(void *object, int slot) {
     ((fn_clRetainMemObject *)fl_table_of(object)[slot])(object);
 }
 
+static uint32_t place(const fl_keep *keep, const void *object) {
+    uint32_t mask = keep->capacity - 1;
+    uint32_t at = (uint32_t)(((uintptr_t)object >> 4) * 2654435761u) & mask;
+    while (keep->places[at] && keep->entries[keep->places[at] - 1].object != object)
+        at = (at + 1) & mask;
+    return at;
+}
+
+/* Twice the room, and places that are at most half full. */
+static bool grow(fl_keep *keep) {
+    uint32_t room = keep->room ? keep->room * 2 : 32;
+    struct fl_kept *entries = realloc(keep->entries, room * sizeof *entries);
+    if (entries)
+        keep->entries = entries;
+    uint32_t *places = entries ? calloc(room * 2, sizeof *places) : NULL;
+    if (!places)
+        return false;
+    free(keep->places);
+    keep->places = places;
+    keep->room = room;
+    keep->capacity = room * 2;
+    for (uint32_t i = 0; i < keep->count; i++)
+        keep->places[place(keep, keep->entries[i].object)] = i + 1;
+    return true;
+}
+
 bool fl_keep_has(const fl_keep *keep, const void *object) {
-    return keep->capacity && keep->objects[place(keep, object)] == object;
+    return keep->capacity && keep->places[place(keep, object)];
 }
 
 int fl_keep_add(fl_keep *keep, void *object, fl_kind kind, bool owned) {
     if (fl_keep_has(keep, object))
         return 0;
-    if (keep->count * 2 >= keep->capacity && !grow(keep))
+    if (keep->count == keep->room && !grow(keep))
         return -1;
-    uint32_t at = place(keep, object);
     if (!owned)
         call(object, retain_slots[kind]);
-    keep->objects[at] = object;
-    keep->kinds[at] = (uint8_t)kind;
-    keep->count++;
+    keep->entries[keep->count] = (struct fl_kept){object, kind};
+    keep->places[place(keep, object)] = ++keep->count;
     return 1;
 }
 
-/* Release everything, the context last: a driver may need it to take the others apart. */
 void fl_keep_release(fl_keep *keep) {
-    for (int last = 0; last < 2; last++)
-        for (uint32_t i = 0; i < keep->capacity; i++)
-            if (keep->objects[i] && (keep->kinds[i] >= FL_KEEP_QUEUE) == last)
-                call(keep->objects[i], release_slots[keep->kinds[i]]);
-    free(keep->objects);
-    free(keep->kinds);
+    for (uint32_t i = keep->count; i-- > 0;)
+        call(keep->entries[i].object, release_slots[keep->entries[i].kind]);
+    free(keep->entries);
+    free(keep->places);
     *keep = (fl_keep){0};
 }

@@ -36,7 +36,8 @@ typedef struct fl_command {
 } fl_command;
 
 /* Called for what only Python can judge, with the GIL free: the answer 0 is "go on", anything else refuses the call.
- * `what`: 'n' a new node (detail: its op), 'h' host memory that a command will use later (address, size), 'm' the same behind a memory
+ * `what`: 'n' a new node (detail: its op, size: how many
+ * objects were kept for the first time), 'h' host memory that a command will use later (address, size), 'm' the same behind a memory
  * object, 's' memory that an SVM command will use, 'w' a wait for captured events, 'r' a refusal (detail: slot * 16 + reason). The
  * answers to 'n', 's' and 'r' are not used. */
 typedef int fl_observer(void *cookie, int what, uint32_t detail, void *address, size_t size);

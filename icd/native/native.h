@@ -21,9 +21,13 @@
 /* keep.c: a set of objects that are retained once each for as long as the set lives. */
 typedef enum { FL_KEEP_MEM, FL_KEEP_KERNEL, FL_KEEP_EVENT, FL_KEEP_SAMPLER, FL_KEEP_QUEUE, FL_KEEP_CONTEXT } fl_kind;
 typedef struct fl_keep {
-    void **objects;
-    uint8_t *kinds;
-    uint32_t count, capacity;
+    struct fl_kept {
+        void *object;
+        fl_kind kind;
+    } *entries;                /* in the order in which they came */
+    uint32_t count, room;
+    uint32_t *places;          /* open addressing by object: number of the entry + 1, 0 where free */
+    uint32_t capacity;
 } fl_keep;
 bool fl_keep_has(const fl_keep *keep, const void *object);
 /* 1: it is new and was retained (unless `owned`, when the caller's reference is taken over); 0: already there; -1: no memory. */

@@ -223,7 +223,8 @@ cl_int fl_append(call *c, int slot, fl_command command, cl_uint wait_count, cons
     command.first_dep = first;
     command.dep_count = r->dep_count - first;
     r->commands[r->command_count++] = command;
-    r->observer(r->cookie, 'n', command.op, NULL, 0);
+    r->observer(r->cookie, 'n', command.op, NULL, r->keep.count - r->told);
+    r->told = r->keep.count;
     return CL_SUCCESS;
 }
 

@@ -54,6 +54,7 @@ struct fl_recording {
     void **pending;              /* events from before the block that had not completed */
     uint32_t pending_count, pending_capacity;
     fl_keep keep;
+    uint32_t told;               /* how much of `keep` the observer was told of */
     fl_pins pins;
     struct fl_recording *next;   /* the list of active recordings */
 };
