@@ -109,7 +109,8 @@ class Diagnosis:
         if self.pyopencl is None or not self.pyopencl.loader:
             return ()
         read = {os.path.realpath(file) for file in self.pyopencl.reads}
-        return tuple(driver for driver in self.usable if os.path.realpath(driver.manifest or driver.library) not in read)
+        seen = {driver.real_path for driver in self.drivers if os.path.realpath(driver.manifest or driver.library) in read}
+        return tuple(driver for driver in self.usable if driver.real_path not in seen)
 
     def as_dict(self) -> dict[str, Any]:
         """What `--json` prints: `ok`, then every field of this class, in their order."""

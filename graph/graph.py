@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import overload
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,11 @@ class Graph(Sequence[Node]):
     def __len__(self) -> int:
         return len(self.dependencies)
 
-    def __getitem__(self, index):  # type: ignore[override]
+    @overload
+    def __getitem__(self, index: int) -> Node: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Node]: ...
+    def __getitem__(self, index: int | slice) -> Node | list[Node]:
         if isinstance(index, slice):
             return [self.node(i) for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):

@@ -21,7 +21,7 @@ def main() -> int:
     subprocess.run([sys.executable, *install], check=True)
     settings = {
         "include": ["fairlead", *(f"../../{folder}" for folder in ("tests", "examples", "bench"))],
-        "extraPaths": [".", "../../tests", "../.."],
+        "extraPaths": [".", "../../tests", "../../tests/native", "../.."],
         "pythonVersion": "3.10",
         "typeCheckingMode": "standard",
         "venvPath": "../..",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -51,15 +52,16 @@ def step(queue: cl.CommandQueue, program: cl.Program, a: cl.Buffer, b: cl.Buffer
     scale, add, blur = program.scale, program.add, program.blur
     for i in range(rounds):
         scale(queue, (N,), None, a, np.float32(0.5 + i))
-        blur(queue, (N,), (16,), a, b, cl.LocalMemory(16 * 4), np.int32(N))
+        tile: Any = cl.LocalMemory(16 * 4)
+        blur(queue, (N,), (16,), a, b, tile, np.int32(N))
         add(queue, (N,), None, a, b, np.float32(0.25))
         cl.enqueue_copy(queue, b, a, byte_count=64, src_offset=128, dst_offset=256)
-        cl.enqueue_fill_buffer(queue, b, np.float32(i), 4 * i, 16)
+        cl.enqueue_fill_buffer(queue, b, np.full(1, i, np.float32), 4 * i, 16)
 
 
 def test_nothing_runs_in_the_block_and_a_replay_is_the_direct_run(queue: cl.CommandQueue, program: cl.Program) -> None:
     direct = [buffer(queue, ramp()), buffer(queue, 2 * ramp())]
-    step(queue, program, *direct)
+    step(queue, program, direct[0], direct[1])
     a, b = buffer(queue, ramp()), buffer(queue, 2 * ramp())
     with capture(queue) as graph:
         step(queue, program, a, b)
@@ -73,15 +75,15 @@ def test_nothing_runs_in_the_block_and_a_replay_is_the_direct_run(queue: cl.Comm
 def test_many_replays_follow_each_other(queue: cl.CommandQueue, program: cl.Program) -> None:
     direct = [buffer(queue, ramp()), buffer(queue, ramp())]
     for _ in range(7):
-        step(queue, program, *direct, rounds=2)
+        step(queue, program, direct[0], direct[1], rounds=2)
     a, b = buffer(queue, ramp()), buffer(queue, ramp())
     with capture(queue) as graph:
         step(queue, program, a, b, rounds=2)
     loop = graph.finalize()
     loop.replay(queue, times=3)
-    for _ in range(4):
-        event = loop.replay(queue)
-    event.wait()
+    for _ in range(3):
+        loop.replay(queue)
+    loop.replay(queue).wait()
     assert content(queue, a).tobytes() == content(queue, direct[0]).tobytes()
 
 
@@ -130,28 +132,10 @@ def test_rects(queue: cl.CommandQueue) -> None:
     patch = np.full((8, 8), 7, np.float32)
     with capture(queue) as graph:
         cl.enqueue_copy(queue, b, a, src_origin=(4, 1), dst_origin=(8, 2), region=(12, 3), src_pitches=(32,), dst_pitches=(32,))
-        cl.enqueue_copy(
-            queue,
-            b,
-            patch,
-            buffer_origin=(0, 6),
-            host_origin=(4, 1),
-            region=(8, 2),
-            buffer_pitches=(32,),
-            host_pitches=(32,),
-            is_blocking=False,
-        )
-        cl.enqueue_copy(
-            queue,
-            host,
-            b,
-            buffer_origin=(0, 0),
-            host_origin=(0, 0),
-            region=(32, 8),
-            buffer_pitches=(32,),
-            host_pitches=(32,),
-            is_blocking=False,
-        )
+        copy: Any = cl.enqueue_copy  # PyOpenCL's type hints do not know these arguments
+        pitches = {"buffer_pitches": (32,), "host_pitches": (32,), "is_blocking": False}
+        copy(queue, b, patch, buffer_origin=(0, 6), host_origin=(4, 1), region=(8, 2), **pitches)
+        copy(queue, host, b, buffer_origin=(0, 0), host_origin=(0, 0), region=(32, 8), **pitches)
     assert [node.op for node in graph] == ["copy_rect", "write_rect", "read_rect"]
     graph.finalize().replay(queue).wait()
     expected = np.zeros((8, 8), np.float32)
@@ -323,7 +307,7 @@ def test_svm_copy_fill_and_kernel_arguments(queue: cl.CommandQueue, program: cl.
     cl.enqueue_copy(queue, a, ramp())
     out = np.zeros(N, np.float32)
     with capture(queue) as graph:
-        cl.enqueue_svm_memfill(queue, b, np.float32(5))
+        cl.enqueue_svm_memfill(queue, b, np.full(1, 5, np.float32))
         program.add(queue, (N,), None, b, a, np.float32(2))
         temporary = allocate(queue.context, queue)
         cl.enqueue_copy(queue, temporary, b, is_blocking=False)
@@ -333,7 +317,7 @@ def test_svm_copy_fill_and_kernel_arguments(queue: cl.CommandQueue, program: cl.
     gc.collect()
     rubbish = [allocate(queue.context) for _ in range(50)]
     for other in rubbish:
-        cl.enqueue_svm_memfill(queue, other, np.float32(np.nan))
+        cl.enqueue_svm_memfill(queue, other, np.full(1, np.nan, np.float32))
     queue.finish()
     assert [node.op for node in graph if node.op != "marker"] == ["svm_fill", "kernel", "svm_copy", "svm_copy"]
     graph.finalize().replay(queue)  # dropped at once: it waits for what still uses the memory

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyopencl as cl
 import pytest
@@ -26,7 +28,7 @@ class Log:
     def __init__(self, queue: cl.CommandQueue, program: cl.Program) -> None:
         self.queue, self.kernel = queue, program.note
         self.buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4096)
-        cl.enqueue_fill_buffer(queue, self.buffer, np.int32(0), 0, 4096).wait()
+        cl.enqueue_fill_buffer(queue, self.buffer, np.full(1, 0, np.int32), 0, 4096).wait()
 
     def note(self, number: int, wait_for: list[cl.Event] | None = None, queue: cl.CommandQueue | None = None) -> cl.Event:
         return self.kernel(queue or self.queue, (1,), None, self.buffer, np.int32(number), wait_for=wait_for)
@@ -106,7 +108,7 @@ def test_every_schedule_honours_every_edge(
     loop = graph.finalize(schedule=schedule)
     commands = [node.index for node in graph if not graph.order_only[node.index]]
     for used in (out_of_order, queue):
-        cl.enqueue_fill_buffer(queue, log.buffer, np.int32(0), 0, 4096).wait()
+        cl.enqueue_fill_buffer(queue, log.buffer, np.full(1, 0, np.int32), 0, 4096).wait()
         loop.replay(used, times=3).wait()
         ran = log.read()
         assert len(ran) == 3 * len(commands)
@@ -140,13 +142,16 @@ def test_a_replay_comes_after_the_one_before_it_also_on_another_queue(
     context: cl.Context, queue: cl.CommandQueue, program: cl.Program
 ) -> None:
     cell = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4)
-    cl.enqueue_fill_buffer(queue, cell, np.int32(1), 0, 4).wait()
+    cl.enqueue_fill_buffer(queue, cell, np.full(1, 1, np.int32), 0, 4).wait()
     with capture(queue) as graph:
         for number in range(3):
             program.bump(queue, (1,), None, cell, np.int32(number))
     loop, expected = graph.finalize(), 1
     queues = [cl.CommandQueue(context) for _ in range(3)]
     out_of_order = cl.CommandQueue(context, properties=cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
+    event = loop.replay(queue, times=1)
+    for number in range(3):
+        expected = (3 * expected + number) % 2**32
     for one in [*queues, out_of_order, queue, out_of_order, *queues]:
         event = loop.replay(one)
         for number in range(3):
@@ -190,7 +195,8 @@ def test_a_failed_event_from_before_the_block_is_named(queue: cl.CommandQueue, c
 def test_devices_of_one_context_wait_for_each_other(device: cl.Device) -> None:
     """The two halves of one device stand for two devices."""
     try:
-        halves = device.create_sub_devices([cl.device_partition_property.EQUALLY, max(1, device.max_compute_units // 2)])[:2]
+        partition: Any = [cl.device_partition_property.EQUALLY, max(1, device.max_compute_units // 2)]
+        halves = device.create_sub_devices(partition)[:2]
         context = cl.Context(halves)
     except cl.Error:
         halves, context = [device], cl.Context([device])
@@ -228,9 +234,10 @@ def test_wrong_queues_and_events_are_refused(device: cl.Device, queue: cl.Comman
         loop.replay(queue, wait_for=[1])
     with pytest.raises(TypeError, match=r"expected a pyopencl\.CommandQueue"):
         loop.replay(elsewhere)
-    for times in (0, -1, 1.5):
+    wrong: Any
+    for wrong in (0, -1, 1.5):
         with pytest.raises(TypeError, match="times must be a whole number from 1"):
-            loop.replay(queue, times=times)
+            loop.replay(queue, times=wrong)
     with pytest.raises(Exception, match="the queue is being captured"), capture(queue):
         loop.replay(queue)
     assert log.read() == []
@@ -273,7 +280,7 @@ def test_an_empty_graph_and_one_of_order_only(queue: cl.CommandQueue, out_of_ord
 def test_the_graph_shows_itself(queue: cl.CommandQueue, program: cl.Program, log: Log) -> None:
     with capture(queue) as graph:
         program.note(queue, (8, 4), (2, 2), log.buffer, np.int32(1))
-        cl.enqueue_fill_buffer(queue, log.buffer, np.int32(3), 16, 64)
+        cl.enqueue_fill_buffer(queue, log.buffer, np.full(1, 3, np.int32), 16, 64)
         cl.enqueue_barrier(queue)
     kernel, fill, barrier = graph
     assert (kernel.op, kernel.label, kernel.predecessors) == ("kernel", "note(8×4)", ())

@@ -35,12 +35,12 @@ def kernel(context: cl.Context) -> cl.Kernel:
 @pytest.fixture
 def buffer(queue: cl.CommandQueue) -> cl.Buffer:
     result = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, N * 4)
-    cl.enqueue_fill_buffer(queue, result, np.float32(0), 0, N * 4).wait()
+    cl.enqueue_fill_buffer(queue, result, np.full(1, 0, np.float32), 0, N * 4).wait()
     return result
 
 
 def _map(queue: cl.CommandQueue, buffer: cl.Buffer) -> None:
-    cl.enqueue_map_buffer(queue, buffer, cl.map_flags.READ, 0, (N,), np.float32, is_blocking=False)
+    cl.enqueue_map_buffer(queue, buffer, cl.map_flags.READ, 0, (N,), np.dtype(np.float32), is_blocking=False)
 
 
 def _image(queue: cl.CommandQueue, buffer: cl.Buffer) -> None:
@@ -50,11 +50,11 @@ def _image(queue: cl.CommandQueue, buffer: cl.Buffer) -> None:
 
 
 def _wait(queue: cl.CommandQueue, buffer: cl.Buffer) -> None:
-    cl.enqueue_fill_buffer(queue, buffer, np.float32(1), 0, N * 4).wait()
+    cl.enqueue_fill_buffer(queue, buffer, np.full(1, 1, np.float32), 0, N * 4).wait()
 
 
 def _callback(queue: cl.CommandQueue, buffer: cl.Buffer) -> None:
-    event = cl.enqueue_fill_buffer(queue, buffer, np.float32(1), 0, N * 4)
+    event = cl.enqueue_fill_buffer(queue, buffer, np.full(1, 1, np.float32), 0, N * 4)
     event.set_callback(cl.command_execution_status.COMPLETE, lambda status: None)
 
 
@@ -127,7 +127,7 @@ def test_another_thread_is_refused_and_the_block_says_so(queue: cl.CommandQueue,
 
     def intrude() -> None:
         try:
-            cl.enqueue_fill_buffer(queue, buffer, np.float32(9), 0, 4)
+            cl.enqueue_fill_buffer(queue, buffer, np.full(1, 9, np.float32), 0, 4)
         except cl.Error as error:
             seen.append(error)
 
@@ -151,7 +151,7 @@ def test_threads_with_queues_of_their_own_are_not_disturbed(context: cl.Context,
         queue = cl.CommandQueue(context)
         bump = cl.Program(context, source).build().bump
         buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, N * 4)
-        cl.enqueue_fill_buffer(queue, buffer, np.float32(0), 0, N * 4)
+        cl.enqueue_fill_buffer(queue, buffer, np.full(1, 0, np.float32), 0, N * 4)
         for _ in range(20):
             with capture(queue) as graph:
                 for _ in range(10):
