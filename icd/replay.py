@@ -40,7 +40,7 @@ class Program:
         self._waits = ffi.new("uint32_t[]", waits)
         self._final = ffi.new("uint32_t[]", list(final_waits))
         self._owner = owner
-        self.native = ffi.new(
+        program = ffi.new(
             "fl_program *",
             {
                 "commands": commands,
@@ -51,6 +51,7 @@ class Program:
                 "final_waits": self._final,
             },
         )
+        self.native = ffi.gc(program, lib.fl_release)
 
     def replay(self, lanes: Sequence[int], times: int, wait_list: Sequence[int]) -> tuple[int, int, int]:
         """Enqueue the program on `lanes` (queue handles).

@@ -19,21 +19,14 @@ typedef struct argument {
 
 enum { NOT_ASKED, MEMORY, LOCAL_MEMORY, VALUE, SAMPLER, UNKNOWN };
 
-/* A clone, and the arguments that it was made with, one after the other. */
-typedef struct frozen_kernel {
-    uint64_t hash;
-    size_t size;
-    void *arguments;
-    cl_kernel clone;
-} frozen_kernel;
-
 typedef struct kernel_state {
-    cl_kernel kernel;    /* retained: its address cannot become another kernel's */
+    cl_kernel kernel;           /* retained: its address cannot become another kernel's */
+    cl_kernel copy;             /* what replays copy again: ours alone, so nobody changes its arguments */
     uint32_t count;
     argument *arguments;
-    frozen_kernel *frozen;      /* in the order in which they were made: launches with equal arguments share one */
-    uint32_t frozen_count, frozen_room;
-    uint32_t *places;           /* open addressing by hash: number in `frozen` + 1, 0 where free; always twice the room */
+    fl_arguments **lists;       /* what launches had; launches with equal arguments share one */
+    uint32_t list_count, list_room;
+    uint32_t *places;           /* open addressing by hash: number in `lists` + 1, 0 where free; always twice the room */
 } kernel_state;
 
 static struct {
@@ -59,15 +52,13 @@ static void forget_value(argument *a) {
     *a = (argument){.declared = a->declared};
 }
 
-/* The newest first: drivers find a program's newest kernel first. */
-static void forget_frozen(kernel_state *state) {
-    while (state->frozen_count) {
-        frozen_kernel *f = &state->frozen[--state->frozen_count];
-        CALL(fl_table_of(f->clone), clReleaseKernel)(f->clone);
-        free(f->arguments);
-    }
-    free(state->frozen);
+static void forget_lists(kernel_state *state) {
+    for (uint32_t i = 0; i < state->list_count; i++)
+        fl_release_arguments(state->lists[i]);
+    free(state->lists);
     free(state->places);
+    if (state->copy)
+        CALL(fl_table_of(state->copy), clReleaseKernel)(state->copy);
 }
 
 static void forget_all(void) {
@@ -77,7 +68,7 @@ static void forget_all(void) {
             continue;
         for (uint32_t k = 0; k < state->count; k++)
             forget_value(&state->arguments[k]);
-        forget_frozen(state);
+        forget_lists(state);
         free(state->arguments);
         CALL(fl_table_of(state->kernel), clReleaseKernel)(state->kernel);
     }
@@ -241,116 +232,111 @@ void fl_unwatch_arguments(void **table) {
     pthread_mutex_unlock(&seen.lock);
 }
 
-/* A second kernel made from the same program, with the arguments set again: for drivers without clCloneKernel (before OpenCL 2.1). */
-static cl_kernel make_again(kernel_state *state) {
-    void **table = fl_table_of(state->kernel);
+/* Another kernel of the same function: with the arguments that it has (clCloneKernel, OpenCL 2.1), else without any. */
+cl_kernel fl_copy_kernel(cl_kernel kernel, bool *with_arguments) {
+    void **table = fl_table_of(kernel);
     cl_program program = NULL;
     char name[512];
-    cl_int code = CALL(table, clGetKernelInfo)(state->kernel, CL_KERNEL_PROGRAM, sizeof program, &program, NULL);
+    cl_int code = CL_INVALID_OPERATION;
+    cl_kernel copy = table[SLOT_clCloneKernel] ? CALL(table, clCloneKernel)(kernel, &code) : NULL;
+    *with_arguments = code == CL_SUCCESS && copy;
+    if (*with_arguments)
+        return copy;
+    code = CALL(table, clGetKernelInfo)(kernel, CL_KERNEL_PROGRAM, sizeof program, &program, NULL);
     if (code == CL_SUCCESS)
-        code = CALL(table, clGetKernelInfo)(state->kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL);
+        code = CALL(table, clGetKernelInfo)(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL);
     if (code != CL_SUCCESS)
         return NULL;
-    cl_kernel kernel = CALL(fl_table_of(program), clCreateKernel)(program, name, &code);
-    for (cl_uint i = 0; kernel && i < state->count; i++) {
-        const argument *a = &state->arguments[i];
-        if (a->kind == FL_ARG_SVM)
-            code = ((fn_clSetKernelArgSVMPointer *)fl_patched(kernel, SLOT_clSetKernelArgSVMPointer))(kernel, i, a->object);
-        else
-            code = ((fn_clSetKernelArg *)fl_patched(kernel, SLOT_clSetKernelArg))(kernel, i, a->size, a->value);
-        if (code != CL_SUCCESS) {
-            CALL(table, clReleaseKernel)(kernel);
-            kernel = NULL;
-        }
-    }
-    return kernel;
-}
-
-static cl_kernel clone(kernel_state *state) {
-    void **table = fl_table_of(state->kernel);
-    cl_int code = CL_INVALID_OPERATION;
-    cl_kernel copy = NULL;
-    if (table[SLOT_clCloneKernel])
-        copy = CALL(table, clCloneKernel)(state->kernel, &code);
+    copy = CALL(fl_table_of(program), clCreateKernel)(program, name, &code);
     return code == CL_SUCCESS ? copy : NULL;
 }
 
-/* The arguments that a kernel has now, one after the other; NULL if there is no memory. */
-static void *list_arguments(const kernel_state *state, size_t *size) {
-    *size = 0;
+void fl_release_arguments(fl_arguments *list) {
+    if (list && atomic_fetch_sub(&list->users, 1) == 1)
+        free(list);
+}
+
+bool fl_same_argument(const fl_argument *a, const fl_argument *b) {
+    if (a->kind != b->kind || a->size != b->size)
+        return false;
+    if (a->kind == FL_ARG_SVM || !a->value || !b->value)
+        return a->value == b->value;
+    return memcmp(a->value, b->value, a->size) == 0;
+}
+
+static bool same_list(const fl_arguments *a, const fl_arguments *b) {
+    for (uint32_t i = 0; i < a->count; i++)
+        if (!fl_same_argument(&a->list[i], &b->list[i]))
+            return false;
+    return true;
+}
+
+/* The arguments that a kernel has now, in one piece of memory; NULL if there is none. */
+static fl_arguments *list_arguments(const kernel_state *state) {
+    size_t bytes = 0, head = sizeof(fl_arguments) + state->count * sizeof(fl_argument);
     for (uint32_t i = 0; i < state->count; i++)
-        *size += sizeof(size_t) + 1 + (state->arguments[i].value ? state->arguments[i].size : sizeof(void *));
-    char *list = malloc(*size + 1), *at = list;
-    for (uint32_t i = 0; list && i < state->count; i++) {
+        bytes += state->arguments[i].value ? state->arguments[i].size : 0;
+    fl_arguments *list = malloc(head + bytes);
+    if (!list)
+        return NULL;
+    unsigned char *at = (unsigned char *)list + head;
+    *list = (fl_arguments){.users = 1, .count = state->count, .hash = 14695981039346656037u};   /* FNV-1a over all values */
+    for (uint32_t i = 0; i < state->count; i++) {
         const argument *a = &state->arguments[i];
-        size_t bytes = a->value ? a->size : sizeof a->object;
-        *at++ = (char)a->kind;
-        memcpy(at, &a->size, sizeof a->size);
-        memcpy(at + sizeof a->size, a->value ? a->value : &a->object, bytes);
-        at += sizeof a->size + bytes;
+        list->list[i] = (fl_argument){a->kind, a->size, a->value ? at : a->kind == FL_ARG_SVM ? a->object : NULL};
+        const unsigned char *from = a->value ? a->value : (const unsigned char *)&a->object;
+        for (size_t k = 0; k < (a->value ? a->size : sizeof a->object); k++)
+            list->hash = (list->hash ^ from[k]) * 1099511628211u;
+        if (a->value) {
+            memcpy(at, a->value, a->size);
+            at += a->size;
+        }
     }
+    list->hash ^= list->hash >> 32;
     return list;
 }
 
-static uint64_t hash_of(const unsigned char *bytes, size_t size) {
-    uint64_t hash = 14695981039346656037u;   /* FNV-1a */
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ bytes[i]) * 1099511628211u;
-    return hash ^ hash >> 32;
-}
-
-static uint32_t frozen_place(const kernel_state *state, uint64_t hash, const void *arguments, size_t size) {
-    uint32_t mask = state->frozen_room * 2 - 1, at = (uint32_t)hash & mask;
+static uint32_t list_place(const kernel_state *state, const fl_arguments *list) {
+    uint32_t mask = state->list_room * 2 - 1, at = (uint32_t)list->hash & mask;
     for (; state->places[at]; at = (at + 1) & mask) {
-        const frozen_kernel *f = &state->frozen[state->places[at] - 1];
-        if (f->hash == hash && f->size == size && (!size || memcmp(f->arguments, arguments, size) == 0))
+        const fl_arguments *other = state->lists[state->places[at] - 1];
+        if (other->hash == list->hash && same_list(other, list))
             break;
     }
     return at;
 }
 
-static bool grow_frozen(kernel_state *state) {
-    uint32_t room = state->frozen_room ? state->frozen_room * 2 : 8;
-    frozen_kernel *frozen = realloc(state->frozen, room * sizeof *frozen);
-    if (frozen)
-        state->frozen = frozen;
-    uint32_t *places = frozen ? calloc(room * 2, sizeof *places) : NULL;
+static bool grow_lists(kernel_state *state) {
+    uint32_t room = state->list_room ? state->list_room * 2 : 8;
+    fl_arguments **lists = realloc(state->lists, room * sizeof *lists);
+    if (lists)
+        state->lists = lists;
+    uint32_t *places = lists ? calloc(room * 2, sizeof *places) : NULL;
     if (!places)
         return false;
     free(state->places);
     state->places = places;
-    state->frozen_room = room;
-    for (uint32_t i = 0; i < state->frozen_count; i++)
-        places[frozen_place(state, frozen[i].hash, frozen[i].arguments, frozen[i].size)] = i + 1;
+    state->list_room = room;
+    for (uint32_t i = 0; i < state->list_count; i++)
+        places[list_place(state, lists[i])] = i + 1;
     return true;
 }
 
-/* A clone with the arguments that the kernel has now, made or found; NULL: *reason says why. */
-static cl_kernel frozen_of(kernel_state *state, bool unseen, enum fl_reason *reason) {
-    size_t size;
-    void *arguments = list_arguments(state, &size);
-    *reason = FL_NO_MEMORY;
-    if (!arguments || (state->frozen_count == state->frozen_room && !grow_frozen(state))) {
-        free(arguments);
+/* The list of the arguments that the kernel has now, made or found; the state keeps it. */
+static fl_arguments *present_arguments(kernel_state *state) {
+    fl_arguments *list = list_arguments(state);
+    if (!list || (state->list_count == state->list_room && !grow_lists(state))) {
+        free(list);
         return NULL;
     }
-    uint64_t hash = hash_of(arguments, size);
-    uint32_t at = frozen_place(state, hash, arguments, size);
+    uint32_t at = list_place(state, list);
     if (state->places[at]) {
-        free(arguments);
-        return state->frozen[state->places[at] - 1].clone;
+        free(list);
+        return state->lists[state->places[at] - 1];
     }
-    cl_kernel made = clone(state);
-    if (!made && !unseen)
-        made = make_again(state);
-    *reason = FL_NO_CLONE;
-    if (!made) {
-        free(arguments);
-        return NULL;
-    }
-    state->frozen[state->frozen_count] = (frozen_kernel){hash, size, arguments, made};
-    state->places[at] = ++state->frozen_count;
-    return made;
+    state->lists[state->list_count] = list;
+    state->places[at] = ++state->list_count;
+    return list;
 }
 
 static bool keep_memory(fl_keep *keep, fl_pins *fresh, cl_mem object) {
@@ -358,12 +344,12 @@ static bool keep_memory(fl_keep *keep, fl_pins *fresh, cl_mem object) {
     return added == 0 || (added > 0 && fl_list(fresh, object));
 }
 
-cl_kernel fl_freeze(cl_kernel kernel, bool allow_unseen, fl_keep *keep, fl_pins *pins, fl_pins *fresh, enum fl_reason *reason) {
-    cl_kernel frozen = NULL;
-    bool unseen = false;
+enum fl_reason fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen, fl_keep *keep, fl_pins *pins,
+                         fl_pins *fresh) {
+    enum fl_reason reason = FL_NO_MEMORY;
+    bool unseen = false, with_arguments = true;
     pthread_mutex_lock(&seen.lock);
-    kernel_state *state = state_of(kernel);
-    *reason = FL_NO_MEMORY;
+    kernel_state *state = state_of(*kernel);
     if (!state)
         goto out;
     for (cl_uint i = 0; i < state->count; i++) {
@@ -371,11 +357,11 @@ cl_kernel fl_freeze(cl_kernel kernel, bool allow_unseen, fl_keep *keep, fl_pins 
         if (a->kind == FL_ARG_UNSEEN) {
             uint8_t is = declared(state, i);
             unseen = true;
-            *reason = FL_UNSEEN_ARGUMENT;
+            reason = FL_UNSEEN_ARGUMENT;
             if (!allow_unseen && is != VALUE && is != LOCAL_MEMORY)
                 goto out;
         }
-        *reason = FL_NO_MEMORY;
+        reason = FL_NO_MEMORY;
         if (a->kind == FL_ARG_MEM && !keep_memory(keep, fresh, a->object))
             goto out;
         if (a->kind == FL_ARG_SAMPLER && fl_keep_add(keep, a->object, FL_KEEP_SAMPLER, false) < 0)
@@ -383,12 +369,25 @@ cl_kernel fl_freeze(cl_kernel kernel, bool allow_unseen, fl_keep *keep, fl_pins 
         if (a->kind == FL_ARG_SVM && !fl_pin(pins, a->object))
             goto out;
     }
-    frozen = frozen_of(state, unseen, reason);
-    if (frozen) {
-        CALL(fl_table_of(frozen), clRetainKernel)(frozen);
-        *reason = FL_NOT_REFUSED;
+    if (!state->copy) {
+        state->copy = fl_copy_kernel(*kernel, &with_arguments);
+        reason = FL_NO_CLONE;
+        if (!state->copy)
+            goto out;
+        if (unseen && !with_arguments) {   /* what was set before the block is lost in such a copy */
+            CALL(fl_table_of(state->copy), clReleaseKernel)(state->copy);
+            state->copy = NULL;
+            goto out;
+        }
+        reason = FL_NO_MEMORY;
     }
+    *arguments = present_arguments(state);
+    if (!*arguments || fl_keep_add(keep, state->copy, FL_KEEP_KERNEL, false) < 0)
+        goto out;
+    atomic_fetch_add(&(*arguments)->users, 1);
+    *kernel = state->copy;
+    reason = FL_NOT_REFUSED;
 out:
     pthread_mutex_unlock(&seen.lock);
-    return frozen;
+    return reason;
 }

@@ -44,6 +44,10 @@ bool fl_keep_has(const fl_keep *keep, const void *object) {
     return keep->capacity && keep->places[place(keep, object)];
 }
 
+uint32_t fl_keep_index(const fl_keep *keep, const void *object) {
+    return keep->places[place(keep, object)] - 1;
+}
+
 int fl_keep_add(fl_keep *keep, void *object, fl_kind kind, bool owned) {
     if (fl_keep_has(keep, object))
         return 0;

@@ -21,6 +21,8 @@ enum fl_reason {
     FL_UNSEEN_ARGUMENT, FL_NO_CLONE, FL_HOST_MEMORY, FL_NO_MEMORY, FL_CALLBACK
 };
 
+typedef struct fl_arguments fl_arguments;
+
 /* One command, as it was given to the queue. A kernel's `n` is offset[3] global[3] local[3]; a copy's source offset, target offset,
  * size; a fill's offset, size; a rect's first origin[3], second origin[3], region[3], and the pitches in the driver's order. */
 typedef struct fl_command {
@@ -28,6 +30,7 @@ typedef struct fl_command {
     uint32_t work_dim, has_offset, has_local;
     uint32_t first_dep, dep_count;
     void *kernel;
+    fl_arguments *arguments;
     void *source, *target;
     void *host;
     void *pattern;
@@ -60,6 +63,9 @@ typedef struct fl_step {
     uint32_t command, lane, first_wait, wait_count, signals;
 } fl_step;
 
+typedef struct fl_prepared fl_prepared;
+
+/* `prepared` begins as NULL; it is made by the first replay and given up by fl_release. One thread at a time replays a program. */
 typedef struct fl_program {
     const fl_command *commands;
     const fl_step *steps;
@@ -67,7 +73,9 @@ typedef struct fl_program {
     const uint32_t *waits;
     uint32_t final_wait_count;
     const uint32_t *final_waits;
+    fl_prepared *prepared;
 } fl_program;
 
-int fl_replay(const fl_program *program, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count,
+int fl_replay(fl_program *program, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count,
               void *const *wait_list, void **event, uint32_t *failed);
+void fl_release(fl_program *program);

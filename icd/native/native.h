@@ -5,6 +5,7 @@
 #ifndef FL_NATIVE_H
 #define FL_NATIVE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,6 +33,8 @@ typedef struct fl_keep {
 bool fl_keep_has(const fl_keep *keep, const void *object);
 /* 1: it is new and was retained (unless `owned`, when the caller's reference is taken over); 0: already there; -1: no memory. */
 int fl_keep_add(fl_keep *keep, void *object, fl_kind kind, bool owned);
+/* The object's place in the order in which they came; it is there. */
+uint32_t fl_keep_index(const fl_keep *keep, const void *object);
 void fl_keep_release(fl_keep *keep);
 
 /* patch.c: slots of a driver's own table, exchanged while somebody needs to see the calls. */
@@ -56,8 +59,44 @@ bool fl_pin(fl_pins *pins, const void *pointer);
 void fl_unpin_all(fl_pins *pins);
 void fl_free_with_pins(fl_pins *pins, cl_context context, void *pointer);
 
-/* arguments.c: a kernel with the arguments that `kernel` has now, frozen (the caller owns the reference). Its memory objects are
- * kept, those not kept before are listed in `fresh`, its SVM pointers are pinned. NULL: *reason says why. */
-cl_kernel fl_freeze(cl_kernel kernel, bool allow_unseen, fl_keep *keep, fl_pins *pins, fl_pins *fresh, enum fl_reason *reason);
+/* arguments.c: what one launch's arguments were. `value` is a copy of `size` bytes, the pointer itself for SVM, NULL for local memory. */
+typedef struct fl_argument {
+    uint8_t kind;   /* fl_arg_kind; FL_ARG_UNSEEN: as it is in the copied kernel */
+    size_t size;
+    const void *value;
+} fl_argument;
+
+struct fl_arguments {
+    atomic_uint users;
+    uint32_t count;
+    uint64_t hash;
+    fl_argument list[];
+};
+
+void fl_release_arguments(fl_arguments *list);
+bool fl_same_argument(const fl_argument *a, const fl_argument *b);
+cl_kernel fl_copy_kernel(cl_kernel kernel, bool *with_arguments);
+/* Freeze a launch: *kernel becomes a copy of it that nobody else has, kept by `keep`; *arguments are those of this moment (the caller
+ * owns a reference). Its memory objects are kept, those not kept before are listed in `fresh`, its SVM pointers are pinned. */
+enum fl_reason fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen, fl_keep *keep, fl_pins *pins,
+                         fl_pins *fresh);
+
+/* prepare.c: the kernels of a program, and what has to be set on them before each launch. */
+typedef struct fl_set {
+    cl_kernel kernel;
+    cl_uint index;
+    const fl_argument *argument;
+} fl_set;
+struct fl_prepared {
+    fl_keep copied;            /* the kernels that commands name; `kernels` are the program's own copies, in the same order */
+    cl_kernel *kernels;
+    cl_kernel *kernel_of;      /* by step; NULL where the step launches none */
+    fl_set *initial;           /* what makes the kernels as the last step leaves them: needed once, and after a failure */
+    uint32_t initial_count;
+    fl_set *sets;
+    uint32_t *first_set;       /* by step, and one more: its sets are first_set[i] … first_set[i + 1] */
+    bool ready;
+};
+cl_int fl_prepare(fl_program *program);
 
 #endif

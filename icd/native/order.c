@@ -194,6 +194,12 @@ static cl_int follow_host_waits(call *c, uint32_t *first) {
     return CL_SUCCESS;
 }
 
+/* What a command owns. */
+static void forget(fl_command *command) {
+    free(command->pattern);
+    fl_release_arguments(command->arguments);
+}
+
 /* Append a command. Nothing of it stays if any part fails. */
 cl_int fl_append(call *c, int slot, fl_command command, cl_uint wait_count, const cl_event *wait_list, cl_event *event) {
     fl_recording *r = c->recording;
@@ -203,7 +209,7 @@ cl_int fl_append(call *c, int slot, fl_command command, cl_uint wait_count, cons
     if (command.host && r->observer(r->cookie, 'h', command.op, command.host, command.host_size))
         return fl_refuse(r, slot, FL_HOST_MEMORY);
     if (follow_host_waits(c, &first) != CL_SUCCESS) {
-        free(command.pattern);
+        forget(&command);
         return code;
     }
     uint32_t node = r->command_count;
@@ -216,7 +222,7 @@ cl_int fl_append(call *c, int slot, fl_command command, cl_uint wait_count, cons
     if (code != CL_SUCCESS) {
         r->dep_count = first;
         r->pending_count = pending;
-        free(command.pattern);
+        forget(&command);
         return code;
     }
     command.queue = (uint16_t)c->queue_index;

@@ -75,22 +75,19 @@ static cl_int record_kernel(call *c, int slot, cl_kernel kernel, fl_command comm
     if (!kernel)
         return CL_INVALID_KERNEL;
     fl_pins fresh = {0};   /* memory objects that this launch is the first to use */
-    cl_kernel frozen = fl_freeze(kernel, r->allow_unseen, &r->keep, &r->pins, &fresh, &reason);
+    reason = fl_freeze(&kernel, &command.arguments, r->allow_unseen, &r->keep, &r->pins, &fresh);
     bool kept = true;
-    for (uint32_t i = 0; kept && i < fresh.count; i++)
+    for (uint32_t i = 0; reason == FL_NOT_REFUSED && kept && i < fresh.count; i++)
         kept = host_memory_kept(r, (cl_mem)fresh.pointers[i]);
     free(fresh.pointers);
-    if (!frozen)
+    if (reason != FL_NOT_REFUSED)
         return reason == FL_NO_MEMORY ? CL_OUT_OF_HOST_MEMORY : fl_refuse(r, slot, reason);
-    int added = fl_keep_add(&r->keep, frozen, FL_KEEP_KERNEL, true);
-    if (added <= 0)   /* already there, or no memory: the reference is not taken over */
-        CALL(fl_table_of(frozen), clReleaseKernel)(frozen);
-    if (added < 0)
-        return CL_OUT_OF_HOST_MEMORY;
-    if (!kept)
+    if (!kept) {
+        fl_release_arguments(command.arguments);
         return fl_refuse(r, slot, FL_HOST_MEMORY);
+    }
     command.op = FL_KERNEL;
-    command.kernel = frozen;
+    command.kernel = kernel;
     return fl_append(c, slot, command, wait_count, wait_list, event);
 }
 

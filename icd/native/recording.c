@@ -195,8 +195,10 @@ void fl_drop(fl_recording *r) {
     fl_unpin_all(&r->pins);
     for (int i = 0; r->watches_svm && i < r->watched_count; i++)
         fl_unwatch_svm(r->watched[i]);
-    for (uint32_t i = 0; i < r->command_count; i++)
+    for (uint32_t i = 0; i < r->command_count; i++) {
         free(r->commands[i].pattern);
+        fl_release_arguments(r->commands[i].arguments);
+    }
     fl_keep_release(&r->keep);
     free(r->commands);
     free(r->deps);

@@ -2,17 +2,17 @@
  *
  * Where a lane is an in-order queue the steps carry no events at all; a step signals only if a step on another lane, or in an
  * out-of-order lane, has to wait for it. The first step of a lane also waits for the caller's wait list, the last gives the caller's
- * event. */
+ * event. Kernels are the program's own (prepare.c). */
 #include "native.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static cl_int issue(const fl_command *c, void **t, cl_command_queue q, cl_uint waits, const cl_event *list, cl_event *event) {
+static cl_int issue(const fl_command *c, cl_kernel kernel, void **t, cl_command_queue q, cl_uint waits, const cl_event *list, cl_event *event) {
     const size_t *n = c->n;
     switch ((enum fl_op)c->op) {
     case FL_KERNEL:
-        return CALL(t, clEnqueueNDRangeKernel)(q, c->kernel, c->work_dim, c->has_offset ? n : NULL, n + 3,
+        return CALL(t, clEnqueueNDRangeKernel)(q, kernel, c->work_dim, c->has_offset ? n : NULL, n + 3,
                                                c->has_local ? n + 6 : NULL, waits, list, event);
     case FL_COPY:
         return CALL(t, clEnqueueCopyBuffer)(q, c->source, c->target, n[0], n[1], n[2], waits, list, event);
@@ -65,11 +65,28 @@ static uint32_t gather(const workspace *w, const uint32_t *steps, uint32_t count
     return count;
 }
 
+/* The driver's own functions, also while somebody watches them. */
+typedef struct setters {
+    fn_clSetKernelArg *argument;
+    fn_clSetKernelArgSVMPointer *svm;
+} setters;
+
+static cl_int set(const setters *f, const fl_set *sets, uint32_t count) {
+    cl_int code = CL_SUCCESS;
+    for (uint32_t i = 0; i < count && code == CL_SUCCESS; i++) {
+        const fl_argument *a = sets[i].argument;
+        code = a->kind == FL_ARG_SVM ? f->svm(sets[i].kernel, sets[i].index, a->value)
+                                     : f->argument(sets[i].kernel, sets[i].index, a->size, a->value);
+    }
+    return code;
+}
+
 /* One pass over the steps. `head` and `head_list` go before everything, on lane 0. */
-static cl_int pass(const fl_program *p, void *const *lanes, workspace *w, cl_uint head, const cl_event *head_list, cl_event *event,
+static cl_int pass(const fl_program *p, const setters *f, void *const *lanes, workspace *w, cl_uint head, const cl_event *head_list, cl_event *event,
                    uint32_t *failed) {
     void **table = fl_table_of(lanes[0]);   /* all lanes are of one driver */
     const fl_step *steps = p->steps;
+    const fl_prepared *made = p->prepared;
     uint32_t last = p->step_count - 1;
     for (uint32_t i = 0; i <= last; i++) {
         const fl_step *s = &steps[i];
@@ -85,7 +102,10 @@ static cl_int pass(const fl_program *p, void *const *lanes, workspace *w, cl_uin
         }
         const fl_command *command = s->command == UINT32_MAX ? &barrier : &p->commands[s->command];
         cl_event *out = s->signals ? &w->signals[i] : i == last && !p->final_wait_count ? event : NULL;
-        cl_int code = issue(command, table, lanes[s->lane], waits, list, out);
+        const uint32_t *sets = &made->first_set[i];
+        cl_int code = sets[0] < sets[1] ? set(f, made->sets + sets[0], sets[1] - sets[0]) : CL_SUCCESS;
+        if (code == CL_SUCCESS)
+            code = issue(command, made->kernel_of[i], table, lanes[s->lane], waits, list, out);
         if (code != CL_SUCCESS) {
             *failed = s->command;
             return code;
@@ -96,12 +116,12 @@ static cl_int pass(const fl_program *p, void *const *lanes, workspace *w, cl_uin
     /* Several ends: a marker on lane 0 is the one that the caller sees, and what the next pass comes after. */
     *failed = UINT32_MAX;
     cl_uint waits = gather(w, p->final_waits, p->final_wait_count);
-    return issue(&barrier, table, lanes[0], waits, w->list, event);
+    return issue(&barrier, NULL, table, lanes[0], waits, w->list, event);
 }
 
 /* Enqueue the program `times` times. *event, if wanted, is complete when all of it is. On failure *failed is the command's number,
  * or UINT32_MAX if it was a barrier; what was enqueued before it stays enqueued. */
-int fl_replay(const fl_program *p, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
+int fl_replay(fl_program *p, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
               void **event, uint32_t *failed) {
     workspace w = {NULL, NULL};
     cl_int code = CL_SUCCESS;
@@ -109,7 +129,7 @@ int fl_replay(const fl_program *p, void *const *lanes, uint32_t lane_count, uint
     bool events = p->final_wait_count > 0;
     *failed = UINT32_MAX;
     if (p->step_count == 0)
-        return issue(&marker, fl_table_of(lanes[0]), lanes[0], wait_count, (cl_event *)wait_list, (cl_event *)event);
+        return issue(&marker, NULL, fl_table_of(lanes[0]), lanes[0], wait_count, (cl_event *)wait_list, (cl_event *)event);
     for (uint32_t i = 0; i < p->step_count; i++) {
         events |= p->steps[i].signals;
         if (p->steps[i].wait_count > widest)
@@ -121,12 +141,23 @@ int fl_replay(const fl_program *p, void *const *lanes, uint32_t lane_count, uint
         if (!w.signals || !w.list)
             code = CL_OUT_OF_HOST_MEMORY;
     }
+    if (code == CL_SUCCESS)
+        code = fl_prepare(p);
+    setters f = {NULL, NULL};
+    if (code == CL_SUCCESS && p->prepared->copied.count) {
+        f.argument = (fn_clSetKernelArg *)fl_patched(p->prepared->kernels[0], SLOT_clSetKernelArg);
+        f.svm = (fn_clSetKernelArgSVMPointer *)fl_patched(p->prepared->kernels[0], SLOT_clSetKernelArgSVMPointer);
+        if (!p->prepared->ready)
+            code = set(&f, p->prepared->initial, p->prepared->initial_count);
+    }
     for (uint32_t i = 0; i < times && code == CL_SUCCESS; i++) {
         cl_uint head = i == 0 ? wait_count : 0;
-        code = pass(p, lanes, &w, head, (cl_event *)wait_list, i + 1 == times ? (cl_event *)event : NULL, failed);
+        code = pass(p, &f, lanes, &w, head, (cl_event *)wait_list, i + 1 == times ? (cl_event *)event : NULL, failed);
         if (events)
             release_signals(p, &w);
     }
+    if (p->prepared)
+        p->prepared->ready = code == CL_SUCCESS;   /* a failure leaves the kernels somewhere in between */
     for (uint32_t i = 0; lane_count > 1 && i < lane_count; i++)   /* SPEC clFlush: lanes that wait for each other */
         CALL(fl_table_of(lanes[i]), clFlush)(lanes[i]);
     free(w.signals);
