@@ -17,6 +17,7 @@ from .icd.abi import CL_INVALID_CONTEXT
 from .icd.capture import OPS, ORDER_ONLY, CaptureError, Recording
 from .icd.commands import describe
 from .icd.errors import error
+from .icd.tables import parse_version
 
 __all__ = ["CaptureError", "CapturedGraph", "capture"]
 
@@ -155,7 +156,13 @@ class capture:
         first = self._queues[0]
         extra = pyopencl.CommandQueue(first.context, first.device, properties=first.properties)
         observer = _Observer(self._keep)
-        recording = Recording([*self._handles, extra.int_ptr], self._context, observer, allow_unseen=bool(self._keep))
+        recording = Recording(
+            [*self._handles, extra.int_ptr],
+            self._context,
+            observer,
+            version=parse_version(first.device.platform.version),
+            allow_unseen=bool(self._keep),
+        )
         self._graph = CapturedGraph(recording, observer, [*self._queues, extra])
         self._graph.queue = extra
         return self._graph

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from ..loader.errors import FairleadError
 from ._native import ffi, lib
-from .abi import OPENCL
+from .abi import OPENCL, slots_of_version
 from .errors import error
 
 #: The commands that can be recorded, by `fl_command.op`, and whether they do something when they are replayed.
@@ -147,17 +147,27 @@ _holds_gil = ffi.cast("int (*)(void)", ctypes.cast(ctypes.pythonapi.PyGILState_C
 class Recording:
     """What is recorded from `queues` (handles, all of `context`) until `end()`. Not thread-safe: one thread records.
 
+    `version` is the platform's OpenCL version: how long the driver's table surely is.
     `allow_unseen` accepts kernels with memory arguments that were set before the block: the caller keeps those alive itself.
     Raises OpenCLError if a queue is being captured already or a driver refuses.
     """
 
-    def __init__(self, queues: Sequence[int], context: int, observer: Observer, *, allow_unseen: bool = False) -> None:
+    def __init__(
+        self,
+        queues: Sequence[int],
+        context: int,
+        observer: Observer,
+        *,
+        version: tuple[int, int],
+        allow_unseen: bool = False,
+    ) -> None:
         self.context = context
         self._cookie = _Cookie(observer)
         self._handle = ffi.new_handle(self._cookie)
         self._ended = False
         handles = [ffi.cast("void *", queue) for queue in queues]
         code = ffi.new("int *")
+        lib.fl_set_length(ffi.cast("void ***", context)[0], slots_of_version(version))
         pointer = lib.fl_begin(
             handles,
             len(handles),

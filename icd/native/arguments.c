@@ -29,9 +29,11 @@ typedef struct kernel_state {
     uint32_t *places;           /* open addressing by hash: number in `lists` + 1, 0 where free; always twice the room */
 } kernel_state;
 
+/* Set while this thread copies a kernel: a driver that does it through its own table is not the program. */
+static _Thread_local bool copying;
+
 static struct {
     pthread_mutex_t lock;
-    unsigned watchers;
     kernel_state *states;
     uint32_t count, capacity;   /* open addressing by kernel */
 } seen = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -43,13 +45,13 @@ static kernel_state *slot_of(kernel_state *states, uint32_t capacity, const void
     return &states[at];
 }
 
-static void forget_value(argument *a) {
+/* What releases objects is called without the lock: a driver may call the program back (clSetMemObjectDestructorCallback). */
+static void release_value(const argument *a) {
     if (a->kind == FL_ARG_MEM)
         CALL(fl_table_of(a->object), clReleaseMemObject)(a->object);
     if (a->kind == FL_ARG_SAMPLER)
         CALL(fl_table_of(a->object), clReleaseSampler)(a->object);
     free(a->value);
-    *a = (argument){.declared = a->declared};
 }
 
 static void forget_lists(kernel_state *state) {
@@ -61,20 +63,17 @@ static void forget_lists(kernel_state *state) {
         CALL(fl_table_of(state->copy), clReleaseKernel)(state->copy);
 }
 
-static void forget_all(void) {
-    for (uint32_t i = 0; i < seen.capacity; i++) {
-        kernel_state *state = &seen.states[i];
-        if (!state->kernel)
-            continue;
+static void release_states(kernel_state *states, uint32_t capacity) {
+    for (uint32_t i = 0; i < capacity; i++) {
+        kernel_state *state = &states[i];
         for (uint32_t k = 0; k < state->count; k++)
-            forget_value(&state->arguments[k]);
-        forget_lists(state);
+            release_value(&state->arguments[k]);
         free(state->arguments);
-        CALL(fl_table_of(state->kernel), clReleaseKernel)(state->kernel);
+        forget_lists(state);
+        if (state->kernel)
+            CALL(fl_table_of(state->kernel), clReleaseKernel)(state->kernel);
     }
-    free(seen.states);
-    seen.states = NULL;
-    seen.count = seen.capacity = 0;
+    free(states);
 }
 
 int fl_forgotten_kernels(void) {
@@ -98,8 +97,8 @@ static bool grow(void) {
     return true;
 }
 
-/* The state of a kernel, made when it is first met; NULL if there is no memory or the kernel is not one. */
-static kernel_state *state_of(cl_kernel kernel) {
+/* The state of a kernel, made when it is first met; NULL if there is no memory or the kernel is not one, and *code says which. */
+static kernel_state *state_of(cl_kernel kernel, cl_int *code) {
     if (seen.capacity) {
         kernel_state *state = slot_of(seen.states, seen.capacity, kernel);
         if (state->kernel)
@@ -107,8 +106,10 @@ static kernel_state *state_of(cl_kernel kernel) {
     }
     cl_uint count = 0;
     void **table = fl_table_of(kernel);
-    if (CALL(table, clGetKernelInfo)(kernel, CL_KERNEL_NUM_ARGS, sizeof count, &count, NULL) != CL_SUCCESS)
+    *code = CALL(table, clGetKernelInfo)(kernel, CL_KERNEL_NUM_ARGS, sizeof count, &count, NULL);
+    if (*code != CL_SUCCESS)
         return NULL;
+    *code = CL_OUT_OF_HOST_MEMORY;
     if (seen.count * 2 >= seen.capacity && !grow())
         return NULL;
     argument *arguments = calloc(count ? count : 1, sizeof *arguments);
@@ -126,7 +127,7 @@ static uint8_t declared(kernel_state *state, cl_uint index) {
     argument *a = &state->arguments[index];
     if (a->declared != NOT_ASKED)
         return a->declared;
-    fn_clGetKernelArgInfo *info = CALL(fl_table_of(state->kernel), clGetKernelArgInfo);
+    fn_clGetKernelArgInfo *info = (fn_clGetKernelArgInfo *)fl_slot(fl_table_of(state->kernel), SLOT_clGetKernelArgInfo);
     cl_uint address = 0;
     char type[64] = "";
     a->declared = UNKNOWN;
@@ -164,23 +165,17 @@ static uint8_t kind_of(kernel_state *state, cl_uint index, size_t size, void *ob
     }
 }
 
-static void note(cl_kernel kernel, cl_uint index, size_t size, const void *value, bool svm) {
-    pthread_mutex_lock(&seen.lock);
-    kernel_state *state = seen.watchers ? state_of(kernel) : NULL;
-    if (!state || index >= state->count)
-        goto out;
+/* Take over what an argument was set to. */
+static void take_value(kernel_state *state, cl_uint index, size_t size, const void *value, bool svm) {
     argument *a = &state->arguments[index];
-    if (!svm && a->kind != FL_ARG_UNSEEN && a->kind != FL_ARG_SVM && a->size == size && !a->value == !value &&
-        (!value || memcmp(a->value, value, size) == 0))
-        goto out;   /* nothing has changed */
-    forget_value(a);
+    *a = (argument){.declared = a->declared};
     if (svm) {
         a->kind = FL_ARG_SVM;
         a->object = (void *)value;
-        goto out;
+        return;
     }
     if (value && size && !(a->value = malloc(size)))
-        goto out;   /* stays unseen */
+        return;   /* unseen */
     if (a->value)
         memcpy(a->value, value, size);
     a->size = size;
@@ -190,8 +185,28 @@ static void note(cl_kernel kernel, cl_uint index, size_t size, const void *value
         CALL(fl_table_of(a->object), clRetainMemObject)(a->object);
     if (a->kind == FL_ARG_SAMPLER)
         CALL(fl_table_of(a->object), clRetainSampler)(a->object);
-out:
+}
+
+static void note(cl_kernel kernel, cl_uint index, size_t size, const void *value, bool svm) {
+    argument old = {0};
+    cl_kernel copy = NULL;
+    cl_int code;
+    if (copying)
+        return;
+    pthread_mutex_lock(&seen.lock);
+    kernel_state *state = fl_is_patched(kernel, SLOT_clSetKernelArg) ? state_of(kernel, &code) : NULL;
+    if (state && index < state->count) {
+        old = state->arguments[index];
+        take_value(state, index, size, value, svm);
+        if (old.kind == FL_ARG_UNSEEN || state->arguments[index].kind == FL_ARG_UNSEEN) {
+            copy = state->copy;   /* it holds the unseen value for the launches before; those after need another */
+            state->copy = NULL;
+        }
+    }
     pthread_mutex_unlock(&seen.lock);
+    release_value(&old);
+    if (copy)
+        CALL(fl_table_of(copy), clReleaseKernel)(copy);
 }
 
 static cl_int watched_clSetKernelArg(cl_kernel kernel, cl_uint arg_index, size_t arg_size, const void *arg_value) {
@@ -209,27 +224,45 @@ static cl_int watched_clSetKernelArgSVMPointer(cl_kernel kernel, cl_uint arg_ind
 }
 
 int fl_watch_arguments(void **table) {
+    pthread_mutex_lock(&seen.lock);
     int code = fl_patch(table, SLOT_clSetKernelArg, (void *)watched_clSetKernelArg);
     if (code == CL_SUCCESS) {
         code = fl_patch(table, SLOT_clSetKernelArgSVMPointer, (void *)watched_clSetKernelArgSVMPointer);
         if (code != CL_SUCCESS)
             fl_unpatch(table, SLOT_clSetKernelArg);
     }
-    if (code == CL_SUCCESS) {
-        pthread_mutex_lock(&seen.lock);
-        seen.watchers++;
-        pthread_mutex_unlock(&seen.lock);
-    }
+    pthread_mutex_unlock(&seen.lock);
     return code;
 }
 
+/* With the last watcher of a table what was seen through it is forgotten: from now on nobody sees it change. Other drivers' kernels
+ * stay, unless there is no memory to keep them apart: then they count as unseen, which is refused and never wrong. */
 void fl_unwatch_arguments(void **table) {
-    fl_unpatch(table, SLOT_clSetKernelArg);
-    fl_unpatch(table, SLOT_clSetKernelArgSVMPointer);
     pthread_mutex_lock(&seen.lock);
-    if (--seen.watchers == 0)
-        forget_all();
+    fl_unpatch(table, SLOT_clSetKernelArgSVMPointer);
+    kernel_state *old = NULL, *rest = NULL;
+    uint32_t capacity = seen.capacity;
+    if (fl_unpatch(table, SLOT_clSetKernelArg) == 0 && seen.states) {
+        old = seen.states;
+        rest = calloc(capacity, sizeof *rest);
+        seen.states = rest;
+        seen.count = 0;
+        for (uint32_t i = 0; rest && i < capacity; i++) {
+            cl_kernel kernel = old[i].kernel;
+            if (!kernel || kernel->dispatch == table || kernel->dispatch_data == table)
+                continue;
+            *slot_of(rest, capacity, kernel) = old[i];
+            old[i] = (kernel_state){0};
+            seen.count++;
+        }
+        if (seen.count == 0) {
+            free(rest);
+            seen.states = NULL;
+            seen.capacity = 0;
+        }
+    }
     pthread_mutex_unlock(&seen.lock);
+    release_states(old, old ? capacity : 0);
 }
 
 /* Another kernel of the same function: with the arguments that it has (clCloneKernel, OpenCL 2.1), else without any. */
@@ -238,7 +271,7 @@ cl_kernel fl_copy_kernel(cl_kernel kernel, bool *with_arguments) {
     cl_program program = NULL;
     char name[512];
     cl_int code = CL_INVALID_OPERATION;
-    cl_kernel copy = table[SLOT_clCloneKernel] ? CALL(table, clCloneKernel)(kernel, &code) : NULL;
+    cl_kernel copy = ((fn_clCloneKernel *)fl_slot(table, SLOT_clCloneKernel))(kernel, &code);
     *with_arguments = code == CL_SUCCESS && copy;
     if (*with_arguments)
         return copy;
@@ -339,29 +372,35 @@ static fl_arguments *present_arguments(kernel_state *state) {
     return list;
 }
 
+/* Listed first: what is kept and not listed would never be asked for its host memory. */
 static bool keep_memory(fl_keep *keep, fl_pins *fresh, cl_mem object) {
-    int added = fl_keep_add(keep, object, FL_KEEP_MEM, false);
-    return added == 0 || (added > 0 && fl_list(fresh, object));
+    if (fl_keep_has(keep, object))
+        return true;
+    if (!fl_list(fresh, object))
+        return false;
+    bool kept = fl_keep_add(keep, object, FL_KEEP_MEM, false) > 0;
+    fresh->count -= !kept;
+    return kept;
 }
 
-enum fl_reason fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen, fl_keep *keep, fl_pins *pins,
-                         fl_pins *fresh) {
-    enum fl_reason reason = FL_NO_MEMORY;
+cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen, fl_keep *keep, fl_pins *pins, fl_pins *fresh,
+                 enum fl_reason *reason) {
+    cl_int code;
     bool unseen = false, with_arguments = true;
+    *reason = FL_NOT_REFUSED;
     pthread_mutex_lock(&seen.lock);
-    kernel_state *state = state_of(*kernel);
+    kernel_state *state = state_of(*kernel, &code);
     if (!state)
         goto out;
+    code = CL_OUT_OF_HOST_MEMORY;
     for (cl_uint i = 0; i < state->count; i++) {
         const argument *a = &state->arguments[i];
-        if (a->kind == FL_ARG_UNSEEN) {
-            uint8_t is = declared(state, i);
-            unseen = true;
-            reason = FL_UNSEEN_ARGUMENT;
-            if (!allow_unseen && is != VALUE && is != LOCAL_MEMORY)
-                goto out;
+        uint8_t is = a->kind == FL_ARG_UNSEEN ? declared(state, i) : VALUE;
+        unseen |= a->kind == FL_ARG_UNSEEN;
+        if (!allow_unseen && is != VALUE && is != LOCAL_MEMORY) {
+            *reason = FL_UNSEEN_ARGUMENT;
+            goto out;
         }
-        reason = FL_NO_MEMORY;
         if (a->kind == FL_ARG_MEM && !keep_memory(keep, fresh, a->object))
             goto out;
         if (a->kind == FL_ARG_SAMPLER && fl_keep_add(keep, a->object, FL_KEEP_SAMPLER, false) < 0)
@@ -369,25 +408,25 @@ enum fl_reason fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow
         if (a->kind == FL_ARG_SVM && !fl_pin(pins, a->object))
             goto out;
     }
-    if (!state->copy) {
+    copying = true;
+    if (!state->copy)
         state->copy = fl_copy_kernel(*kernel, &with_arguments);
-        reason = FL_NO_CLONE;
-        if (!state->copy)
-            goto out;
-        if (unseen && !with_arguments) {   /* what was set before the block is lost in such a copy */
-            CALL(fl_table_of(state->copy), clReleaseKernel)(state->copy);
-            state->copy = NULL;
-            goto out;
-        }
-        reason = FL_NO_MEMORY;
+    copying = false;
+    if (state->copy && unseen && !with_arguments) {   /* what was set before the block is lost in such a copy */
+        CALL(fl_table_of(state->copy), clReleaseKernel)(state->copy);
+        state->copy = NULL;
+    }
+    if (!state->copy) {
+        *reason = FL_NO_CLONE;
+        goto out;
     }
     *arguments = present_arguments(state);
     if (!*arguments || fl_keep_add(keep, state->copy, FL_KEEP_KERNEL, false) < 0)
         goto out;
     atomic_fetch_add(&(*arguments)->users, 1);
     *kernel = state->copy;
-    reason = FL_NOT_REFUSED;
+    code = CL_SUCCESS;
 out:
     pthread_mutex_unlock(&seen.lock);
-    return reason;
+    return *reason == FL_NOT_REFUSED ? code : CL_SUCCESS;
 }

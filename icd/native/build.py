@@ -21,7 +21,19 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("tables.c", "keep.c", "patch.c", "arguments.c", "svm.c", "recording.c", "record.c", "order.c", "events.c", "prepare.c", "replay.c")
+SOURCES = (
+    "tables.c",
+    "keep.c",
+    "patch.c",
+    "arguments.c",
+    "svm.c",
+    "recording.c",
+    "record.c",
+    "order.c",
+    "events.c",
+    "prepare.c",
+    "replay.c",
+)
 WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden")
 
 

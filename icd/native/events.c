@@ -5,16 +5,16 @@
 /* A wait for captured events. A client that cleans up holds the GIL and wants nothing but its memory back, which the graph keeps.
  * Another wait is refused, unless the observer knows it for housekeeping: then later commands come after the events waited for. */
 static cl_int wait_captured(fl_recording *r, cl_uint count, const cl_event *list) {
-    if (r->holds_gil && r->holds_gil())
-        return CL_SUCCESS;
-    if (r->observer(r->cookie, 'w', SLOT_clWaitForEvents, NULL, 0))
+    bool cleans_up = r->holds_gil && r->holds_gil();
+    if (!cleans_up && r->observer(r->cookie, 'w', SLOT_clWaitForEvents, NULL, 0))
         return fl_refuse(r, SLOT_clWaitForEvents, FL_WAITS);
-    for (cl_uint i = 0; i < count; i++) {
+    for (cl_uint i = 0; !cleans_up && i < count; i++) {
         uint32_t node = list[i] ? fl_node_of(r, list[i]) : NONE;
         if (node != NONE && !fl_follow(r, node))
             return CL_OUT_OF_HOST_MEMORY;
     }
-    return CL_SUCCESS;
+    /* The block's own events are complete; others in the list have to be waited for. */
+    return ((fn_clWaitForEvents *)fl_patched(list[0], SLOT_clWaitForEvents))(count, list);
 }
 
 static cl_int watched_clWaitForEvents(cl_uint count, const cl_event *list) {

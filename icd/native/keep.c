@@ -10,8 +10,8 @@ static const int retain_slots[] = {SLOT_clRetainMemObject, SLOT_clRetainKernel, 
 static const int release_slots[] = {SLOT_clReleaseMemObject, SLOT_clReleaseKernel, SLOT_clReleaseEvent,
                                     SLOT_clReleaseSampler, SLOT_clReleaseCommandQueue, SLOT_clReleaseContext};
 
-static void call(void *object, int slot) {
-    ((fn_clRetainMemObject *)fl_table_of(object)[slot])(object);
+static cl_int call(void *object, int slot) {
+    return ((fn_clRetainMemObject *)fl_table_of(object)[slot])(object);
 }
 
 static uint32_t place(const fl_keep *keep, const void *object) {
@@ -52,9 +52,10 @@ int fl_keep_add(fl_keep *keep, void *object, fl_kind kind, bool owned) {
     if (fl_keep_has(keep, object))
         return 0;
     if (keep->count == keep->room && !grow(keep))
-        return -1;
-    if (!owned)
-        call(object, retain_slots[kind]);
+        return CL_OUT_OF_HOST_MEMORY;
+    cl_int code = owned ? CL_SUCCESS : call(object, retain_slots[kind]);
+    if (code != CL_SUCCESS)
+        return code;   /* the driver does not know it */
     keep->entries[keep->count] = (struct fl_kept){object, kind};
     keep->places[place(keep, object)] = ++keep->count;
     return 1;

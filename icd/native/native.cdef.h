@@ -6,6 +6,8 @@ void **fl_new_table(void);
 size_t fl_safe_read(const void *address, void *into, size_t size);
 /* The table that serves an object, never one of our recording tables. */
 void **fl_table_of(const void *object);
+/* patch.c: a driver's table has this many slots and no more. */
+void fl_set_length(void **table, uint32_t slots);
 
 /* --- record.c: one recording is what one capture block records --- */
 typedef struct fl_recording fl_recording;

@@ -31,16 +31,21 @@ typedef struct fl_keep {
     uint32_t capacity;
 } fl_keep;
 bool fl_keep_has(const fl_keep *keep, const void *object);
-/* 1: it is new and was retained (unless `owned`, when the caller's reference is taken over); 0: already there; -1: no memory. */
+/* 1: it is new and was retained (unless `owned`, when the caller's reference is taken over); 0: already there; negative: the code of
+ * what went wrong, and nothing was retained. */
 int fl_keep_add(fl_keep *keep, void *object, fl_kind kind, bool owned);
 /* The object's place in the order in which they came; it is there. */
 uint32_t fl_keep_index(const fl_keep *keep, const void *object);
 void fl_keep_release(fl_keep *keep);
 
+/* patch.c: the function in a slot of a driver's table, our stub where there is none. */
+void *fl_slot(void *const *table, int slot);
+
 /* patch.c: slots of a driver's own table, exchanged while somebody needs to see the calls. */
 int fl_patch(void **table, int slot, void *replacement);
 unsigned fl_unpatch(void **table, int slot);
 void *fl_patched(const void *object, int slot);
+bool fl_is_patched(const void *object, int slot);
 
 /* arguments.c: what clSetKernelArg put into which kernel while a block records. */
 typedef enum { FL_ARG_UNSEEN, FL_ARG_VALUE, FL_ARG_MEM, FL_ARG_SAMPLER, FL_ARG_SVM } fl_arg_kind;
@@ -57,7 +62,7 @@ void fl_unwatch_svm(void **table);
 bool fl_list(fl_pins *list, const void *pointer);
 bool fl_pin(fl_pins *pins, const void *pointer);
 void fl_unpin_all(fl_pins *pins);
-void fl_free_with_pins(fl_pins *pins, cl_context context, void *pointer);
+void fl_free_with_pins(cl_context context, void *pointer);
 
 /* arguments.c: what one launch's arguments were. `value` is a copy of `size` bytes, the pointer itself for SVM, NULL for local memory. */
 typedef struct fl_argument {
@@ -77,9 +82,10 @@ void fl_release_arguments(fl_arguments *list);
 bool fl_same_argument(const fl_argument *a, const fl_argument *b);
 cl_kernel fl_copy_kernel(cl_kernel kernel, bool *with_arguments);
 /* Freeze a launch: *kernel becomes a copy of it that nobody else has, kept by `keep`; *arguments are those of this moment (the caller
- * owns a reference). Its memory objects are kept, those not kept before are listed in `fresh`, its SVM pointers are pinned. */
-enum fl_reason fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen, fl_keep *keep, fl_pins *pins,
-                         fl_pins *fresh);
+ * owns a reference). Its memory objects are kept, those not kept before are listed in `fresh`, its SVM pointers are pinned. After
+ * CL_SUCCESS the launch is refused all the same if *reason says so. */
+cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen, fl_keep *keep, fl_pins *pins, fl_pins *fresh,
+                 enum fl_reason *reason);
 
 /* prepare.c: the kernels of a program, and what has to be set on them before each launch. */
 typedef struct fl_set {

@@ -110,9 +110,11 @@ static cl_int depend_on_outside(fl_recording *r, int slot, cl_event event) {
         return fl_refuse(r, slot, FL_FAILED_EVENT);
     if (status == CL_COMPLETE || fl_keep_has(&r->keep, event))
         return CL_SUCCESS;
-    if (!RESERVE(r->pending, r->pending_capacity, r->pending_count + 1) ||
-        fl_keep_add(&r->keep, event, FL_KEEP_EVENT, false) < 0)
+    if (!RESERVE(r->pending, r->pending_capacity, r->pending_count + 1))
         return CL_OUT_OF_HOST_MEMORY;
+    int added = fl_keep_add(&r->keep, event, FL_KEEP_EVENT, false);
+    if (added < 0)
+        return added;
     r->pending[r->pending_count++] = event;
     return CL_SUCCESS;
 }
@@ -152,18 +154,17 @@ static cl_int add_dependencies(call *c, int slot, uint32_t first, bool waits_for
 }
 
 /* What later commands of the queue wait for, now that `node` is there. `waits_for_all`: a barrier or marker without a wait list. */
-static bool advance(queue_state *queue, uint16_t op, bool waits_for_all, uint32_t node) {
+static void advance(queue_state *queue, uint16_t op, bool waits_for_all, uint32_t node) {
     if (queue->in_order) {
         queue->barrier = node;
-        return true;
+        return;
     }
     if (waits_for_all)
         queue->open_count = 0;   /* whoever waits for this node waits for all of them */
     if (op == FL_BARRIER)
         queue->barrier = node;   /* all later commands do; those before it stay open unless it waited for them */
-    if (op == FL_BARRIER && waits_for_all)
-        return true;
-    return push(&queue->open, &queue->open_count, &queue->open_capacity, node);
+    if (op != FL_BARRIER || !waits_for_all)
+        queue->open[queue->open_count++] = node;   /* room for it was made before */
 }
 
 /* Let the queue's next command come after what the host has waited for meanwhile. An out-of-order queue needs a barrier for that. */
@@ -200,12 +201,27 @@ static void forget(fl_command *command) {
     fl_release_arguments(command->arguments);
 }
 
-/* Append a command. Nothing of it stays if any part fails. */
+/* What a replay calls for each command. */
+static const int replay_slots[] = {
+    [FL_KERNEL] = SLOT_clEnqueueNDRangeKernel, [FL_COPY] = SLOT_clEnqueueCopyBuffer, [FL_COPY_RECT] = SLOT_clEnqueueCopyBufferRect,
+    [FL_FILL] = SLOT_clEnqueueFillBuffer, [FL_READ] = SLOT_clEnqueueReadBuffer, [FL_WRITE] = SLOT_clEnqueueWriteBuffer,
+    [FL_READ_RECT] = SLOT_clEnqueueReadBufferRect, [FL_WRITE_RECT] = SLOT_clEnqueueWriteBufferRect,
+    [FL_SVM_COPY] = SLOT_clEnqueueSVMMemcpy, [FL_SVM_FILL] = SLOT_clEnqueueSVMMemFill, [FL_MARKER] = SLOT_clEnqueueMarkerWithWaitList,
+    [FL_BARRIER] = SLOT_clEnqueueBarrierWithWaitList, [FL_HINT] = SLOT_clEnqueueMarkerWithWaitList,
+};
+
+/* Append a command. Nothing of it stays if any part fails, but an outside event that it named is waited for all the same. The event
+ * is made last of all: nothing that comes after it can fail. */
 cl_int fl_append(call *c, int slot, fl_command command, cl_uint wait_count, const cl_event *wait_list, cl_event *event) {
     fl_recording *r = c->recording;
-    uint32_t first = r->dep_count, pending = r->pending_count;
+    queue_state *queue = c->queue;
+    uint32_t first = r->dep_count, host_waits_seen = queue->host_waits_seen;
     bool waits_for_all = (command.op == FL_MARKER || command.op == FL_BARRIER) && wait_count == 0;
     cl_int code = CL_OUT_OF_HOST_MEMORY;
+    if (fl_slot(queue->table, replay_slots[command.op]) == fl_stubs[replay_slots[command.op]]) {
+        forget(&command);
+        return CL_INVALID_OPERATION;
+    }
     if (command.host && r->observer(r->cookie, 'h', command.op, command.host, command.host_size))
         return fl_refuse(r, slot, FL_HOST_MEMORY);
     if (follow_host_waits(c, &first) != CL_SUCCESS) {
@@ -215,16 +231,18 @@ cl_int fl_append(call *c, int slot, fl_command command, cl_uint wait_count, cons
     uint32_t node = r->command_count;
     if (RESERVE(r->commands, r->command_capacity, node + 1))
         code = add_dependencies(c, slot, first, waits_for_all, wait_count, wait_list);
+    if (code == CL_SUCCESS && !RESERVE(queue->open, queue->open_capacity, queue->open_count + 1))
+        code = CL_OUT_OF_HOST_MEMORY;
     if (code == CL_SUCCESS && event)
         code = hand_out(r, node, event);
-    if (code == CL_SUCCESS && !advance(c->queue, command.op, waits_for_all, node))
-        code = CL_OUT_OF_HOST_MEMORY;
     if (code != CL_SUCCESS) {
         r->dep_count = first;
-        r->pending_count = pending;
+        if (queue->in_order)
+            queue->host_waits_seen = host_waits_seen;   /* the next command has to follow them; out of order there is a barrier */
         forget(&command);
         return code;
     }
+    advance(queue, command.op, waits_for_all, node);
     command.queue = (uint16_t)c->queue_index;
     command.first_dep = first;
     command.dep_count = r->dep_count - first;

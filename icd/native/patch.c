@@ -17,7 +17,8 @@
 static struct patch {
     void **table;
     int slot;
-    void *original;
+    _Atomic(void *) original;   /* what stood there, NULL included */
+    void *replacement;
     unsigned users;
 } patches[MOST_PATCHES];
 static atomic_uint patch_count;
@@ -66,17 +67,52 @@ static bool store(void **slot, void *value) {
     return true;
 }
 
+/* How many slots tables have that are shorter than ours: reading past an OpenCL 1.x driver's table is a crash, writing a worse one. */
+static struct length {
+    void **table;
+    uint32_t slots;
+} lengths[MOST_PATCHES];
+static atomic_uint length_count;
+
+static uint32_t length_of(void *const *table) {
+    unsigned count = atomic_load_explicit(&length_count, memory_order_acquire);
+    for (unsigned i = 0; i < count; i++)
+        if (lengths[i].table == table)
+            return lengths[i].slots;
+    return FL_SLOTS;
+}
+
+void fl_set_length(void **table, uint32_t slots) {
+    pthread_mutex_lock(&lock);
+    unsigned count = atomic_load(&length_count);
+    if (slots < length_of(table) && count < MOST_PATCHES) {
+        lengths[count] = (struct length){table, slots};
+        atomic_store_explicit(&length_count, count + 1, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void *fl_slot(void *const *table, int slot) {
+    void *function = (uint32_t)slot < length_of(table) ? table[slot] : NULL;
+    return function && function != FL_ICD2_TAG ? function : fl_stubs[slot];
+}
+
 /* Put `replacement` into a slot; a second user of the same slot is counted. 0, or CL_OUT_OF_RESOURCES. */
 int fl_patch(void **table, int slot, void *replacement) {
     int code = CL_OUT_OF_RESOURCES;
+    if ((uint32_t)slot >= length_of(table))
+        return CL_SUCCESS;   /* nobody can call what is not there */
     pthread_mutex_lock(&lock);
     struct patch *patch = find(table, slot);
     unsigned count = atomic_load(&patch_count);
     if (!patch && count < MOST_PATCHES) {
         patch = &patches[count];
-        *patch = (struct patch){table, slot, table[slot] ? table[slot] : fl_stubs[slot], 0};
+        *patch = (struct patch){.table = table, .slot = slot, .replacement = replacement};
+        atomic_store(&patch->original, table[slot]);
         atomic_store_explicit(&patch_count, count + 1, memory_order_release);
     }
+    if (patch && !patch->users && table[slot] != patch->replacement)   /* another may have changed it, or be here instead */
+        atomic_store(&patch->original, table[slot]);
     if (patch && (patch->users || store(&table[slot], replacement))) {
         patch->users++;
         code = CL_SUCCESS;
@@ -90,17 +126,30 @@ unsigned fl_unpatch(void **table, int slot) {
     pthread_mutex_lock(&lock);
     struct patch *patch = find(table, slot);
     if (patch && patch->users && --patch->users == 0)
-        store(&table[slot], patch->original == fl_stubs[slot] ? NULL : patch->original);
+        store(&table[slot], atomic_load(&patch->original));
     unsigned users = patch ? patch->users : 0;
     pthread_mutex_unlock(&lock);
     return users;
 }
 
-/* The driver's function behind a patched slot, for a call on `object`. */
+/* The driver's function behind a slot that may be patched, for a call on `object`; a stub where it has none. */
 void *fl_patched(const void *object, int slot) {
+    void **table = fl_table_of(object);
+    struct patch *patch = find(table, slot);
+    void *function = patch ? atomic_load(&patch->original) : __atomic_load_n(&table[slot], __ATOMIC_ACQUIRE);
+    return function ? function : fl_stubs[slot];
+}
+
+/* Whether somebody watches a slot in a table that calls on `object` may come through. */
+bool fl_is_patched(const void *object, int slot) {
     const fl_object *o = object;
-    struct patch *patch = find(o->dispatch, slot);
-    if (!patch)
-        patch = find(o->dispatch_data, slot);
-    return patch ? patch->original : fl_table_of(object)[slot];
+    void *const *tables[] = {o->dispatch, o->dispatch_data};
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < 2; i++) {
+        const struct patch *patch = tables[i] ? find(tables[i], slot) : NULL;
+        found |= patch && patch->users;
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
 }

@@ -12,15 +12,21 @@ cl_int fl_refuse(fl_recording *r, int slot, enum fl_reason reason) {
     return CL_INVALID_OPERATION;
 }
 
+/* The recording of another thread may end at any moment: it is not let go while a visitor is in here (recording.c, restore). */
 static call enter(cl_command_queue queue, int slot) {
     recording_table *ours = fl_recording_table(__atomic_load_n(&queue->dispatch, __ATOMIC_ACQUIRE));
-    fl_recording *r = ours ? atomic_load_explicit(&ours->recording, memory_order_acquire) : NULL;
-    call c = {.recording = r, .table = fl_table_of(queue)};
-    if (!r)
+    call c = {.table = fl_table_of(queue)};
+    if (!ours)
         return c;
-    c.queue_index = ours->queue;
-    c.queue = &r->queues[ours->queue];
-    c.refused = pthread_equal(r->thread, pthread_self()) ? CL_SUCCESS : fl_refuse(r, slot, FL_OTHER_THREAD);
+    atomic_fetch_add(&ours->visitors, 1);
+    bool ended = __atomic_load_n(&queue->dispatch, __ATOMIC_SEQ_CST) != ours->slots;   /* and the table may be another queue's */
+    fl_recording *r = c.recording = ended ? NULL : atomic_load(&ours->recording);
+    if (r) {
+        c.queue_index = ours->queue;
+        c.queue = &r->queues[ours->queue];
+        c.refused = pthread_equal(r->thread, pthread_self()) ? CL_SUCCESS : fl_refuse(r, slot, FL_OTHER_THREAD);
+    }
+    atomic_fetch_sub(&ours->visitors, 1);
     return c;
 }
 
@@ -39,9 +45,9 @@ static bool host_memory_kept(fl_recording *r, cl_mem mem) {
 }
 
 static cl_int keep_mem(call *c, int slot, cl_mem mem) {
-    int added = mem ? fl_keep_add(&c->recording->keep, mem, FL_KEEP_MEM, false) : -1;
+    int added = mem ? fl_keep_add(&c->recording->keep, mem, FL_KEEP_MEM, false) : CL_INVALID_MEM_OBJECT;
     if (added < 0)
-        return mem ? CL_OUT_OF_HOST_MEMORY : CL_INVALID_MEM_OBJECT;
+        return added;
     return added && !host_memory_kept(c->recording, mem) ? fl_refuse(c->recording, slot, FL_HOST_MEMORY) : CL_SUCCESS;
 }
 
@@ -50,12 +56,16 @@ static cl_int keep_both(call *c, int slot, cl_mem source, cl_mem target) {
     return code == CL_SUCCESS ? keep_mem(c, slot, target) : code;
 }
 
-static bool set_pattern(fl_command *command, const void *pattern, size_t size) {
-    command->pattern = pattern && size ? malloc(size) : NULL;
+/* SPEC clEnqueueFillBuffer, clEnqueueSVMMemFill: 1, 2, 4 … 128 bytes. */
+static cl_int set_pattern(fl_command *command, const void *pattern, size_t size) {
+    if (!pattern || !size || size > 128 || size & (size - 1))
+        return CL_INVALID_VALUE;
+    command->pattern = malloc(size);
     command->pattern_size = size;
-    if (command->pattern)
-        memcpy(command->pattern, pattern, size);
-    return command->pattern != NULL;
+    if (!command->pattern)
+        return CL_OUT_OF_HOST_MEMORY;
+    memcpy(command->pattern, pattern, size);
+    return CL_SUCCESS;
 }
 
 /* Begins every recording function: sends late calls on to the driver, and answers refused ones. */
@@ -75,13 +85,13 @@ static cl_int record_kernel(call *c, int slot, cl_kernel kernel, fl_command comm
     if (!kernel)
         return CL_INVALID_KERNEL;
     fl_pins fresh = {0};   /* memory objects that this launch is the first to use */
-    reason = fl_freeze(&kernel, &command.arguments, r->allow_unseen, &r->keep, &r->pins, &fresh);
+    cl_int code = fl_freeze(&kernel, &command.arguments, r->allow_unseen, &r->keep, &r->pins, &fresh, &reason);
     bool kept = true;
-    for (uint32_t i = 0; reason == FL_NOT_REFUSED && kept && i < fresh.count; i++)
+    for (uint32_t i = 0; code == CL_SUCCESS && reason == FL_NOT_REFUSED && kept && i < fresh.count; i++)
         kept = host_memory_kept(r, (cl_mem)fresh.pointers[i]);
     free(fresh.pointers);
-    if (reason != FL_NOT_REFUSED)
-        return reason == FL_NO_MEMORY ? CL_OUT_OF_HOST_MEMORY : fl_refuse(r, slot, reason);
+    if (code != CL_SUCCESS || reason != FL_NOT_REFUSED)
+        return code != CL_SUCCESS ? code : fl_refuse(r, slot, reason);
     if (!kept) {
         fl_release_arguments(command.arguments);
         return fl_refuse(r, slot, FL_HOST_MEMORY);
@@ -124,6 +134,8 @@ static cl_int record_clEnqueueCopyBuffer(cl_command_queue command_queue, cl_mem 
     return code == CL_SUCCESS ? fl_append(&c, SLOT_clEnqueueCopyBuffer, command, WAITS) : code;
 }
 
+static bool has_size(const size_t *region) { return region && region[0] && region[1] && region[2]; }
+
 static fl_command rect(uint16_t op, const size_t *first, const size_t *second, const size_t *region, size_t a, size_t b, size_t x,
                        size_t y) {
     fl_command command = {.op = op, .n = {[9] = a, b, x, y}};
@@ -141,7 +153,7 @@ static cl_int record_clEnqueueCopyBufferRect(cl_command_queue command_queue, cl_
                                              cl_uint num_events_in_wait_list, const cl_event *event_wait_list, cl_event *event) {
     ENTER(clEnqueueCopyBufferRect, command_queue, source, target, source_origin, target_origin, region, source_row, source_slice,
           target_row, target_slice, WAITS);
-    if (!source_origin || !target_origin || !region)
+    if (!source_origin || !target_origin || !has_size(region))
         return CL_INVALID_VALUE;
     fl_command command =
         rect(FL_COPY_RECT, source_origin, target_origin, region, source_row, source_slice, target_row, target_slice);
@@ -157,10 +169,10 @@ static cl_int record_clEnqueueFillBuffer(cl_command_queue command_queue, cl_mem 
     ENTER(clEnqueueFillBuffer, command_queue, buffer, pattern, pattern_size, offset, size, WAITS);
     fl_command command = {.op = FL_FILL, .target = buffer, .n = {offset, size}};
     cl_int code = keep_mem(&c, SLOT_clEnqueueFillBuffer, buffer);
+    if (code == CL_SUCCESS)
+        code = set_pattern(&command, pattern, pattern_size);
     if (code != CL_SUCCESS)
         return code;
-    if (!set_pattern(&command, pattern, pattern_size))
-        return CL_INVALID_VALUE;
     return fl_append(&c, SLOT_clEnqueueFillBuffer, command, WAITS);
 }
 
@@ -209,7 +221,7 @@ static cl_int record_clEnqueueReadBufferRect(cl_command_queue command_queue, cl_
                                              const cl_event *event_wait_list, cl_event *event) {
     ENTER(clEnqueueReadBufferRect, command_queue, buffer, blocking, origin, host_origin, region, row, slice, host_row, host_slice,
           host, WAITS);
-    if (!origin || !host_origin || !region)
+    if (!origin || !host_origin || !has_size(region))
         return CL_INVALID_VALUE;
     fl_command command = rect(FL_READ_RECT, origin, host_origin, region, row, slice, host_row, host_slice);
     size_t extent = host_extent(host_origin, region, host_row, host_slice);
@@ -222,7 +234,7 @@ static cl_int record_clEnqueueWriteBufferRect(cl_command_queue command_queue, cl
                                               cl_uint num_events_in_wait_list, const cl_event *event_wait_list, cl_event *event) {
     ENTER(clEnqueueWriteBufferRect, command_queue, buffer, blocking, origin, host_origin, region, row, slice, host_row, host_slice,
           host, WAITS);
-    if (!origin || !host_origin || !region)
+    if (!origin || !host_origin || !has_size(region))
         return CL_INVALID_VALUE;
     fl_command command = rect(FL_WRITE_RECT, origin, host_origin, region, row, slice, host_row, host_slice);
     size_t extent = host_extent(host_origin, region, host_row, host_slice);
@@ -254,8 +266,9 @@ static cl_int record_clEnqueueSVMMemFill(cl_command_queue command_queue, void *p
     ENTER(clEnqueueSVMMemFill, command_queue, pointer, pattern, pattern_size, size, WAITS);
     fl_recording *r = c.recording;
     fl_command command = {.op = FL_SVM_FILL, .target = pointer, .n = {0, size}};
-    if (!pointer || !set_pattern(&command, pattern, pattern_size))
-        return CL_INVALID_VALUE;
+    cl_int code = pointer ? set_pattern(&command, pattern, pattern_size) : CL_INVALID_VALUE;
+    if (code != CL_SUCCESS)
+        return code;
     r->observer(r->cookie, 's', FL_SVM_FILL, pointer, size);
     if (!fl_pin(&r->pins, pointer)) {
         free(command.pattern);
@@ -264,17 +277,24 @@ static cl_int record_clEnqueueSVMMemFill(cl_command_queue command_queue, void *p
     return fl_append(&c, SLOT_clEnqueueSVMMemFill, command, WAITS);
 }
 
-/* The graph owns the allocation from here on: its commands may use it until the graph is dropped. */
+/* The graph owns the allocation from here on: its commands may use it until the graph is dropped. Pinned before anything can fail,
+ * freed when nothing can fail any more. */
 static cl_int record_clEnqueueSVMFree(cl_command_queue command_queue, cl_uint count, void **pointers, void *free_function,
                                       void *user_data, cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
                                       cl_event *event) {
     ENTER(clEnqueueSVMFree, command_queue, count, pointers, free_function, user_data, WAITS);
     if (free_function)
         return fl_refuse(c.recording, SLOT_clEnqueueSVMFree, FL_CANNOT_CAPTURE);
+    if (!count || !pointers)
+        return CL_INVALID_VALUE;
+    for (cl_uint i = 0; i < count; i++)
+        if (pointers[i] && !fl_pin(&c.recording->pins, pointers[i]))
+            return CL_OUT_OF_HOST_MEMORY;
     fl_command command = {.op = FL_MARKER};
     cl_int code = event ? fl_append(&c, SLOT_clEnqueueSVMFree, command, WAITS) : CL_SUCCESS;
     for (cl_uint i = 0; code == CL_SUCCESS && i < count; i++)
-        fl_free_with_pins(&c.recording->pins, c.recording->context, pointers[i]);
+        if (pointers[i])
+            fl_free_with_pins(c.recording->context, pointers[i]);
     return code;
 }
 

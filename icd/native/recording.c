@@ -7,6 +7,7 @@
  * Only the thread that began the block records, so a recording needs no lock; calls of other threads are refused. */
 #include "recording.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 #define MOST_TABLES 512
@@ -25,9 +26,14 @@ recording_table *fl_recording_table(const void *dispatch) {
 void **fl_table_of(const void *object) {
     const fl_object *o = object;
     void **table = __atomic_load_n(&o->dispatch, __ATOMIC_ACQUIRE);
-    recording_table *ours = fl_recording_table(table);
-    if (ours)
-        table = ours->original;
+    for (recording_table *ours = fl_recording_table(table); ours; ours = fl_recording_table(table)) {
+        void **original = atomic_load(&ours->original), **meanwhile = __atomic_load_n(&o->dispatch, __ATOMIC_ACQUIRE);
+        if (meanwhile == table) {   /* else the block has ended, and the recording table may be another queue's by now */
+            table = original;
+            break;
+        }
+        table = meanwhile;
+    }
     return table[0] == FL_ICD2_TAG && o->dispatch_data ? o->dispatch_data : table;
 }
 
@@ -56,11 +62,10 @@ static recording_table *take_table(fl_recording *r, uint32_t index) {
         if (t->used)
             continue;
         t->used = true;
-        t->original = queue->original;
+        atomic_store(&t->original, queue->original);
         t->queue = index;
         for (int slot = 0; slot < FL_SLOTS; slot++) {
-            void *of_driver = queue->table[slot] && queue->table[slot] != FL_ICD2_TAG ? queue->table[slot] : fl_stubs[slot];
-            t->slots[slot] = recording_slots[slot] ? recording_slots[slot] : of_driver;
+            t->slots[slot] = recording_slots[slot] ? recording_slots[slot] : fl_slot(queue->table, slot);
         }
         t->slots[0] = fl_stubs[0];   /* no tag: ICD 2 loaders too have to come through this table */
         atomic_store_explicit(&t->recording, r, memory_order_release);
@@ -78,7 +83,7 @@ static cl_int exchange(fl_recording *r, cl_command_queue queue, uint32_t index) 
         return code;
     state->in_order = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     pthread_mutex_lock(&lock);
-    state->original = queue->dispatch;
+    state->original = __atomic_load_n(&queue->dispatch, __ATOMIC_ACQUIRE);
     bool taken = fl_recording_table(state->original) != NULL;
     recording_table *t = taken ? NULL : take_table(r, index);
     state->recording_table = t;
@@ -110,17 +115,25 @@ static void unwatch(const fl_recording *r, bool svm_too) {
     }
 }
 
+/* Whoever has found the recording in a table is let go first: it may be with the observer, which may want the GIL, so no lock is
+ * held while it is waited for. */
 static void restore(fl_recording *r) {
-    pthread_mutex_lock(&lock);
     for (uint32_t i = 0; i < r->queue_count; i++) {
         queue_state *queue = &r->queues[i];
-        if (!queue->recording_table)
+        recording_table *t = queue->recording_table;
+        if (!t)
             continue;
-        __atomic_store_n(&queue->queue->dispatch, queue->original, __ATOMIC_RELEASE);
-        atomic_store_explicit(&queue->recording_table->recording, NULL, memory_order_release);
-        queue->recording_table->used = false;
-        queue->recording_table = NULL;
+        __atomic_store_n(&queue->queue->dispatch, queue->original, __ATOMIC_SEQ_CST);
+        atomic_store(&t->recording, NULL);
+        while (atomic_load(&t->visitors))
+            sched_yield();
     }
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < r->queue_count; i++)
+        if (r->queues[i].recording_table) {
+            r->queues[i].recording_table->used = false;
+            r->queues[i].recording_table = NULL;
+        }
     for (fl_recording **at = &recordings; *at; at = &(*at)->next)
         if (*at == r) {
             *at = r->next;
@@ -145,10 +158,10 @@ fl_recording *fl_begin(void *const *queues, uint32_t count, void *context, int a
     r->holds_gil = holds_gil;
     void **tables[2] = {((fl_object *)context)->dispatch, ((fl_object *)context)->dispatch_data};
     int table_count = tables[0][0] == FL_ICD2_TAG && tables[1] ? 2 : 1;
-    *code = fl_keep_add(&r->keep, context, FL_KEEP_CONTEXT, false) < 0 ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
-    for (uint32_t i = 0; *code == CL_SUCCESS && i < count; i++)
-        if (fl_keep_add(&r->keep, queues[i], FL_KEEP_QUEUE, false) < 0)
-            *code = CL_OUT_OF_HOST_MEMORY;
+    int added = fl_keep_add(&r->keep, context, FL_KEEP_CONTEXT, false);
+    for (uint32_t i = 0; added >= 0 && i < count; i++)
+        added = fl_keep_add(&r->keep, queues[i], FL_KEEP_QUEUE, false);
+    *code = added < 0 ? added : CL_SUCCESS;
     while (*code == CL_SUCCESS && r->watched_count < table_count)
         if ((*code = watch(tables[r->watched_count])) == CL_SUCCESS) {
             r->watched[r->watched_count] = tables[r->watched_count];

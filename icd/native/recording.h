@@ -62,8 +62,9 @@ struct fl_recording {
 /* A copy of a driver's table in which the queue's commands lead to record.c. */
 typedef struct recording_table {
     void *slots[FL_SLOTS];
-    void **original;
+    _Atomic(void **) original;
     _Atomic(fl_recording *) recording;   /* NULL: the block has ended */
+    atomic_uint visitors;                /* threads that are looking at `recording` now */
     uint32_t queue;
     bool used;
 } recording_table;

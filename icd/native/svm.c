@@ -68,21 +68,37 @@ static bool loose_above(const void *base) {
     return false;
 }
 
-/* Whether a free has to wait; if so it is noted. Called with the lock held. An allocation that nobody pins is forgotten. */
-static bool put_off(cl_context context, const void *pointer) {
+/* Whether a free has to wait; if so it is noted, and *noted says that it was by this call. Called with the lock held. An allocation
+ * that nobody pins is forgotten. Without memory to note it a free that has to wait comes to nothing. */
+static bool put_off(cl_context context, const void *pointer, bool *noted) {
     allocation *a = containing(pointer);
-    if (a && a->pins == 0 && a->size) {
-        *a = svm.known[--svm.count];
+    *noted = false;
+    if (!pointer || (a && a->pins == 0 && a->size)) {
+        if (a)
+            *a = svm.known[--svm.count];
         return false;
     }
-    if (!a && loose_above(pointer))
+    if (!a && !loose_above(pointer))
+        return false;
+    if (!a)
         a = remember(pointer, 0, context);
     if (!a || a->freed)
-        return a != NULL;
-    a->freed = true;
+        return true;
+    a->freed = *noted = true;
     a->context = context;
     CALL(fl_table_of(context), clRetainContext)(context);
     return true;
+}
+
+/* The call that noted a free has failed: it is as if it had not been made. */
+static void take_back(const void *pointer) {
+    allocation *a = containing(pointer);
+    if (!a || !a->freed)
+        return;
+    a->freed = false;
+    CALL(fl_table_of(a->context), clReleaseContext)(a->context);
+    if (!a->size)
+        *a = svm.known[--svm.count];
 }
 
 static void *watched_clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t size, cl_uint alignment) {
@@ -96,8 +112,9 @@ static void *watched_clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size
 }
 
 static void watched_clSVMFree(cl_context context, void *svm_pointer) {
+    bool noted;
     pthread_mutex_lock(&svm.lock);
-    bool later = svm_pointer && put_off(context, svm_pointer);
+    bool later = put_off(context, svm_pointer, &noted);
     pthread_mutex_unlock(&svm.lock);
     if (!later)
         ((fn_clSVMFree *)fl_patched(context, SLOT_clSVMFree))(context, svm_pointer);
@@ -114,10 +131,8 @@ static cl_int free_some(cl_command_queue queue, cl_uint count, void **list, cl_u
     cl_event done = NULL;
     cl_int code = ((fn_clEnqueueSVMFree *)fl_patched(queue, SLOT_clEnqueueSVMFree))(queue, count, list, NULL, NULL, wait_count,
                                                                                    wait_list, &done);
-    if (code != CL_SUCCESS) {
-        free(list);
+    if (code != CL_SUCCESS)
         return code;
-    }
     ((fn_clSetEventCallback *)fl_patched(done, SLOT_clSetEventCallback))(done, CL_COMPLETE, (void *)list_done, list);
     if (event)
         *event = done;
@@ -129,25 +144,34 @@ static cl_int free_some(cl_command_queue queue, cl_uint count, void **list, cl_u
 static cl_int watched_clEnqueueSVMFree(cl_command_queue queue, cl_uint count, void **pointers, void *free_function, void *user_data,
                                        cl_uint wait_count, const cl_event *wait_list, cl_event *event) {
     void **table = fl_table_of(queue);
+    fn_clEnqueueSVMFree *of_driver = fl_patched(queue, SLOT_clEnqueueSVMFree);
     cl_context context = NULL;
-    void **now = free_function || !count || !pointers ? NULL : malloc(count * sizeof *now);
-    cl_uint left = 0;
-    if (now && CALL(table, clGetCommandQueueInfo)(queue, CL_QUEUE_CONTEXT, sizeof context, &context, NULL) == CL_SUCCESS) {
-        pthread_mutex_lock(&svm.lock);
-        for (cl_uint i = 0; i < count; i++)
-            if (!put_off(context, pointers[i]))
-                now[left++] = pointers[i];
-        pthread_mutex_unlock(&svm.lock);
-        if (left && left < count)
-            return free_some(queue, left, now, wait_count, wait_list, event);
-        if (!left) {
-            free(now);
-            return CALL(table, clEnqueueMarkerWithWaitList)(queue, wait_count, wait_list, event);
-        }
+    cl_uint left = 0, noted = 0;
+    if (free_function || !count || !pointers ||   /* the program frees by its own function, or the driver has an error to name */
+        CALL(table, clGetCommandQueueInfo)(queue, CL_QUEUE_CONTEXT, sizeof context, &context, NULL) != CL_SUCCESS)
+        return of_driver(queue, count, pointers, free_function, user_data, wait_count, wait_list, event);
+    void **now = malloc(2 * (size_t)count * sizeof *now), **later = now + count;
+    if (!now)
+        return CL_OUT_OF_HOST_MEMORY;
+    pthread_mutex_lock(&svm.lock);
+    for (cl_uint i = 0; i < count; i++) {
+        bool by_us;
+        if (!put_off(context, pointers[i], &by_us))
+            now[left++] = pointers[i];
+        else if (by_us)
+            later[noted++] = pointers[i];
     }
-    free(now);   /* all of them are free to go, the program frees by its own function, or the driver has an error to name */
-    return ((fn_clEnqueueSVMFree *)fl_patched(queue, SLOT_clEnqueueSVMFree))(queue, count, pointers, free_function, user_data,
-                                                                            wait_count, wait_list, event);
+    pthread_mutex_unlock(&svm.lock);
+    cl_int code = left == count ? of_driver(queue, count, pointers, NULL, NULL, wait_count, wait_list, event)
+                  : left        ? free_some(queue, left, now, wait_count, wait_list, event)
+                                : CALL(table, clEnqueueMarkerWithWaitList)(queue, wait_count, wait_list, event);
+    pthread_mutex_lock(&svm.lock);
+    for (cl_uint i = 0; code != CL_SUCCESS && i < noted; i++)
+        take_back(later[i]);
+    pthread_mutex_unlock(&svm.lock);
+    if (!left || left == count || code != CL_SUCCESS)
+        free(now);   /* else it is freed when the command has read it */
+    return code;
 }
 
 int fl_watch_svm(void **table) {
@@ -195,12 +219,11 @@ bool fl_pin(fl_pins *pins, const void *pointer) {
     return done;
 }
 
-/* A free that the program recorded on a captured queue: it takes effect with the last pin, and this recording holds one. */
-void fl_free_with_pins(fl_pins *pins, cl_context context, void *pointer) {
-    if (!fl_pin(pins, pointer))
-        return;
+/* A free that the program recorded on a captured queue: it takes effect with the last pin, and the recording holds one. */
+void fl_free_with_pins(cl_context context, void *pointer) {
+    bool noted;
     pthread_mutex_lock(&svm.lock);
-    put_off(context, pointer);
+    put_off(context, pointer, &noted);
     pthread_mutex_unlock(&svm.lock);
 }
 

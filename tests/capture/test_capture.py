@@ -362,3 +362,29 @@ def test_arguments_set_before_the_block_are_refused_and_keep_lifts_it(queue: cl.
     graph.finalize().replay(queue)
     other.finalize().replay(queue).wait()
     assert np.allclose(content(queue, again), 6 * ramp(), rtol=1e-6)
+
+
+def test_an_unseen_argument_that_is_set_later_has_both_values(queue: cl.CommandQueue, program: cl.Program) -> None:
+    a, b = buffer(queue, np.zeros(N, np.float32)), buffer(queue, ramp())
+    kernel = program.add
+    kernel.set_args(a, b, np.float32(2))
+    with capture(queue, keep=[a, b]) as graph:
+        cl.enqueue_nd_range_kernel(queue, kernel, (N,), None)
+        kernel.set_arg(2, np.float32(5))
+        cl.enqueue_nd_range_kernel(queue, kernel, (N,), None)
+    graph.finalize().replay(queue, times=2).wait()
+    assert np.allclose(content(queue, a), 14 * ramp(), rtol=1e-5)
+
+
+def test_two_executables_of_one_graph_in_turns(queue: cl.CommandQueue, program: cl.Program) -> None:
+    a, b = buffer(queue, np.zeros(N, np.float32)), buffer(queue, ramp())
+    kernel = program.add
+    with capture(queue) as graph:
+        for factor in (1, 2, 3):
+            kernel(queue, (N,), None, a, b, np.float32(factor))
+    one, other = graph.finalize(), graph.finalize()
+    for _ in range(3):
+        one.replay(queue)
+        other.replay(queue)
+    queue.finish()
+    assert np.allclose(content(queue, a), 36 * ramp(), rtol=1e-5)

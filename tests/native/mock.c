@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +24,8 @@ typedef struct value {
 
 typedef struct object {
     fl_object head;
-    enum kind kind;
-    int references;
+    _Atomic enum kind kind;
+    atomic_int references;
     mock *driver;
     struct object *next, *context;
     cl_command_queue_properties properties;
@@ -162,6 +163,15 @@ cl_mem mock_buffer(cl_context context, size_t size, void *use_host_ptr) {
     o->host = use_host_ptr;
     o->flags = use_host_ptr ? CL_MEM_USE_HOST_PTR : 0;
     return &o->head;
+}
+
+void mock_buffer_again(cl_context context, cl_mem gone) {
+    object *o = (object *)gone;
+    if (o->kind != DEAD)
+        DIE("the buffer is still there");
+    o->head = (fl_object){o->driver->own, o->driver->data};
+    o->references = 1;
+    o->kind = BUFFER;
 }
 
 cl_sampler mock_sampler(cl_context context) { return &in(context, SAMPLER)->head; }
@@ -381,11 +391,13 @@ static cl_event mock_clCreateUserEvent(cl_context context, cl_int *errcode_ret) 
     return o ? &o->head : NULL;
 }
 
+static void mock_clSVMFree(cl_context context, void *pointer);
+
 /* A list that is freed when the command has run, and then whoever asked to be told. */
 static void finish(object *event, cl_int status) {
     event->status = status;
     for (uint32_t i = 0; status == CL_COMPLETE && i < event->to_free_count; i++)
-        CL(event->context, clSVMFree)(&event->context->head, event->to_free[i]);
+        mock_clSVMFree(&event->context->head, event->to_free[i]);
     event->to_free_count = 0;
     if (event->notify)
         event->notify(&event->head, status, event->notify_data);
@@ -667,6 +679,14 @@ int mock_living_svm(void) {
     return count;
 }
 
+static void not_freed(const void *pointer) {
+    enter();
+    allocation *a = svm_at(pointer);
+    if (a && !a->lives)
+        DIE("%p is used and was freed", pointer);
+    leave();
+}
+
 /* The pointers are read when the command runs; a driver frees by its own function, not through its table. */
 static cl_int mock_clEnqueueSVMFree(cl_command_queue queue, cl_uint pointer_count, void **pointers, void *function, void *user_data,
                                     WAITS_PARAMETERS) {
@@ -694,12 +714,15 @@ static cl_int mock_clEnqueueSVMFree(cl_command_queue queue, cl_uint pointer_coun
 static cl_int mock_clEnqueueSVMMemcpy(cl_command_queue queue, cl_bool blocking, void *target, const void *source, size_t size,
                                       WAITS_PARAMETERS) {
     mock_entry entry = {.slot = SLOT_clEnqueueSVMMemcpy, .queue = queue, .source = (void *)source, .target = target, .n = {size}};
+    not_freed(source);
+    not_freed(target);
     return enqueue(entry, WAITS);
 }
 
 static cl_int mock_clEnqueueSVMMemFill(cl_command_queue queue, void *pointer, const void *pattern, size_t pattern_size, size_t size,
                                        WAITS_PARAMETERS) {
     mock_entry entry = {.slot = SLOT_clEnqueueSVMMemFill, .queue = queue, .target = pointer, .n = {size}};
+    not_freed(pointer);
     put_pattern(&entry, pattern, pattern_size);
     return enqueue(entry, WAITS);
 }

@@ -47,6 +47,7 @@ const char *mock_variant_name(mock_variant variant);
 cl_context mock_context(mock *m);
 cl_command_queue mock_queue(cl_context context, bool out_of_order);
 cl_mem mock_buffer(cl_context context, size_t size, void *use_host_ptr);
+void mock_buffer_again(cl_context context, cl_mem gone);   /* a new buffer at the address of one that is gone */
 cl_sampler mock_sampler(cl_context context);
 /* A kernel's name says what its arguments are: "name:mlvs" has a memory object, local memory, a value and a sampler. */
 cl_program mock_program(cl_context context);

@@ -1,0 +1,249 @@
+/* What a recorded command waits for, and what may be done with events inside a block. */
+#include "harness.h"
+
+SCENARIO(order_in_order) {
+    fl_recording *r = begin(w);
+    cl_event first;
+    OK(fill(w->queue, w->a, &first));
+    OK(fill(w->queue, w->a, NULL));
+    OK(marker(w->queue, 1, &first, NULL));
+    OK(marker(w->queue, 0, NULL, NULL));
+    release_event(first);
+    end(w, r);
+    WAITS_FOR_NOTHING(r, 0);
+    WAITS_FOR(r, 1, 0);
+    WAITS_FOR(r, 2, 1, 0);
+    WAITS_FOR(r, 3, 2);
+    drop(w, r);
+}
+
+SCENARIO(order_out_of_order) {
+    cl_command_queue q = w->free_queue;
+    cl_event e[2];
+    fl_recording *r = begin_free(w);
+    OK(fill(q, w->a, &e[0]));                                    /* 0 */
+    OK(fill(q, w->b, &e[1]));                                    /* 1 */
+    OK(marker(q, 1, e, NULL));                                   /* 2: after 0 */
+    OK(marker(q, 0, NULL, NULL));                                /* 3: after all */
+    OK(fill(q, w->a, NULL));                                     /* 4: after nothing */
+    OK(CL(q, clEnqueueBarrierWithWaitList)(q, 1, &e[1], NULL));  /* 5: after 1; all later ones after it */
+    OK(fill(q, w->a, NULL));                                     /* 6 */
+    OK(CL(q, clEnqueueBarrier)(q));                              /* 7: after all */
+    OK(fill(q, w->a, NULL));                                     /* 8 */
+    OK(CL(q, clEnqueueWaitForEvents)(q, 2, e));                  /* 9 */
+    release_event(e[0]);
+    release_event(e[1]);
+    end(w, r);
+    WAITS_FOR_NOTHING(r, 0);
+    WAITS_FOR_NOTHING(r, 1);
+    WAITS_FOR(r, 2, 0);
+    WAITS_FOR(r, 3, 0, 1, 2);
+    WAITS_FOR_NOTHING(r, 4);
+    WAITS_FOR(r, 5, 1);
+    WAITS_FOR(r, 6, 5);
+    WAITS_FOR(r, 7, 5, 3, 4, 6);
+    WAITS_FOR(r, 8, 7);
+    WAITS_FOR(r, 9, 7, 0, 1);
+    drop(w, r);
+}
+
+SCENARIO(order_two_queues) {
+    cl_event e;
+    fl_recording *r = begin_on(w, (const cl_command_queue[]){w->queue, w->free_queue}, 2, false);
+    OK(fill(w->queue, w->a, &e));
+    OK(fill(w->free_queue, w->b, NULL));
+    OK(marker(w->free_queue, 1, &e, NULL));
+    OK(fill(w->queue, w->a, NULL));
+    release_event(e);
+    end(w, r);
+    EQUAL(command(r, 0)->queue, 0);
+    EQUAL(command(r, 1)->queue, 1);
+    WAITS_FOR_NOTHING(r, 1);
+    WAITS_FOR(r, 2, 0);
+    WAITS_FOR(r, 3, 0);
+    drop(w, r);
+}
+
+/* An event of the block is complete, the program's own, and lives on after the graph is gone. More than the first table holds. */
+SCENARIO(order_events) {
+    enum { MANY = 300 };
+    cl_event events[MANY];
+    cl_int status = 1;
+    fl_recording *r = begin_free(w);
+    for (int i = 0; i < MANY; i++)
+        OK(fill(w->free_queue, w->a, &events[i]));
+    OK(marker(w->free_queue, 30, events, NULL));
+    OK(marker(w->free_queue, 2, (const cl_event[]){events[MANY - 1], events[MANY - 1]}, NULL));
+    OK(CL(events[7], clGetEventInfo)(events[7], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
+    EQUAL(status, CL_COMPLETE);
+    EQUAL(mock_references(events[7]), 2);
+    end(w, r);
+    EQUAL(mock_references(events[7]), 1);
+    EQUAL(command(r, MANY)->dep_count, 30);
+    WAITS_FOR(r, MANY + 1, MANY - 1);
+    drop(w, r);
+    for (int i = 0; i < MANY; i++)
+        release_event(events[i]);
+}
+
+SCENARIO(order_outside_events) {
+    cl_event done, pending = mock_pending(w->context);
+    OK(marker(w->queue, 0, NULL, &done));
+    uint32_t count;
+    fl_recording *r = begin(w);
+    cl_event list[] = {done, pending, pending};
+    OK(marker(w->queue, 3, list, NULL));
+    OK(marker(w->queue, 1, &pending, NULL));
+    end(w, r);
+    void *const *events = fl_pending(r, &count);
+    EQUAL(count, 1);
+    CHECK(events[0] == (void *)pending);
+    WAITS_FOR_NOTHING(r, 0);
+    release_event(pending);
+    EQUAL(mock_references(pending), 1);   /* the graph's */
+    drop(w, r);
+    release_event(done);
+}
+
+/* A call that failed for another reason does not make the graph forget an event, when the program goes on to use it. */
+SCENARIO(order_pending_after_error) {
+    cl_event pending = mock_pending(w->context);
+    cl_event list[] = {pending, NULL};
+    uint32_t count;
+    fl_recording *r = begin(w);
+    EQUAL(marker(w->queue, 2, list, NULL), CL_INVALID_EVENT_WAIT_LIST);
+    OK(marker(w->queue, 1, list, NULL));
+    end(w, r);
+    fl_pending(r, &count);
+    EQUAL(count, 1);
+    drop(w, r);
+    release_event(pending);
+}
+
+SCENARIO(order_failed_event) {
+    cl_event failed = mock_pending(w->context);
+    mock_complete(failed, CL_OUT_OF_RESOURCES);
+    fl_recording *r = begin(w);
+    refused(w, marker(w->queue, 1, &failed, NULL), SLOT_clEnqueueMarkerWithWaitList, FL_FAILED_EVENT);
+    EQUAL(count_of(r), 0);
+    end(w, r);
+    drop(w, r);
+    release_event(failed);
+}
+
+SCENARIO(order_foreign_event) {
+    cl_context context = mock_context(w->m);
+    cl_event foreign = mock_pending(context), other;
+    fl_recording *r = begin(w), *s = begin_free(w);
+    refused(w, marker(w->queue, 1, &foreign, NULL), SLOT_clEnqueueMarkerWithWaitList, FL_FOREIGN_EVENT);
+    OK(fill(w->free_queue, w->a, &other));   /* an event of another block */
+    refused(w, marker(w->queue, 1, &other, NULL), SLOT_clEnqueueMarkerWithWaitList, FL_FOREIGN_EVENT);
+    fl_end(s);
+    OK(marker(w->queue, 1, &other, NULL));   /* harmless now */
+    end(w, r);
+    EQUAL(count_of(r), 1);
+    drop(w, r);
+    drop(w, s);
+    release_event(other);
+    release_event(foreign);
+    CL(context, clReleaseContext)(context);
+}
+
+SCENARIO(order_waits) {
+    cl_event before, e;
+    OK(fill(w->queue, w->a, &before));
+    fl_recording *r = begin_free(w);
+    OK(fill(w->free_queue, w->a, &e));
+    cl_event list[] = {before, e};
+    atomic_store(&w->trace.no_wait, true);
+    refused(w, CL(e, clWaitForEvents)(2, list), SLOT_clWaitForEvents, FL_WAITS);
+    EQUAL(w->trace.waits, 1);
+    atomic_store(&harness_holds_gil, 1);   /* a destructor: it wants its memory back, and nothing is asked */
+    OK(CL(e, clWaitForEvents)(2, list));
+    EQUAL(w->trace.waits, 1);
+    EQUAL(count_of(r), 1);
+    mock_clear();
+    OK(CL(e, clWaitForEvents)(1, &before));   /* not captured: the driver waits */
+    EQUAL(mock_calls(SLOT_clWaitForEvents), 1);
+    end(w, r);
+    OK(CL(e, clWaitForEvents)(2, list));      /* and after the block it does for both */
+    EQUAL(mock_calls(SLOT_clWaitForEvents), 2);
+    drop(w, r);
+    release_event(before);
+    release_event(e);
+}
+
+/* A client's own tidying: what comes later on any captured queue comes after what was waited for. */
+SCENARIO(order_housekeeping) {
+    cl_event e;
+    fl_recording *r = begin_on(w, (const cl_command_queue[]){w->queue, w->free_queue}, 2, false);
+    OK(fill(w->free_queue, w->a, &e));       /* 0 */
+    OK(CL(e, clWaitForEvents)(1, &e));
+    OK(fill(w->queue, w->a, NULL));          /* 1 */
+    OK(fill(w->free_queue, w->a, NULL));     /* 2: a barrier, and 3 */
+    OK(fill(w->free_queue, w->a, NULL));     /* 4 */
+    OK(CL(w->free_queue, clEnqueueBarrier)(w->free_queue));
+    release_event(e);
+    end(w, r);
+    EQUAL(count_of(r), 6);
+    EQUAL(w->trace.nodes, 6);
+    EQUAL(command(r, 2)->op, FL_BARRIER);
+    WAITS_FOR(r, 1, 0);
+    WAITS_FOR(r, 2, 0);
+    WAITS_FOR(r, 3, 2);
+    WAITS_FOR(r, 4, 2);
+    WAITS_FOR(r, 5, 0, 2, 3, 4);
+    drop(w, r);
+}
+
+/* A call that fails does not make the next one forget what the host waited for. */
+SCENARIO(order_housekeeping_after_error) {
+    cl_event e, nothing = NULL;
+    fl_recording *r = begin_on(w, (const cl_command_queue[]){w->queue, w->free_queue}, 2, false);
+    OK(fill(w->free_queue, w->a, &e));                                                    /* 0 */
+    OK(CL(e, clWaitForEvents)(1, &e));
+    EQUAL(marker(w->queue, 1, &nothing, NULL), CL_INVALID_EVENT_WAIT_LIST);
+    OK(fill(w->queue, w->a, NULL));                                                       /* 1 */
+    EQUAL(marker(w->free_queue, 1, &nothing, NULL), CL_INVALID_EVENT_WAIT_LIST);          /* 2: a barrier may stay */
+    OK(fill(w->free_queue, w->a, NULL));                                                  /* 3 */
+    release_event(e);
+    end(w, r);
+    WAITS_FOR(r, 1, 0);
+    WAITS_FOR(r, 2, 0);
+    WAITS_FOR(r, 3, 2);
+    drop(w, r);
+}
+
+/* A wait for events of the block and others: for the others the program has to be made to wait. */
+SCENARIO(order_mixed_wait) {
+    cl_event list[2];
+    OK(fill(w->queue, w->a, &list[1]));
+    fl_recording *r = begin(w);
+    OK(fill(w->queue, w->a, &list[0]));
+    OK(CL(list[0], clWaitForEvents)(2, list));
+    EQUAL(mock_calls(SLOT_clWaitForEvents), 1);
+    end(w, r);
+    drop(w, r);
+    release_event(list[0]);
+    release_event(list[1]);
+}
+
+static void never(cl_event event, cl_int status, void *data) { atomic_fetch_add((atomic_int *)data, 1); }
+
+SCENARIO(order_callback) {
+    atomic_int called = 0;
+    cl_event before, e;
+    OK(fill(w->queue, w->a, &before));
+    fl_recording *r = begin(w);
+    OK(fill(w->queue, w->a, &e));
+    refused(w, CL(e, clSetEventCallback)(e, CL_COMPLETE, (void *)never, &called), SLOT_clSetEventCallback, FL_CALLBACK);
+    EQUAL(called, 0);
+    OK(CL(before, clSetEventCallback)(before, CL_COMPLETE, (void *)never, &called));
+    EQUAL(called, 1);
+    end(w, r);
+    OK(CL(e, clSetEventCallback)(e, CL_COMPLETE, (void *)never, &called));
+    EQUAL(called, 2);
+    drop(w, r);
+    release_event(before);
+    release_event(e);
+}

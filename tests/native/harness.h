@@ -1,0 +1,82 @@
+/* What the scenarios share: a world of a driver with one context, the observer that Python is otherwise, and checks. */
+#ifndef HARNESS_H
+#define HARNESS_H
+
+#include <stdatomic.h>
+
+#include "mock.h"
+
+/* Ends the test with the place and the values of what was wrong. */
+#define CHECK(condition) ((condition) ? (void)0 : DIE("not so: %s", #condition))
+#define EQUAL(a, b)                                                                                  \
+    do {                                                                                             \
+        long long left_ = (long long)(a), right_ = (long long)(b);                                   \
+        if (left_ != right_)                                                                         \
+            DIE("%s is %lld and not %s, %lld", #a, left_, #b, right_);                               \
+    } while (0)
+#define OK(code) EQUAL(code, CL_SUCCESS)
+
+/* What a recording asked and told its observer, and what the observer answers. */
+typedef struct trace {
+    atomic_int nodes, hosts, mems, svms, waits, refusals, slot, reason;
+    atomic_bool no_host, no_mem, no_wait;
+    bool refused_slots[FL_SLOTS];
+    void *host;
+    size_t host_size;
+} trace;
+
+typedef struct world {
+    mock *m;
+    mock_variant variant;
+    cl_context context;
+    cl_command_queue queue, free_queue;   /* in order, out of order */
+    cl_mem a, b;
+    cl_program program;
+    cl_kernel kernel;                     /* two memory objects and a value */
+    trace trace;
+} world;
+
+extern atomic_int harness_holds_gil;
+int harness_gil(void);
+int harness_observe(void *cookie, int what, uint32_t detail, void *address, size_t size);
+
+world *world_new(mock_variant variant, int number);
+void world_end(world *w);
+
+/* Begin on some queues; what goes wrong ends the test. `begin` also looks that the block is there, `end` that all is as it was. */
+fl_recording *begin_on(world *w, const cl_command_queue *queues, uint32_t count, bool allow_unseen);
+fl_recording *begin(world *w);
+fl_recording *begin_free(world *w);
+void end(world *w, fl_recording *r);
+void drop(world *w, fl_recording *r);
+fl_recording *try_begin(world *w, const cl_command_queue *queues, uint32_t count, int *code);
+
+uint32_t count_of(const fl_recording *r);
+const fl_command *command(const fl_recording *r, uint32_t number);
+/* Whether a command waits for exactly these nodes; the list ends with NONE. */
+#define NONE UINT32_MAX
+bool waits_for(const fl_recording *r, uint32_t number, const uint32_t *nodes);
+#define WAITS_FOR(r, number, ...) CHECK(waits_for(r, number, (const uint32_t[]){__VA_ARGS__, NONE}))
+#define WAITS_FOR_NOTHING(r, number) CHECK(waits_for(r, number, (const uint32_t[]){NONE}))
+/* That the last call was refused, once, and why. */
+void refused(world *w, int code, int slot, enum fl_reason reason);
+
+cl_kernel make_kernel(world *w, const char *name);
+void set_arguments(world *w, cl_kernel kernel, cl_mem a, cl_mem b, float value);
+cl_int launch(cl_command_queue queue, cl_kernel kernel, cl_uint count, const cl_event *list, cl_event *event);
+cl_int marker(cl_command_queue queue, cl_uint count, const cl_event *list, cl_event *event);
+cl_int fill(cl_command_queue queue, cl_mem buffer, cl_event *event);
+void release_event(cl_event event);
+
+/* Refuse the n-th allocation from now (0: the next), and all after it if `and_after`. */
+void memory_fails(int n, bool and_after);
+bool memory_has_failed(void);
+
+typedef void scenario(world *w);
+#define SCENARIO(name) void name(world *w)
+#include "scenarios.h"
+
+/* A program that gives up its kernels at the end of its scope. */
+#define PROGRAM __attribute__((cleanup(fl_release))) fl_program
+
+#endif

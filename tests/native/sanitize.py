@@ -1,0 +1,122 @@
+"""Builds the native code with its harness and the mock driver, and runs every scenario under the sanitizers and valgrind.
+
+`python tests/native/sanitize.py` (`make sanitize`) makes the runs of `RUNS`, one line each; the whole output of each lies in
+build/sanitize/. The exit code is 0 only if every run was made and found nothing: a missing tool counts as a failure.
+test_native.py uses `build` and `scenarios` for the quick runs of the test suite.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).resolve().parent
+NATIVE: Final = HERE.parent.parent / "icd" / "native"
+LOGS: Final = HERE.parent.parent / "build" / "sanitize"
+
+ADDRESS: Final = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+THREAD: Final = ("-fsanitize=thread",)
+#: Generated functions have the parameters of the ABI, used or not. Allocations go through the harness, which can refuse them.
+_FLAGS: Final = (
+    "-g", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter",
+    "-pthread", "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc",
+)  # fmt: skip
+_LONGEST: Final = 900.0  # seconds that a run may take
+
+#: fl_safe_read asks the kernel about addresses that may lead nowhere: that is what it is for.
+_SUPPRESSIONS: Final = """{
+   addresses that may lead nowhere
+   Memcheck:Param
+   write(buf)
+   ...
+   fun:fl_safe_read
+}
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its compiler flags, the command that the harness is run by, and which scenarios (all if there are none)."""
+
+    name: str
+    flags: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    scenarios: tuple[str, ...] = ()
+
+
+RUNS: Final = (
+    Run("AddressSanitizer and UndefinedBehaviorSanitizer", ADDRESS),
+    Run("ThreadSanitizer", THREAD, scenarios=("thread_",)),
+    Run("valgrind", command=("valgrind", "--quiet", "--leak-check=full", "--error-exitcode=99")),
+)
+
+
+def scenarios() -> list[str]:
+    """The names of all scenarios."""
+    return re.findall(r"X\((\w{2,})\)", (HERE / "scenarios.h").read_text(encoding="utf-8"))
+
+
+def build(directory: Path, flags: Sequence[str] = ()) -> Path:
+    """Compile the harness into `directory` and return its path. Raises RuntimeError with what the compiler said."""
+    directory.mkdir(parents=True, exist_ok=True)
+    program = directory / "harness"
+    compiler = os.environ.get("CC", "cc").split()
+    folders = [f"-I{folder}" for folder in (NATIVE, HERE, directory)]
+    sources = [str(source) for folder in (NATIVE, HERE) for source in sorted(folder.glob("*.c"))]
+    commands = (
+        [sys.executable, str(NATIVE / "build.py"), str(directory)],
+        [*compiler, *_FLAGS, *flags, *folders, *sources, "-o", str(program)],
+    )
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
+    return program
+
+
+def _make(run: Run) -> str:
+    """Make a run; the answer is what was wrong, "" if nothing was."""
+    if run.command and not shutil.which(run.command[0]):
+        return f"{run.command[0]} is not installed, so this run was NOT made (Debian: apt-get install {run.command[0]})"
+    directory = LOGS / run.name.split()[0].lower()
+    try:
+        program = build(directory, run.flags)
+    except RuntimeError as refused:
+        return f"it could not be built\n{refused}"
+    command = [*run.command, str(program), *run.scenarios]
+    if run.command:
+        suppressions = directory / "suppressions"
+        suppressions.write_text(_SUPPRESSIONS, encoding="utf-8")
+        command.insert(1, f"--suppressions={suppressions}")
+    log = directory / "log"
+    with log.open("w", encoding="utf-8") as output:
+        try:
+            code = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, timeout=_LONGEST).returncode
+        except subprocess.TimeoutExpired:
+            return f"it did not end within {_LONGEST:.0f} s: {log}"
+    if code == 0:
+        return ""
+    tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-40:])
+    return f"exit code {code}: {log}\n{tail}"
+
+
+def main() -> int:
+    """Make all runs; the exit code."""
+    failed = 0
+    for run in RUNS:
+        wrong = _make(run)
+        failed += bool(wrong)
+        which = [name for name in scenarios() if not run.scenarios or name.startswith(run.scenarios)]
+        print(f"{run.name}: {wrong or f'{len(which)} scenarios, nothing found'}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

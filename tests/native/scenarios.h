@@ -1,0 +1,33 @@
+/* Every scenario, by the file that it is in. Those named thread_… use several threads and run under ThreadSanitizer as well.
+ * tests/native/test_native.py reads the names here. */
+#define SCENARIOS(X)                                                                                      \
+    /* check_record.c */                                                                                  \
+    X(record_every_command) X(record_refuses_other_commands) X(record_refuses_blocking)                   \
+    X(record_bad_arguments) X(record_bad_objects) X(record_bad_patterns) X(record_host_memory)            \
+    /* check_order.c */                                                                                   \
+    X(order_in_order) X(order_out_of_order) X(order_two_queues) X(order_events) X(order_outside_events)   \
+    X(order_pending_after_error) X(order_failed_event) X(order_foreign_event) X(order_waits)              \
+    X(order_housekeeping) X(order_housekeeping_after_error) X(order_mixed_wait) X(order_callback)         \
+    /* check_blocks.c */                                                                                  \
+    X(block_same_queue) X(block_nested) X(block_ended_twice) X(block_pool_exhausted) X(block_queue_counts) \
+    X(block_driver_refuses) X(block_table_locked) X(block_late_calls) X(block_stub_slots)                 \
+    X(block_empty_slots) X(block_other_slots) X(thread_intruder) X(thread_intruder_outlives)              \
+    X(thread_late_calls) X(thread_many_blocks) X(thread_one_queue) X(thread_arguments) X(thread_svm)      \
+    /* check_arguments.c */                                                                               \
+    X(arguments_frozen) X(arguments_unseen) X(arguments_unseen_allowed) X(arguments_kinds)                \
+    X(arguments_not_told) X(arguments_no_clone) X(arguments_no_clone_unseen) X(arguments_svm)             \
+    X(arguments_two_drivers) X(arguments_address_again) X(arguments_released)                             \
+    /* check_svm.c */                                                                                     \
+    X(svm_freed_in_block) X(svm_freed_after_block) X(svm_never_freed) X(svm_freed_twice)                  \
+    X(svm_freed_by_enqueue) X(svm_freed_some) X(svm_freed_some_later) X(svm_unknown) X(svm_two_graphs)    \
+    X(svm_free_recorded) X(svm_free_function) X(svm_failed_free) X(svm_bad_list)                          \
+    /* check_replay.c */                                                                                  \
+    X(replay_same_as_calls) X(replay_times) X(replay_barriers) X(replay_events_on_lanes) X(replay_empty)  \
+    X(replay_fails)                                                                                       \
+    /* check_memory.c; the last one uses up what is there once in a process */                            \
+    X(memory_fails_anywhere) X(memory_fails_from_anywhere) X(driver_fails_anywhere) X(memory_of_replay)   \
+    X(memory_of_free) X(safe_reads) X(block_patches_exhausted)
+
+#define DECLARE(name) scenario name;
+SCENARIOS(DECLARE)
+#undef DECLARE
