@@ -42,6 +42,20 @@ class _Plan:
         self.schedule, self.program, self.own_queues, self.why = schedule, program, own_queues, why
 
 
+#: Graphs of dropped executables, with the event after which nothing of them is used any more. Looked through now and then.
+_unfinished: list[tuple[Any, Any]] = []
+
+
+def _forget_finished() -> None:
+    import pyopencl
+
+    done = pyopencl.command_execution_status.COMPLETE
+    for item in list(_unfinished):
+        if item[0].command_execution_status <= done:
+            with suppress(ValueError):  # another thread was faster
+                _unfinished.remove(item)
+
+
 class Executable:
     """What `graph.finalize()` gives. It keeps the graph, and with it all memory that the commands use, alive.
 
@@ -59,8 +73,9 @@ class Executable:
         self._devices = [queue.device for queue in graph.queues]
         self._context = graph.recording.context
         self._pending = graph.recording.pending
-        self._last: tuple[int, Any] | None = None  # queue (handle) and event of the last replay
+        self._last: tuple[int, Any, Any] | None = None  # queue (handle), event and queue of the last replay
         self._lock = threading.Lock()
+        _forget_finished()
 
     def replay(self, queue: Any, times: int = 1, wait_for: Iterable[Any] | None = None) -> Any:
         """Enqueue the graph `times` times on a pyopencl.CommandQueue and return the pyopencl.Event of its end.
@@ -87,6 +102,7 @@ class Executable:
             used = self._plan(queue, in_order)
             if self._last and (self._last[0] != handle or not in_order):
                 waits.append(self._last[1].int_ptr)
+                self._last[2].flush()  # SPEC clFlush: whoever waits for another queue's event has to flush that queue
             if self._pending:
                 waits += self._still_pending()
             lanes = [handle, *(own.int_ptr for own in used.own_queues)]
@@ -94,7 +110,7 @@ class Executable:
             if code:
                 raise self._failure(code, failed)
             result = pyopencl.Event.from_int_ptr(event, False)
-            self._last = (handle, result)
+            self._last = (handle, result, queue)
         return result
 
     def explain(self, queue: Any) -> str:
@@ -207,11 +223,11 @@ class Executable:
         )  # fmt: skip
 
     def __del__(self) -> None:
-        """Host memory and SVM go with the graph, so a replay that may still be using them is waited for, as PyOpenCL does."""
+        """Host memory and SVM go with the graph, so a graph whose replay may still be using them is kept until that has ended."""
         last = getattr(self, "_last", None)
         if last is not None and self.graph.uses_host_memory:
-            with suppress(Exception):
-                last[1].wait()
+            _unfinished.append((last[1], self.graph))
+            _forget_finished()
 
     def __repr__(self) -> str:
         return f"<Executable of {len(self.graph)} nodes>"

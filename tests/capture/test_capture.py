@@ -320,24 +320,27 @@ def test_svm_copy_fill_and_kernel_arguments(queue: cl.CommandQueue, program: cl.
         cl.enqueue_svm_memfill(queue, other, np.full(1, np.nan, np.float32))
     queue.finish()
     assert [node.op for node in graph if node.op != "marker"] == ["svm_fill", "kernel", "svm_copy", "svm_copy"]
-    graph.finalize().replay(queue)  # dropped at once: it waits for what still uses the memory
+    graph.finalize().replay(queue)  # dropped at once: the graph stays until the memory is not used any more
     del graph
     cl.enqueue_copy(queue, out, b)
     assert np.allclose(out, 5 + 2 * ramp(), rtol=1e-6)
     queue.finish()
 
 
-def test_a_dropped_executable_waits_for_transfers_of_host_memory(queue: cl.CommandQueue, program: cl.Program) -> None:
+def test_a_dropped_executable_keeps_host_memory_until_its_replay_has_ended(queue: cl.CommandQueue) -> None:
+    gate = cl.UserEvent(queue.context)
     a = buffer(queue, ramp())
     with capture(queue) as graph:
         cl.enqueue_copy(queue, a, 3 * ramp(), is_blocking=False)
         target = np.zeros(N, np.float32)
         cl.enqueue_copy(queue, target, a, is_blocking=False)
-    event = graph.finalize().replay(queue, times=20)
+    graph.finalize().replay(queue, times=20, wait_for=[gate])
     del graph
     gc.collect()
-    assert event.command_execution_status == cl.command_execution_status.COMPLETE
-    assert (target == 3 * ramp()).all()
+    rubbish = [np.full(N, np.nan, np.float32) for _ in range(500)]
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    queue.finish()
+    assert (target == 3 * ramp()).all() and rubbish
 
 
 # --- arguments set before the block ---
