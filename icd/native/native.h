@@ -90,8 +90,11 @@ cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen,
 /* prepare.c: the kernels of a program, and what has to be set on them before each launch. */
 typedef struct fl_set {
     cl_kernel kernel;
+    const void *value;         /* `bytes` where it fits: a replay then reads one array from end to end */
+    size_t size;
     cl_uint index;
-    const fl_argument *argument;
+    bool svm;
+    unsigned char bytes[16];
 } fl_set;
 struct fl_prepared {
     fl_keep copied;            /* the kernels that commands name; `kernels` are the program's own copies, in the same order */

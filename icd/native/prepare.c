@@ -7,12 +7,21 @@
 #include "native.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define NONE UINT32_MAX
 
 static const fl_command *launch(const fl_program *p, uint32_t step) {
     uint32_t command = p->steps[step].command;
     return command != NONE && p->commands[command].op == FL_KERNEL ? &p->commands[command] : NULL;
+}
+
+static void put(fl_set *set, cl_kernel kernel, cl_uint index, const fl_argument *a) {
+    *set = (fl_set){.kernel = kernel, .value = a->value, .size = a->size, .index = index, .svm = a->kind == FL_ARG_SVM};
+    if (set->svm || !a->value || a->size > sizeof set->bytes)
+        return;
+    memcpy(set->bytes, a->value, a->size);
+    set->value = set->bytes;
 }
 
 /* Append what turns the arguments `before` (NULL: nothing is known) into `after`; with `sets` NULL only count. */
@@ -23,7 +32,7 @@ static uint32_t differences(cl_kernel kernel, const fl_arguments *before, const 
         if (a->kind == FL_ARG_UNSEEN || (before && fl_same_argument(&before->list[i], a)))
             continue;
         if (sets)
-            sets[count] = (fl_set){kernel, i, a};
+            put(&sets[count], kernel, i, a);
         count++;
     }
     return count;

@@ -73,11 +73,9 @@ typedef struct setters {
 
 static cl_int set(const setters *f, const fl_set *sets, uint32_t count) {
     cl_int code = CL_SUCCESS;
-    for (uint32_t i = 0; i < count && code == CL_SUCCESS; i++) {
-        const fl_argument *a = sets[i].argument;
-        code = a->kind == FL_ARG_SVM ? f->svm(sets[i].kernel, sets[i].index, a->value)
-                                     : f->argument(sets[i].kernel, sets[i].index, a->size, a->value);
-    }
+    for (uint32_t i = 0; i < count && code == CL_SUCCESS; i++)
+        code = sets[i].svm ? f->svm(sets[i].kernel, sets[i].index, sets[i].value)
+                           : f->argument(sets[i].kernel, sets[i].index, sets[i].size, sets[i].value);
     return code;
 }
 
