@@ -40,6 +40,13 @@ def handle(thing: Any, kind: str, routine: str) -> int:
     return thing.int_ptr
 
 
+def is_device_memory(thing: Any) -> bool:
+    """Whether something is a PyOpenCL buffer, image or SVM allocation, or an array that holds one."""
+    import pyopencl
+
+    return isinstance(getattr(thing, "base_data", thing), (pyopencl.MemoryObjectHolder, pyopencl.SVMPointer))
+
+
 def context_of(queue: Any, routine: str) -> int:
     """The handle of a queue's context. Some drivers take a context for dead once the program has dropped its pyopencl.Context."""
     import pyopencl
@@ -130,9 +137,12 @@ def _holding(memory: tuple[int, int, Any] | None, thing: Any) -> tuple[int, int,
 def owner_in(things: Iterable[Any], address: int, size: int) -> Any:
     """What to hold so that `size` bytes at `address` stay there; None if none of `things` has them."""
     for thing in things:
-        if thing is None or isinstance(thing, (int, float, str, FrameType)):
+        if type(thing) in (type(None), int, float, str, bool, FrameType):
             continue
-        memory = _memory_of(thing)
+        try:
+            memory = _memory_of(thing)
+        except Exception:  # a variable of the program that cannot even be looked at: it is not what was passed
+            continue
         if memory and memory[0] <= address and address + size <= memory[0] + memory[1]:
             return memory[2]
     return None

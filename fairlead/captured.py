@@ -31,26 +31,31 @@ class _Observer:
         self.places: list[Any] = []
 
     def added(self, new_objects: bool) -> None:
-        self.places.append(_client.calling_place(3))
-        if not new_objects:
-            return
-        for pooled in _client.pooled_buffers(3):
+        self.places.append(_client.calling_place(4))
+        if new_objects:
+            self._hold_pooled(5)
+
+    def passed(self) -> None:
+        self._hold_pooled(5)
+
+    def _hold_pooled(self, start: int) -> None:
+        for pooled in _client.pooled_buffers(start):
             self.held[id(pooled)] = pooled
 
     def keep_host(self, address: int, size: int) -> bool:
         owner = _client.owner_in(self.kept, address, size)
         if owner is None:
-            owner = _client.owner_of(address, size, 3)
+            owner = _client.owner_of(address, size, 4)
         if owner is None:
             return False
         self.held[id(owner)] = owner
         return True
 
     def is_housekeeping(self) -> bool:
-        return _client.is_housekeeping(3)
+        return _client.is_housekeeping(4)
 
     def where(self) -> str:
-        return _client.line_of(_client.calling_place(3))
+        return _client.line_of(_client.calling_place(4))
 
 
 class _Dependencies(Sequence[Sequence[int]]):
@@ -133,7 +138,8 @@ class capture:
     """A context manager that captures one or several queues (all of one context).
 
     Inside the block the queues record instead of executing; the program uses them as always. `keep` names objects that the graph
-    must keep alive although it cannot find them: buffers of kernels whose arguments were set before the block, host arrays.
+    must keep alive although it cannot find them: host arrays, and buffers of kernels whose arguments were set before the block. To
+    name a buffer is a promise: kernels with such arguments are then accepted, and all of their buffers have to be named.
 
     Raises CaptureError where the block asked for something that cannot be captured: in the line that asked, and if the program
     swallowed that, when the block ends. After an error the graph is empty and every queue is as it was.
@@ -161,7 +167,7 @@ class capture:
             self._context,
             observer,
             version=parse_version(first.device.platform.version),
-            allow_unseen=bool(self._keep),
+            allow_unseen=any(map(_client.is_device_memory, self._keep)),
         )
         self._graph = CapturedGraph(recording, observer, [*self._queues, extra])
         self._graph.queue = extra
@@ -169,10 +175,13 @@ class capture:
 
     def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
         graph = self._graph
-        assert graph is not None
+        if graph is None:
+            raise CaptureError("the block was never entered.", call="capture", remedy="with fairlead.capture(queue) as graph:")
         graph.recording.end()
         refusals = graph.recording.refusals
-        graph._end(failed=raised is not None or bool(refusals))
+        graph._end(failed=bool(raised or refusals or graph.recording.raised))
+        if raised is None and graph.recording.raised is not None:
+            raise graph.recording.raised
         if refusals and (raised is None or _is_code(raised, "INVALID_OPERATION")):
             # PyOpenCL knows only the code: the same error again, in the same line, with the reason.
             raise refusals[-1 if raised else 0].error().with_traceback(trace) from raised

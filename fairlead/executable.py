@@ -16,10 +16,13 @@ from .graph import Schedule, plan
 from .icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
 from .icd.capture import CaptureError, is_captured
 from .icd.errors import OpenCLError, describe, error
-from .icd.replay import Program, cost_of_order
+from .icd.replay import Program, time_of_order
 
 if TYPE_CHECKING:
     from .captured import CapturedGraph
+
+#: How much of a branching graph is tried to find out how to run it: barriers and events cost what they cost by its shape.
+_MEASURED_NODES: Final = 512
 
 SCHEDULES: Final = ("auto", "in-order", "levels", "events")
 
@@ -86,10 +89,12 @@ class Executable:
         Raises ReplayError if a command cannot be enqueued, OpenCLError for a wrong queue or event, ArgumentError for a wrong type.
         """
         handle = _client.handle(queue, "CommandQueue", "replay")
-        if not isinstance(times, int) or times < 1:
-            raise _client.ArgumentError(
-                "times must be a whole number from 1.", routine="replay", remedy="replay(queue, times=1)"
-            )
+        if type(times) is not int or not 1 <= times < 1 << 32:
+            remedy = "replay(queue, times=1)"
+            raise _client.ArgumentError("times must be a whole number from 1 to 4294967295.", routine="replay", remedy=remedy)
+        if _client.context_of(queue, "replay") != self._context:
+            remedy = "replay on a queue of that context"
+            raise error(CL_INVALID_COMMAND_QUEUE, "replay", "It is not of the graph's context.", remedy)
         waits = self._wait_list(wait_for)
         if is_captured(handle):
             raise CaptureError(
@@ -124,7 +129,11 @@ class Executable:
         return f"{commands} commands, {used.schedule.kind}, {used.schedule.events} events in one pass: {used.why}"
 
     def _wait_list(self, wait_for: Iterable[Any] | None) -> list[int]:
-        events = []
+        events: list[int] = []
+        if wait_for is not None and not isinstance(wait_for, Iterable):
+            raise _client.ArgumentError(
+                "wait_for is no list of events.", routine="replay", remedy="replay(queue, wait_for=[event])"
+            )
         for event in wait_for or ():
             events.append(_client.handle(event, "Event", "replay"))
             if event.context.int_ptr != self._context:
@@ -160,10 +169,6 @@ class Executable:
         device = queue.device
         found = self._plans.get((device.int_ptr, in_order))
         if found is None:
-            if _client.context_of(queue, "replay") != self._context:
-                raise error(
-                    CL_INVALID_COMMAND_QUEUE, "replay", "It is not of the graph's context.", "replay on a queue of that context"
-                )
             if device not in self._devices:
                 raise error(
                     CL_INVALID_COMMAND_QUEUE,
@@ -206,12 +211,16 @@ class Executable:
             return self._schedule, "asked for"
         if self.graph.is_path:
             return "in-order", "the graph is a single path, so an in-order queue of its own needs no events"
-        barrier, event = cost_of_order(self._context, device.int_ptr)
-        levels = len(set(self.graph.levels)) + 1
-        events = plan(self.graph, [0] * len(self.graph), frozenset(), "events").events
-        by_level, by_events = levels * barrier, events * event
-        figures = f"{levels} barriers would cost {by_level * 1e6:.0f} µs, {events} events {by_events * 1e6:.0f} µs (measured)"
-        return ("levels" if by_level <= by_events else "events"), figures
+        shape = self.graph.beginning(_MEASURED_NODES)
+        seconds = {}
+        for kind in ("levels", "events"):
+            schedule = plan(shape, [0] * len(shape), frozenset(), kind)
+            steps = [(step.command, step.lane, step.waits, step.signals) for step in schedule.steps]
+            seconds[kind] = time_of_order(self._context, device.int_ptr, len(shape), steps, schedule.final_waits)
+        figures = ", ".join(f"{kind} {value * 1e6:.0f} µs" for kind, value in seconds.items())
+        return min(
+            seconds, key=seconds.__getitem__
+        ), f"measured with empty commands in place of its first {len(shape)}: {figures}"
 
     def _failure(self, code: int, failed: int) -> ReplayError:
         name, sentence = describe(code)

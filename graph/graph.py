@@ -91,6 +91,11 @@ class Graph(Sequence[Node]):
         commands = [level for level, order_only in zip(self.levels, self.order_only, strict=True) if not order_only]
         return len(set(commands)) == len(commands)
 
+    def beginning(self, count: int) -> Graph:
+        """The first `count` nodes as a graph of their own: order and shape alone."""
+        count = min(count, len(self))
+        return Graph([tuple(self.dependencies[node]) for node in range(count)], self.order_only[:count])
+
     def to_dot(self) -> str:
         """The graph in Graphviz's language, one box a node."""
         lines = ["digraph fairlead {", '  node [shape=box, fontname="monospace"];']

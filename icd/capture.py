@@ -31,7 +31,7 @@ _REASONS: Final = (
     ("it cannot be captured: its effect is needed at once, or belongs to the host", "move it out of the block"),
     (
         "it is a blocking transfer, and nothing runs inside the block",
-        "pass is_blocking=False, or transfer before or after the block",
+        "pass is_blocking=False; if it is PyOpenCL's own transfer, do that step before or after the block",
     ),
     ("it waits for commands that have only been recorded, and nothing runs inside the block", "wait after a replay instead"),
     (
@@ -47,8 +47,8 @@ _REASONS: Final = (
         "find the failed command first: the event's status is its code",
     ),
     (
-        "an argument of the kernel was set before the block, so the graph cannot keep its memory alive",
-        "set the arguments inside the block (kernel(queue, …) does), or name the buffers: capture(queue, keep=[…])",
+        "an argument of the kernel was set before the block, or never, and it may be memory that the graph could not keep alive",
+        "set all arguments inside the block (kernel(queue, …) does), or name the buffers: capture(queue, keep=[buffers])",
     ),
     (
         "the kernel cannot be frozen: the driver has no clCloneKernel and not all arguments were set inside the block",
@@ -59,6 +59,7 @@ _REASONS: Final = (
         "bind the array to a name in the calling function, or name it: capture(queue, keep=[array])",
     ),
     ("there is not enough memory", ""),
+    ("an argument of the kernel is an image, and images cannot be captured", "run kernels that use images outside the block"),
     ("it asks for a callback at completion, and nothing completes inside the block", "set the callback on the replay's event"),
 )
 
@@ -95,6 +96,9 @@ class Observer(Protocol):
     def added(self, new_objects: bool) -> None:
         """A command was recorded; `new_objects` if it is the first to use some memory object or other."""
 
+    def passed(self) -> None:
+        """A memory object that the recording does not keep yet was set as a kernel's argument."""
+
     def keep_host(self, address: int, size: int) -> bool:
         """Keep the owner of host memory alive for as long as the recording lives; False if there is none to be found."""
         ...
@@ -117,11 +121,21 @@ class _Cookie:
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
         self.refusals: list[Refusal] = []
+        self.raised: BaseException | None = None
 
 
 @ffi.def_extern(name="fl_python_observer", error=1)
 def _observe(handle: Any, what: int, detail: int, address: Any, size: int) -> int:
+    """Nothing can be raised through the client's C: what is raised here, say by a signal handler, is kept for the end of the block."""
     cookie: _Cookie = ffi.from_handle(handle)
+    try:
+        return _answer(cookie, what, detail, address, size)
+    except BaseException as raised:
+        cookie.raised = cookie.raised or raised
+        return 1
+
+
+def _answer(cookie: _Cookie, what: int, detail: int, address: Any, size: int) -> int:
     observer = cookie.observer
     if what == _NODE:
         observer.added(size > 0)
@@ -129,7 +143,9 @@ def _observe(handle: Any, what: int, detail: int, address: Any, size: int) -> in
     kind = chr(what)
     if kind in "hm":
         return not observer.keep_host(int(ffi.cast("uintptr_t", address)), size)
-    if kind == "s":
+    if kind == "p":
+        observer.passed()
+    elif kind == "s":
         observer.keep_host(int(ffi.cast("uintptr_t", address)), size)
     elif kind == "w":
         return not observer.is_housekeeping()
@@ -195,6 +211,11 @@ class Recording:
     def refusals(self) -> list[Refusal]:
         """The calls that were refused, in order."""
         return self._cookie.refusals
+
+    @property
+    def raised(self) -> BaseException | None:
+        """What was raised while the observer was asked, if anything: the recording is not to be trusted then."""
+        return self._cookie.raised
 
     def drop(self) -> None:
         """End the block and give up everything that was recorded and kept alive."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import lru_cache
 from statistics import median
 from typing import Any, Final
 
@@ -73,30 +72,28 @@ class Program:
         return code, int(ffi.cast("uintptr_t", event[0])), -1 if failed[0] == _BARRIER else failed[0]
 
 
-def _seconds(program: Program, queue: int) -> float:
-    """How long a program takes from its enqueuing to its end, the median of several runs."""
-    times = []
-    for _ in range(7):
-        start = time.perf_counter()
-        code, event, _failed = program.replay([queue], 1, ())
-        check(code, "calibrate")
-        check(call(queue, "clFinish"), "clFinish")
-        times.append(time.perf_counter() - start)
-        call(event, "clReleaseEvent")
-    return median(times)
+def time_of_order(
+    context: int, device: int, commands: int, steps: Sequence[Step], final_waits: Sequence[int], runs: int = 5
+) -> float:
+    """Seconds that `steps` take on an out-of-order queue of the device when each command is an empty one: the median of some runs.
 
-
-@lru_cache(maxsize=64)
-def cost_of_order(context: int, device: int, steps: int = 64) -> tuple[float, float]:
-    """Seconds that a barrier and an event that is waited for cost on an out-of-order queue of the device: measured, once a device."""
+    What is measured is what the order alone costs: the barriers or the events of a schedule, in the numbers that the graph has.
+    """
     code = ffi.new("int32_t *")
     flags = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
     queue = call(context, "clCreateCommandQueue", device, flags, int(ffi.cast("uintptr_t", code)))
     check(code[0], "clCreateCommandQueue")
-    marker = ffi.new("fl_command[1]", [{"op": OPS.index("marker")}])
-    barriers = Program(marker, None, [(-1, 0, (), False)] * steps)
-    events = Program(marker, None, [(0, 0, (i - 1,) if i else (), i + 1 < steps) for i in range(steps)])
+    markers = ffi.new("fl_command[]", [{"op": OPS.index("marker")}] * max(1, commands))
+    program = Program(markers, None, steps, final_waits)
+    times = []
     try:
-        return _seconds(barriers, queue) / steps, _seconds(events, queue) / steps
+        for _ in range(runs):
+            start = time.perf_counter()
+            failed, event, _node = program.replay([queue], 1, ())
+            check(failed, "measuring the order")
+            check(call(queue, "clFinish"), "clFinish")
+            times.append(time.perf_counter() - start)
+            call(event, "clReleaseEvent")
     finally:
         call(queue, "clReleaseCommandQueue")
+    return median(times)

@@ -53,11 +53,6 @@ class Parameter:
         base = "void *" if self.type == "callback" else self.type.replace("_char", " char") + " "
         return ("const " if self.const else "") + base + "*" * self.stars
 
-    @property
-    def is_out(self) -> bool:
-        """Whether the function writes through it: a pointer to something that is not const and not the caller's own data."""
-        return self.stars > 0 and not self.const and self.name not in ("user_data", "args", "svm_ptr", "svm_pointer")
-
 
 @dataclass(frozen=True)
 class Function:

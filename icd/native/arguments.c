@@ -143,15 +143,27 @@ static uint8_t declared(kernel_state *state, cl_uint index) {
 }
 
 /* Whether eight bytes that a program set are a memory object, when only the bytes can tell: they must lead to something that begins
- * with this driver's table and that the driver calls a memory object. A number that by chance looks so is retained, no more. */
+ * with this driver's table, and what the driver says of it must be what it says of memory. Drivers do not always check what kind of
+ * object they are asked about, so an answer alone proves nothing; the type, the size and the use count have to make sense. */
 static bool looks_like_memory(const kernel_state *state, void *object) {
     fl_object head;
     if ((uintptr_t)object % sizeof(void *) || fl_safe_read(object, &head, sizeof head) != sizeof head)
         return false;
     if (head.dispatch != state->kernel->dispatch)
         return false;
-    cl_uint type;
-    return CALL(fl_table_of(object), clGetMemObjectInfo)(object, CL_MEM_TYPE, sizeof type, &type, NULL) == CL_SUCCESS;
+    fn_clGetMemObjectInfo *info = CALL(fl_table_of(object), clGetMemObjectInfo);
+    cl_uint type = 0, uses = 0;
+    size_t size = 0;
+    bool answers = info(object, CL_MEM_TYPE, sizeof type, &type, NULL) == CL_SUCCESS &&
+                   info(object, CL_MEM_REFERENCE_COUNT, sizeof uses, &uses, NULL) == CL_SUCCESS &&
+                   info(object, CL_MEM_SIZE, sizeof size, &size, NULL) == CL_SUCCESS;
+    return answers && type >= CL_MEM_OBJECT_BUFFER && type <= CL_MEM_OBJECT_PIPE && uses > 0 && uses < 1u << 24 && size > 0;
+}
+
+static bool is_image(void *object) {
+    cl_uint type = 0;
+    CALL(fl_table_of(object), clGetMemObjectInfo)(object, CL_MEM_TYPE, sizeof type, &type, NULL);
+    return type >= CL_MEM_OBJECT_IMAGE2D && type <= CL_MEM_OBJECT_IMAGE1D_BUFFER;
 }
 
 static uint8_t kind_of(kernel_state *state, cl_uint index, size_t size, void *object) {
@@ -190,6 +202,7 @@ static void take_value(kernel_state *state, cl_uint index, size_t size, const vo
 static void note(cl_kernel kernel, cl_uint index, size_t size, const void *value, bool svm) {
     argument old = {0};
     cl_kernel copy = NULL;
+    cl_mem memory = NULL;
     cl_int code;
     if (copying)
         return;
@@ -198,6 +211,8 @@ static void note(cl_kernel kernel, cl_uint index, size_t size, const void *value
     if (state && index < state->count) {
         old = state->arguments[index];
         take_value(state, index, size, value, svm);
+        if (state->arguments[index].kind == FL_ARG_MEM)
+            memory = state->arguments[index].object;
         if (old.kind == FL_ARG_UNSEEN || state->arguments[index].kind == FL_ARG_UNSEEN) {
             copy = state->copy;   /* it holds the unseen value for the launches before; those after need another */
             state->copy = NULL;
@@ -207,6 +222,8 @@ static void note(cl_kernel kernel, cl_uint index, size_t size, const void *value
     release_value(&old);
     if (copy)
         CALL(fl_table_of(copy), clReleaseKernel)(copy);
+    if (memory)
+        fl_tell_memory(memory);
 }
 
 static cl_int watched_clSetKernelArg(cl_kernel kernel, cl_uint arg_index, size_t arg_size, const void *arg_value) {
@@ -399,6 +416,10 @@ cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen,
         unseen |= a->kind == FL_ARG_UNSEEN;
         if (!allow_unseen && is != VALUE && is != LOCAL_MEMORY) {
             *reason = FL_UNSEEN_ARGUMENT;
+            goto out;
+        }
+        if (a->kind == FL_ARG_MEM && !fl_keep_has(keep, a->object) && is_image(a->object)) {
+            *reason = FL_IMAGE;
             goto out;
         }
         if (a->kind == FL_ARG_MEM && !keep_memory(keep, fresh, a->object))

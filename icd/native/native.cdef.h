@@ -20,7 +20,7 @@ enum fl_op {
 /* Why a call inside the block was refused. */
 enum fl_reason {
     FL_NOT_REFUSED, FL_CANNOT_CAPTURE, FL_BLOCKING, FL_WAITS, FL_OTHER_THREAD, FL_FOREIGN_EVENT, FL_FAILED_EVENT,
-    FL_UNSEEN_ARGUMENT, FL_NO_CLONE, FL_HOST_MEMORY, FL_NO_MEMORY, FL_CALLBACK
+    FL_UNSEEN_ARGUMENT, FL_NO_CLONE, FL_HOST_MEMORY, FL_NO_MEMORY, FL_IMAGE, FL_CALLBACK
 };
 
 typedef struct fl_arguments fl_arguments;
@@ -43,8 +43,9 @@ typedef struct fl_command {
 /* Called for what only Python can judge, with the GIL free: the answer 0 is "go on", anything else refuses the call.
  * `what`: 'n' a new node (detail: its op, size: how many
  * objects were kept for the first time), 'h' host memory that a command will use later (address, size), 'm' the same behind a memory
- * object, 's' memory that an SVM command will use, 'w' a wait for captured events, 'r' a refusal (detail: slot * 16 + reason). The
- * answers to 'n', 's' and 'r' are not used. */
+ * object, 's' memory that an SVM command will use, 'p' a memory object
+ * that is not kept yet became a kernel's argument, 'w' a wait for captured events, 'r' a refusal (detail: slot * 16 + reason). The
+ * answers to 'n', 's', 'p' and 'r' are not used. */
 typedef int fl_observer(void *cookie, int what, uint32_t detail, void *address, size_t size);
 
 fl_recording *fl_begin(void *const *queues, uint32_t count, void *context, int allow_unseen, fl_observer *observer,

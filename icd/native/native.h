@@ -47,6 +47,9 @@ unsigned fl_unpatch(void **table, int slot);
 void *fl_patched(const void *object, int slot);
 bool fl_is_patched(const void *object, int slot);
 
+/* recording.c: a memory object became a kernel's argument in this thread; recordings that do not keep it yet tell their observers. */
+void fl_tell_memory(cl_mem memory);
+
 /* arguments.c: what clSetKernelArg put into which kernel while a block records. */
 typedef enum { FL_ARG_UNSEEN, FL_ARG_VALUE, FL_ARG_MEM, FL_ARG_SAMPLER, FL_ARG_SVM } fl_arg_kind;
 int fl_watch_arguments(void **table);

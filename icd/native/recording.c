@@ -244,3 +244,15 @@ uint32_t fl_kept(const fl_recording *r) {
 uint32_t fl_pinned(const fl_recording *r) {
     return r->pins.count;
 }
+
+void fl_tell_memory(cl_mem memory) {
+    fl_recording *mine[8];   /* of this thread, which therefore cannot end meanwhile */
+    int count = 0;
+    pthread_mutex_lock(&lock);
+    for (fl_recording *r = recordings; r && count < 8; r = r->next)
+        if (pthread_equal(r->thread, pthread_self()) && !fl_keep_has(&r->keep, memory))
+            mine[count++] = r;
+    pthread_mutex_unlock(&lock);
+    for (int i = 0; i < count; i++)
+        mine[i]->observer(mine[i]->cookie, 'p', 0, NULL, 0);
+}

@@ -391,3 +391,39 @@ def test_two_executables_of_one_graph_in_turns(queue: cl.CommandQueue, program: 
         other.replay(queue)
     queue.finish()
     assert np.allclose(content(queue, a), 36 * ramp(), rtol=1e-5)
+
+
+def test_pooled_buffers_that_another_function_sets(queue: cl.CommandQueue, program: cl.Program) -> None:
+    from pyopencl.tools import ImmediateAllocator, MemoryPool
+
+    pool = MemoryPool(ImmediateAllocator(queue))
+    a, kernel = buffer(queue, np.zeros(N, np.float32)), program.add
+    held = {"b": pool.allocate(N * 4)}
+    cl.enqueue_copy(queue, held["b"], ramp())
+
+    def set_arguments() -> None:
+        kernel.set_args(a, held["b"], np.float32(2))
+
+    with capture(queue) as graph:
+        set_arguments()
+        cl.enqueue_nd_range_kernel(queue, kernel, (N,), None)
+    held.clear()
+    others = [pool.allocate(N * 4) for _ in range(4)]
+    for other in others:
+        cl.enqueue_copy(queue, other, np.full(N, 1000, np.float32))
+    graph.finalize().replay(queue).wait()
+    assert np.allclose(content(queue, a), 2 * ramp(), rtol=1e-6)
+
+
+def test_reductions_and_scans_of_pyopencl(queue: cl.CommandQueue) -> None:
+    x = pyopencl.array.to_device(queue, np.arange(1000, dtype=np.float32) % 7)
+    total, running = pyopencl.array.sum(x), pyopencl.array.cumsum(x)
+    expected = total.get().tobytes(), running.get().tobytes()
+    with capture(queue) as graph:
+        total, running = pyopencl.array.sum(x), pyopencl.array.cumsum(x)
+    loop = graph.finalize()
+    for _ in range(2):
+        total.fill(0)
+        running.fill(0)
+        loop.replay(queue).wait()
+        assert (total.get().tobytes(), running.get().tobytes()) == expected

@@ -290,3 +290,66 @@ def test_every_enqueue_function_is_either_recorded_or_refused(queue: cl.CommandQ
         same = [f.name for f in enqueue if table[f.slot] == driver[f.slot]]
         wrong_slot_0 = table[0] != lib.fl_stubs[0]
     assert same == [] and not wrong_slot_0
+
+
+def test_what_a_signal_handler_raises_is_raised_when_the_block_ends(
+    queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer
+) -> None:
+    """A handler may run while fairlead is asked something from PyOpenCL's C++, where nothing can be raised."""
+
+    class Interrupt(Exception):
+        pass
+
+    class Bomb:
+        def __init__(self) -> None:
+            self.hits = 0
+
+        def __call__(self, *arguments: object) -> None:
+            self.hits += 1
+            if self.hits == 3:
+                raise Interrupt
+
+    before = pointers(queue)
+    bomb = Bomb()
+    with pytest.raises(Interrupt), pytest.MonkeyPatch.context() as patch, capture(queue) as graph:
+        patch.setattr("fairlead._client.calling_place", bomb)
+        for _ in range(5):
+            kernel(queue, (N,), None, buffer, np.float32(1))
+    assert len(graph) == 0 and graph.state == "failed"
+    assert pointers(queue) == before
+
+
+def test_kernels_with_images_and_samplers_are_refused(queue: cl.CommandQueue) -> None:
+    if not queue.device.image_support:
+        return
+    source = """kernel void read(read_only image2d_t image, sampler_t sampler, global float *out) {
+        out[0] = read_imagef(image, sampler, (int2)(0, 0)).x;
+    }"""
+    image_format = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
+    image = cl.Image(queue.context, cl.mem_flags.READ_ONLY, image_format, shape=(4, 4))
+    sampler = cl.Sampler(queue.context, False, cl.addressing_mode.CLAMP, cl.filter_mode.NEAREST)
+    out = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4)
+    kernel = cl.Program(queue.context, source).build().read
+    uses = sampler.reference_count, image.reference_count
+    with pytest.raises(CaptureError, match="images cannot be captured"), capture(queue):
+        kernel(queue, (1,), None, image, sampler, out)
+    assert (sampler.reference_count, image.reference_count) == uses
+
+
+def test_keep_of_host_memory_lifts_no_refusal(queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer) -> None:
+    kernel.set_args(buffer, np.float32(1))
+    with pytest.raises(CaptureError, match="before the block, or never"), capture(queue, keep=[np.zeros(4)]):
+        cl.enqueue_nd_range_kernel(queue, kernel, (N,), None)
+
+
+def test_a_variable_that_cannot_be_looked_at_does_no_harm(queue: cl.CommandQueue, buffer: cl.Buffer) -> None:
+    import weakref
+
+    class Thing:
+        pass
+
+    proxy = weakref.proxy(Thing())  # its object is gone: whoever touches it gets a ReferenceError
+    with capture(queue) as graph:
+        cl.enqueue_copy(queue, buffer, np.zeros(N, np.float32), is_blocking=False)
+    assert len(graph) == 1
+    del proxy

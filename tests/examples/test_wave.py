@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, RunPython
+from support import ROOT, RunPython
 
 from fairlead.loader.search import Candidate
 

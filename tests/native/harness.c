@@ -65,6 +65,7 @@ int harness_observe(void *cookie, int what, uint32_t detail, void *address, size
         t->host = address;
         t->host_size = size;
         return atomic_load(&t->no_mem);
+    case 'p': return 0;
     case 'w': atomic_fetch_add(&t->waits, 1); return atomic_load(&t->no_wait);
     case 'r':
         atomic_fetch_add(&t->refusals, 1);

@@ -271,6 +271,7 @@ static cl_int mock_clGetMemObjectInfo(cl_mem mem, cl_mem_info name, size_t size,
     case CL_MEM_FLAGS: return ANSWER(o->flags);
     case CL_MEM_HOST_PTR: return ANSWER(o->host);
     case CL_MEM_SIZE: return ANSWER(o->size);
+    case CL_MEM_REFERENCE_COUNT: type = (cl_uint)mock_references(mem); return ANSWER(type);
     }
     return CL_INVALID_VALUE;
 }
