@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .captured import CapturedGraph
 
 #: How much of a branching graph is tried to find out how to run it: barriers and events cost what they cost by its shape.
-_MEASURED_NODES: Final = 512
+_MEASURED_NODES: Final = 128
 
 SCHEDULES: Final = ("auto", "in-order", "levels", "events")
 

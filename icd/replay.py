@@ -73,7 +73,7 @@ class Program:
 
 
 def time_of_order(
-    context: int, device: int, commands: int, steps: Sequence[Step], final_waits: Sequence[int], runs: int = 5
+    context: int, device: int, commands: int, steps: Sequence[Step], final_waits: Sequence[int], runs: int = 3
 ) -> float:
     """Seconds that `steps` take on an out-of-order queue of the device when each command is an empty one: the median of some runs.
 
