@@ -396,7 +396,7 @@ def test_two_executables_of_one_graph_in_turns(queue: cl.CommandQueue, program: 
 def test_pooled_buffers_that_another_function_sets(queue: cl.CommandQueue, program: cl.Program) -> None:
     from pyopencl.tools import ImmediateAllocator, MemoryPool
 
-    pool = MemoryPool(ImmediateAllocator(queue))
+    pool: Any = MemoryPool(ImmediateAllocator(queue))
     a, kernel = buffer(queue, np.zeros(N, np.float32)), program.add
     held = {"b": pool.allocate(N * 4)}
     cl.enqueue_copy(queue, held["b"], ramp())
