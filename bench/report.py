@@ -1,4 +1,4 @@
-"""The results as a Markdown table. `python -m bench.report bench/results/NAME.json` prints it."""
+"""The results as a Markdown table. `python -m bench.report bench/results/NAME.json` prints it, `--summary` the README's."""
 
 from __future__ import annotations
 
@@ -36,6 +36,21 @@ def _measured(row: Mapping[str, Any]) -> str:
     return f"{value} {row['unit']}{rounds}"
 
 
+def summary(data: Mapping[str, Any]) -> str:
+    """A line for each measure and a column for each driver: the README's table. Missed targets are bold."""
+    drivers = list(dict.fromkeys(row["driver"] for row in data["rows"]))
+    lines: dict[str, dict[str, str]] = {}
+    targets: dict[str, str] = {}
+    for row in data["rows"]:
+        value = "" if row["value"] is None else f"{_number(row['value'])} {row['unit']}"
+        lines.setdefault(row["what"], {})[row["driver"]] = f"**{value}**" if row["met"] is False else value
+        targets[row["what"]] = row["target"] or targets.get(row["what"], "")
+    table = [f"| measure | target | {' | '.join(drivers)} |", "|---" * (len(drivers) + 2) + "|"]
+    for what, values in lines.items():
+        table.append(f"| {what} | {targets[what]} | {' | '.join(values.get(driver, '') for driver in drivers)} |")
+    return "\n".join(table) + "\n"
+
+
 def markdown(data: Mapping[str, Any]) -> str:
     """The facts of the run in a sentence each, and a line for every row."""
     machine = data["machine"]
@@ -58,4 +73,5 @@ def markdown(data: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    print(markdown(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))), end="")
+    render = summary if "--summary" in sys.argv else markdown
+    print(render(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))), end="")
