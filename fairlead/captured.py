@@ -67,7 +67,7 @@ class _Dependencies(Sequence[Sequence[int]]):
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, node):  # type: ignore[override]
+    def __getitem__(self, node: Any) -> Any:
         if not 0 <= node < self._count:
             raise IndexError(node)
         command = self._commands[node]

@@ -16,7 +16,7 @@ from .graph import Schedule, plan
 from .icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
 from .icd.capture import CaptureError, is_captured
 from .icd.errors import OpenCLError, describe, error
-from .icd.replay import Program, time_of_order
+from .icd.replay import Program, Step, time_of_order
 
 if TYPE_CHECKING:
     from .captured import CapturedGraph
@@ -43,6 +43,17 @@ class _Plan:
 
     def __init__(self, schedule: Schedule, program: Program, own_queues: list[Any], why: str) -> None:
         self.schedule, self.program, self.own_queues, self.why = schedule, program, own_queues, why
+
+
+def _is_in_order(queue: Any) -> bool:
+    import pyopencl
+
+    return not queue.properties & pyopencl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+
+
+def _steps(schedule: Schedule) -> list[Step]:
+    """A schedule as the native engine takes it."""
+    return [(step.command, step.lane, step.waits, step.signals) for step in schedule.steps]
 
 
 #: Graphs of dropped executables, with the event after which nothing of them is used any more. Looked through now and then.
@@ -88,13 +99,10 @@ class Executable:
 
         Raises ReplayError if a command cannot be enqueued, OpenCLError for a wrong queue or event, ArgumentError for a wrong type.
         """
-        handle = _client.handle(queue, "CommandQueue", "replay")
+        handle = self._checked(queue, "replay")
         if type(times) is not int or not 1 <= times < 1 << 32:
             remedy = "replay(queue, times=1)"
             raise _client.ArgumentError("times must be a whole number from 1 to 4294967295.", routine="replay", remedy=remedy)
-        if _client.context_of(queue, "replay") != self._context:
-            remedy = "replay on a queue of that context"
-            raise error(CL_INVALID_COMMAND_QUEUE, "replay", "It is not of the graph's context.", remedy)
         waits = self._wait_list(wait_for)
         if is_captured(handle):
             raise CaptureError(
@@ -103,7 +111,7 @@ class Executable:
         import pyopencl
 
         with self._lock:
-            in_order = not queue.properties & pyopencl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+            in_order = _is_in_order(queue)
             used = self._plan(queue, in_order)
             if self._last and (self._last[0] != handle or not in_order):
                 waits.append(self._last[1].int_ptr)
@@ -120,13 +128,19 @@ class Executable:
 
     def explain(self, queue: Any) -> str:
         """How a replay on this queue is run, and why so, in a few words."""
-        import pyopencl
-
-        _client.handle(queue, "CommandQueue", "explain")
+        self._checked(queue, "explain")
         with self._lock:
-            used = self._plan(queue, not queue.properties & pyopencl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
+            used = self._plan(queue, _is_in_order(queue))
         commands = len(self.graph) - sum(self.graph.order_only)
         return f"{commands} commands, {used.schedule.kind}, {used.schedule.events} events in one pass: {used.why}"
+
+    def _checked(self, queue: Any, routine: str) -> int:
+        """The handle of a queue that is one, and of the graph's context."""
+        handle = _client.handle(queue, "CommandQueue", routine)
+        if _client.context_of(queue, routine) != self._context:
+            remedy = "replay on a queue of that context"
+            raise error(CL_INVALID_COMMAND_QUEUE, routine, "It is not of the graph's context.", remedy)
+        return handle
 
     def _wait_list(self, wait_for: Iterable[Any] | None) -> list[int]:
         events: list[int] = []
@@ -202,8 +216,7 @@ class Executable:
                 kind, lanes, ordered = "events", [1] * len(graph), {1}
                 own_queues.append(pyopencl.CommandQueue(queue.context, device))
         schedule = plan(graph, lanes, frozenset(ordered), kind)
-        steps = [(step.command, step.lane, step.waits, step.signals) for step in schedule.steps]
-        return _Plan(schedule, Program(commands, graph, steps, schedule.final_waits), own_queues, why)
+        return _Plan(schedule, Program(commands, graph, _steps(schedule), schedule.final_waits), own_queues, why)
 
     def _choose(self, device: Any) -> tuple[str, str]:
         """How to run on one out-of-order queue."""
@@ -215,8 +228,7 @@ class Executable:
         seconds = {}
         for kind in ("levels", "events"):
             schedule = plan(shape, [0] * len(shape), frozenset(), kind)
-            steps = [(step.command, step.lane, step.waits, step.signals) for step in schedule.steps]
-            seconds[kind] = time_of_order(self._context, device.int_ptr, len(shape), steps, schedule.final_waits)
+            seconds[kind] = time_of_order(self._context, device.int_ptr, len(shape), _steps(schedule), schedule.final_waits)
         figures = ", ".join(f"{kind} {value * 1e6:.0f} µs" for kind, value in seconds.items())
         return min(
             seconds, key=seconds.__getitem__

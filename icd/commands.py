@@ -40,12 +40,13 @@ def kernel_name(kernel: int) -> str:
 
 def _kernel(command: Any) -> tuple[str, dict[str, object]]:
     name, dimensions = kernel_name(address(command.kernel)), range(command.work_dim)
-    details: dict[str, object] = {"kernel": name, "global_size": tuple(command.n[3 + i] for i in dimensions)}
+    global_size = tuple(command.n[3 + i] for i in dimensions)
+    details: dict[str, object] = {"kernel": name, "global_size": global_size}
     if command.has_local:
         details["local_size"] = tuple(command.n[6 + i] for i in dimensions)
     if command.has_offset:
         details["global_offset"] = tuple(command.n[i] for i in dimensions)
-    return f"{name}({'×'.join(map(str, details['global_size']))})", details  # type: ignore[call-overload]
+    return f"{name}({'×'.join(map(str, global_size))})", details
 
 
 def describe(command: Any) -> tuple[str, dict[str, object]]:

@@ -1,6 +1,7 @@
 """Replay: a schedule becomes a `Program`, a flat C array that the native engine walks without the GIL.
 
-A program is immutable once made, and refers to the commands in its recording's memory, which it keeps alive.
+A program refers to the commands in its recording's memory, which it keeps alive. It has kernels of its own, on which it sets arguments as
+it goes, so one thread at a time replays it.
 """
 
 from __future__ import annotations

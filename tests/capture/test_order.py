@@ -248,6 +248,8 @@ def test_wrong_queues_and_events_are_refused(device: cl.Device, queue: cl.Comman
     assert log.read() == [1]
     with pytest.raises(Exception, match="not of the graph's context"):  # also once it knows how to run
         loop.replay(cl.CommandQueue(elsewhere))
+    with pytest.raises(Exception, match=r"explain .*not of the graph's context"):
+        loop.explain(cl.CommandQueue(elsewhere))
 
 
 def test_a_failed_replay_names_the_command_and_leaves_the_graph_usable(

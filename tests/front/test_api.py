@@ -40,7 +40,6 @@ for error in ("LibraryError", "NotFoundError", "OpenCLError", "CaptureError", "R
 from fairlead import *
 print(capture.__name__, platforms.__name__, Platform.__name__, sorted(fairlead.__all__)[:3])
 """
-    pytest.importorskip("pyopencl")
     assert run_python(code).out == "capture platforms Platform ['CaptureError', 'CapturedGraph', 'Device']\n"
 
 
@@ -76,7 +75,6 @@ print("pyopencl" in sys.modules, "numpy" in sys.modules, "click" in sys.modules)
     "imports", ["import fairlead.captured", "from fairlead.captured import CapturedGraph", "import fairlead; fairlead.capture"]
 )
 def test_capture_is_the_function_also_when_its_module_was_imported(run_python: RunPython, imports: str) -> None:
-    pytest.importorskip("pyopencl")
     code = (
         f"{imports}\nimport fairlead, types\nprint(callable(fairlead.capture), isinstance(fairlead.capture, types.ModuleType))"
     )

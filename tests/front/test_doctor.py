@@ -278,10 +278,10 @@ def test_variables_of_our_own(machine: Machine, fake_driver: FakeDriver) -> None
 
 
 def test_the_copy_inside_pyopencls_wheel_is_found_and_is_the_one_it_uses(machine: Machine, fake_driver: FakeDriver) -> None:
-    pyopencl = pytest.importorskip("pyopencl")
+    import pyopencl
+
     bundled = sorted((Path(pyopencl.__file__).parent / ".libs").glob("libOpenCL*"))
-    if not bundled:
-        pytest.skip("this PyOpenCL brings no loader of its own")
+    assert bundled, "the wheel of PyOpenCL brings a loader of its own"
     machine.register("good", fake_driver())
     facts = machine.examine()
     assert facts["pyopencl"]["version"] == pyopencl.VERSION_TEXT
@@ -294,7 +294,6 @@ def test_the_copy_inside_pyopencls_wheel_is_found_and_is_the_one_it_uses(machine
 
 
 def test_the_loader_that_pyopencl_has_in_memory_is_the_one_named(run_python: RunPython) -> None:
-    pytest.importorskip("pyopencl")
     code = """
 import pyopencl
 from fairlead import loaders
@@ -306,7 +305,6 @@ print(used in {line.split()[-1] for line in open("/proc/self/maps")}, used)
 
 def test_a_driver_that_pyopencl_does_not_see_is_named(machine: Machine, fake_driver: FakeDriver) -> None:
     """ocl-icd does not know OCL_ICD_FILENAMES."""
-    pytest.importorskip("pyopencl")
     seen, unseen = fake_driver(name='"Seen"'), fake_driver(name='"Unseen"')
     machine.register("seen", seen)
     machine.env["OCL_ICD_FILENAMES"] = str(unseen)

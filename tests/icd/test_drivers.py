@@ -424,7 +424,6 @@ def test_properties_of_a_real_driver(real: Driver) -> None:
 
 def test_a_platform_and_its_devices_can_be_given_to_pyopencl(run_python: RunPython, intel_cpu: Candidate) -> None:
     """Also when PyOpenCL's own loader finds no driver at all."""
-    pytest.importorskip("pyopencl")
     code = """
 import numpy, pyopencl
 from fairlead.icd.drivers import platforms
