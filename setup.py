@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import runpy
 import shutil
 import sys
 import sysconfig
 from pathlib import Path
 
 from setuptools import setup
+from setuptools.command.build_ext import build_ext
 
 
 def missing_tool() -> str | None:
@@ -27,7 +30,19 @@ def missing_tool() -> str | None:
     return None
 
 
+class BuildNative(build_ext):
+    """Builds what is no Python module, `lib…`, under a name that does not depend on the Python that built it."""
+
+    def get_ext_filename(self, fullname: str) -> str:
+        folder, name = os.path.split(super().get_ext_filename(fullname))
+        return os.path.join(folder, f"{name.split('.')[0]}.so" if name.startswith("lib") else name)
+
+
 if problem := missing_tool():
     sys.exit(problem)
 
-setup(cffi_modules=["icd/native/build.py:ffibuilder"])
+setup(
+    cffi_modules=["loader/native/build.py:ffibuilder", "icd/native/build.py:ffibuilder"],
+    ext_modules=[runpy.run_path("icd/native/build.py")["trace_layer"]()],
+    cmdclass={"build_ext": BuildNative},
+)

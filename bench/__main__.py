@@ -1,6 +1,6 @@
 """Runs the measures: `python -m bench [--only NAME …] [--quick] [--output bench/results/NAME.json]`.
 
-Every measure is a module with `measure(quick) -> list[Row]`. Each runs once for every driver, in a process of its own that is
+Every measure is a module with `measure(quick) -> list[Row]`. Those of `MEASURES` run once for every driver, in a process of its own that is
 given this driver alone, so that the drivers' threads do not disturb each other. All caches are the run's own.
 """
 
@@ -20,6 +20,7 @@ from typing import Any
 from . import machine, report
 
 MEASURES = ("replay", "arrays", "command_buffer", "capture_cost", "imports", "table_call", "leak")
+ONCE = ("plugins",)  # they need no choice of driver
 _ROOT = Path(__file__).resolve().parent.parent
 _LIMIT = 1800.0  # seconds for one measure on one driver
 
@@ -80,9 +81,10 @@ def run(names: Sequence[str], quick: bool) -> dict[str, Any]:
         if problem or not data["drivers"]:
             raise SystemExit(f"no driver to measure: {problem or 'none was found'}")
         for name in names:
-            for driver in data["drivers"]:
+            for driver in [{"name": "all", "path": ""}] if name in ONCE else data["drivers"]:
                 print(f"{name}: {driver['name']}", file=sys.stderr)
-                rows, problem = in_child(name, quick, {**environ, "OCL_ICD_VENDORS": driver["path"]})
+                chosen = {"OCL_ICD_VENDORS": driver["path"]} if driver["path"] else {}
+                rows, problem = in_child(name, quick, {**environ, **chosen})
                 if problem:
                     data["failures"] += 1
                     rows = [{"what": name, "value": None, "unit": "", "target": None, "series": {}, "series_unit": "",
@@ -97,7 +99,8 @@ def run(names: Sequence[str], quick: bool) -> dict[str, Any]:
 def main() -> None:
     """Parse the command line, run, print the table, and write both files if asked to."""
     parser = argparse.ArgumentParser(description="Measure fairlead against its targets.")
-    parser.add_argument("--only", nargs="+", choices=MEASURES, default=MEASURES, metavar="NAME", help=", ".join(MEASURES))
+    parser.add_argument("--only", nargs="+", choices=(*MEASURES, *ONCE), default=(*MEASURES, *ONCE), metavar="NAME",
+                        help=", ".join((*MEASURES, *ONCE)))  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="a smoke test: few rounds, small sizes, meaningless figures")
     parser.add_argument("--output", type=Path, metavar="NAME.json", help="where the results go; the table goes into NAME.md")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -108,7 +111,7 @@ def main() -> None:
     data = run(options.only, options.quick)
     table = report.markdown(data)
     output = options.output
-    if not output and options.only == MEASURES and not options.quick:
+    if not output and options.only == (*MEASURES, *ONCE) and not options.quick:
         output = _ROOT / "bench" / "results" / f"{data['machine']['date'][:10]}.json"
     if output:
         output.parent.mkdir(parents=True, exist_ok=True)

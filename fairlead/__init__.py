@@ -24,17 +24,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .api import devices, platforms
+    from .backends import adapters, pi_plugins
     from .captured import CapturedGraph, CaptureError, capture
     from .executable import Executable, ReplayError
     from .icd.errors import OpenCLError, PlatformNotFoundError
     from .icd.objects import Device, Platform
     from .loader.errors import FairleadError, LibraryError, NotFoundError
+    from .loader.trace import trace
 
     __version__: str
 
 __all__ = [
     "CaptureError", "CapturedGraph", "Device", "Executable", "FairleadError", "LibraryError", "NotFoundError", "OpenCLError", "Platform",
-    "PlatformNotFoundError", "ReplayError", "__version__", "capture", "devices", "platforms",
+    "PlatformNotFoundError", "ReplayError", "__version__", "adapters", "capture", "devices", "pi_plugins", "platforms", "trace",
 ]  # fmt: skip
 
 #: Where each public name comes from.
@@ -50,9 +52,12 @@ _MODULES = {
     "Platform": ".icd.objects",
     "PlatformNotFoundError": ".icd.errors",
     "ReplayError": ".executable",
+    "adapters": ".backends",
     "capture": ".captured",
     "devices": ".api",
+    "pi_plugins": ".backends",
     "platforms": ".api",
+    "trace": ".loader.trace",
 }
 
 

@@ -1,4 +1,4 @@
-"""The command `fairlead`: `devices` lists what can be used, `doctor` explains what cannot.
+"""The command `fairlead`: `devices` lists what can be used, `doctor` explains what cannot, `trace` records the calls of a program.
 
 An error of fairlead's own is printed as its message, with exit code 1. Colours are for terminals only.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -24,81 +24,44 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except FairleadError as error:
-            raise click.ClickException(str(error)) from None
+            click.ClickException(str(error)).show()
+            ctx.exit(getattr(error, "exit_code", 1))
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="fairlead", prog_name="fairlead", message="%(prog)s %(version)s")
 def main() -> None:
-    """Find OpenCL drivers, and say why one is missing."""
+    """Find OpenCL drivers, Unified Runtime adapters and PI plugins, say why one is missing, and trace calls."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a driver's or a file's name may hold what this locale has no character for
             stream.reconfigure(errors="backslashreplace")
 
 
-@dataclass(frozen=True)
-class DeviceRow:
-    """A device as `fairlead devices --json` prints it: an array of these objects, in the order of `fairlead.devices()`.
-
-    `platform` and `device` are indices: of the platform in `fairlead.platforms()` and of the device in that. `library` is the
-    real path of the driver. Keys may be added in later versions; none is renamed or removed.
-    """
-
-    platform: int
-    device: int
-    type: str
-    name: str
-    platform_name: str
-    platform_version: str
-    driver_version: str
-    icd_version: int
-    library: str
-
-    def __str__(self) -> str:
-        """The row as a line: each text on one line, without runs of blanks."""
-        parts = (
-            f"[{self.platform}:{self.device}] {self.type}",
-            self.name,
-            f"{self.platform_name}, {self.platform_version}",
-            f"driver {self.driver_version}",
-            f"ICD {self.icd_version}",
-            self.library,
-        )
-        return " | ".join(" ".join(part.split()) for part in parts)
-
-
-def _rows(found: Any) -> Iterator[DeviceRow]:
-    from .api import platforms
-
-    indices = {platform: index for index, platform in enumerate(platforms())}
-    for device in found:
-        platform = device.platform
-        yield DeviceRow(
-            platform=indices[platform],
-            device=platform.devices.index(device),
-            type=device.type,
-            name=device.name,
-            platform_name=platform.name,
-            platform_version=platform.version,
-            driver_version=device.driver_version,
-            icd_version=platform.icd_version,
-            library=platform.driver.path,
-        )
-
-
 @main.command()
 @click.option("--json", "as_json", is_flag=True, help="Print an array of objects.")
-def devices(as_json: bool) -> None:
-    """List the devices of all usable drivers, one a line.
+@click.option(
+    "--interface",
+    "interfaces",
+    multiple=True,
+    type=click.Choice(["opencl", "ur", "pi"], case_sensitive=False),
+    help="Only the devices of OpenCL drivers, Unified Runtime adapters, or DPC++ PI plugins; may be repeated.",
+)
+def devices(as_json: bool, interfaces: tuple[str, ...]) -> None:
+    """List the devices of all usable OpenCL drivers, Unified Runtime adapters and PI plugins, one a line.
 
+    \b
     [platform:device] type | name | platform and its version | driver's version | ICD version | library
-    """
-    from .api import usable_devices
+    [UR backend:N] type | name | platform and its version | driver's version | adapter (layout of its tables)
+    [PI backend:N] type | name | platform and its version | driver's version | plugin (its version)
 
-    found, failures = usable_devices()
-    for failure in failures:
-        click.echo(f"warning: {failure}", err=True)
-    rows = list(_rows(found))
+    backend:N is the value of ONEAPI_DEVICE_SELECTOR that picks just that device. Devices that this variable, SYCL_DEVICE_FILTER or
+    SYCL_BE leave out are listed too, and marked "not selected".
+    """
+    from .listing import INTERFACES, list_devices
+
+    rows, warnings = list_devices(interfaces or tuple(INTERFACES))
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
     else:
@@ -112,15 +75,15 @@ def devices(as_json: bool) -> None:
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="S",
-    help="Seconds that the probe of a driver may take. [default: FAIRLEAD_PROBE_TIMEOUT, else 20]",
+    help="Seconds that a probe may take. [default: FAIRLEAD_PROBE_TIMEOUT, else 20]",
 )
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool, timeout: float | None) -> None:
-    """Explain every driver that was found, every one that was refused, and what to do next.
+    """Explain every driver, Unified Runtime adapter and PI plugin that was found, every one that was refused, and what to do next.
 
-    The exit code is 1 if anything is in error: no driver usable; a driver that was found and refused, unless its package just
-    never shipped it; a variable or a manifest that leads nowhere; a cache or device that the drivers need and that is closed to
-    this user; a PyOpenCL without its loader. Warnings leave it at 0.
+    The exit code is 1 if anything is in error: no driver usable; a driver, adapter or plugin that was found and refused, unless its
+    package just never shipped it; a variable or a manifest that leads nowhere; a cache or device that the drivers need and that is
+    closed to this user; a PyOpenCL without its loader. Warnings leave it at 0.
     """
     from .doctor import examine
     from .report import render
@@ -131,3 +94,44 @@ def doctor(ctx: click.Context, as_json: bool, timeout: float | None) -> None:
     else:
         click.echo(render(facts, lambda text, colour: click.style(text, fg=colour or None, bold=True)))
     ctx.exit(0 if facts.ok else 1)
+
+
+def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    """A comma list of APIs, in the order in which it is written."""
+    names = tuple(filter(None, (name.strip().lower() for name in value.split(","))))
+    if unknown := [name for name in names if name not in ("ur", "pi", "cl")]:
+        raise click.BadParameter(f"{unknown[0]!r} is none of ur, pi, cl")
+    if not names:
+        raise click.BadParameter("name at least one of ur, pi, cl")
+    return names
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default="fairlead-trace.json",
+    show_default=True,
+    help="Where the trace is written: Chrome trace JSON.",
+)
+@click.option("--apis", default="ur,pi,cl", show_default=True, callback=_apis, help="What to trace: a comma list.")
+@click.option("--print", "live", is_flag=True, help="Print calls to stderr as they happen; nothing is written to a file.")
+@click.option("--times", is_flag=True, help="With --print: how long each call took.")
+@click.option("--sycl", is_flag=True, help="Have a real DPC++ runtime print its calls to stdout, too.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_context
+def trace(
+    ctx: click.Context, output: Path, apis: tuple[str, ...], live: bool, times: bool, sycl: bool, command: tuple[str, ...]
+) -> None:
+    """Run COMMAND and trace its OpenCL, Unified Runtime and PI calls.
+
+    The calls of all its processes are written to one file, for ui.perfetto.dev or chrome://tracing, and a table of the functions is
+    printed to stderr. Traced are the OpenCL calls of any program whose libOpenCL loads layers, and all calls that Python programs make
+    through fairlead. With --print, calls that only the layer sees are printed when COMMAND has ended.
+
+    The exit code is that of COMMAND.
+    """
+    from .trace_command import run
+
+    ctx.exit(run(command, apis, None if live else output, times, sycl))

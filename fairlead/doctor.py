@@ -1,8 +1,9 @@
-"""`fairlead doctor`: gathers what there is to know about OpenCL on this machine, and judges what is wrong.
+"""`fairlead doctor`: gathers what there is to know about OpenCL, Unified Runtime and PI on this machine, and judges what is wrong.
 
 `examine` searches, probes every candidate anew in child processes and surveys what is around; the result is a `Diagnosis` of
 plain values (`dataclasses.asdict` makes JSON of it; `report.render` makes text). Nothing of a driver is loaded into this
-process. What counts as a problem, and which problems make the exit code 1, is the business of `verdict`.
+process. Adapters and plugins are the business of `plugin_doctor`; what counts as a problem, and which problems make the exit
+code 1, is that of `verdict`.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ import os
 import platform
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from typing import Any, Final
 
-from . import loaders, nodes
+from . import loaders, nodes, plugin_doctor
 from .icd import discovery, quirks
 from .icd.drivers import excluding_pattern
 from .icd.probe import DEFAULT_TIMEOUT, PlatformReport, ProbeReport, probe_all
 from .loader.search import Candidate, Place, Refusal, secure_environ
+from .plugin_doctor import PluginSurvey
 from .verdict import Problem, is_gone, problems
 
 #: How the refusal of a driver reads that loads and has no platform (cl_khr_icd: such drivers answer CL_PLATFORM_NOT_FOUND_KHR).
@@ -91,6 +93,7 @@ class Diagnosis:
     pyopencl: loaders.PyOpenCL | None
     nodes: tuple[nodes.DeviceNode, ...]
     caches: tuple[nodes.CacheDirectory, ...]
+    plugins: PluginSurvey = field(default_factory=PluginSurvey)
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -118,7 +121,7 @@ class Diagnosis:
 
 
 def examine(timeout: float | None = None) -> Diagnosis:
-    """Gather and judge. `timeout` is in seconds for each driver's probe, FAIRLEAD_PROBE_TIMEOUT (else 20) if None."""
+    """Gather and judge. `timeout` is in seconds for each probe, FAIRLEAD_PROBE_TIMEOUT (else 20) if None."""
     search = discovery.find()
     drivers = _drivers(search.candidates, timeout)
     pyopencl = loaders.pyopencl()
@@ -130,7 +133,7 @@ def examine(timeout: float | None = None) -> Diagnosis:
             "system": f"{platform.system()} {platform.release()} {platform.machine()}",
             "user": nodes.user_name(),
         },
-        variables=(*_variables(), *_own_variables(drivers)),
+        variables=(*_variables(), *_own_variables(drivers), *(VariableReport(*used) for used in plugin_doctor.variables())),
         places=search.places,
         drivers=drivers,
         refusals=search.refusals,
@@ -140,6 +143,7 @@ def examine(timeout: float | None = None) -> Diagnosis:
         pyopencl=pyopencl,
         nodes=nodes.device_nodes(),
         caches=nodes.cache_directories(driver.real_path for driver in drivers),
+        plugins=plugin_doctor.survey([driver.real_path for driver in drivers if driver.state == "usable"], timeout),
     )
     return replace(facts, problems=problems(facts))
 

@@ -3,10 +3,12 @@ wrote."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from .doctor import Diagnosis, DriverReport
+from .loader.search import Refusal
+from .plugin_doctor import PluginState, PluginSurvey
 
 _COLOURS: Final = {
     "usable": "green",
@@ -16,6 +18,8 @@ _COLOURS: Final = {
     "error": "red",
     "warning": "yellow",
 }
+_INTERFACES: Final = {"UR": "UR adapter", "PI": "PI plugin"}
+_NOWHERE: Final = "not found in any of these places"  # a name in `survey.places`
 
 
 def render(facts: Diagnosis, paint: Callable[[str, str], str] = lambda text, colour: text) -> str:
@@ -24,7 +28,8 @@ def render(facts: Diagnosis, paint: Callable[[str, str], str] = lambda text, col
         ("Environment variables", _variables(facts)),
         ("Places", (f"{place.path}: {place.state}" + _via(place.path, place.found_via) for place in facts.places)),
         ("Drivers", (line for driver in facts.drivers for line in _driver(driver, paint))),
-        ("Passed over", _refusals(facts)),
+        ("Passed over", _refusals(facts.refusals)),
+        ("Adapters and plugins", _plugins(facts.plugins, paint)),
         ("Quirks", (f"{quirk.id}: {quirk.state}\n  when {quirk.when}: {quirk.does}" for quirk in facts.quirks)),
         ("Copies of libOpenCL", _loaders(facts)),
         ("PyOpenCL", _pyopencl(facts)),
@@ -70,8 +75,44 @@ def _driver(driver: DriverReport, paint: Callable[[str, str], str]) -> Iterator[
     yield from (f"  note: {note}" for note in driver.notes)
 
 
-def _refusals(facts: Diagnosis) -> Iterator[str]:
-    for refusal in facts.refusals:
+def _plugins(survey: PluginSurvey, paint: Callable[[str, str], str]) -> Iterator[str]:
+    for plugin in survey.plugins:
+        yield from _plugin(plugin, survey, paint)
+    yield from _refusals(survey.refusals)
+    if not survey.plugins:
+        yield "no Unified Runtime adapter or PI plugin here; they come with DPC++ (pip install intel-sycl-rt, or oneAPI)"
+    places = [place for place in survey.places if place.state != _NOWHERE]
+    yield from dict.fromkeys(f"looked in {place.path}: {place.state}" + _via(place.path, place.found_via) for place in places)
+    names = [place.path for place in survey.places if place.state == _NOWHERE]
+    if names and survey.plugins:
+        yield f"not found there: {', '.join(names)}"
+    yield f"looked for what {survey.config} names"
+
+
+def _plugin(plugin: PluginState, survey: PluginSurvey, paint: Callable[[str, str], str]) -> Iterator[str]:
+    """An adapter or a plugin, with the OpenCL loader that it uses and the drivers which that one is told of."""
+    what = _INTERFACES[plugin.interface]
+    version = f" ({plugin.interface} {plugin.version}, probed in {plugin.seconds:.2f} s)" if plugin.version else ""
+    yield f"{paint(plugin.state, _COLOURS.get(plugin.state, ''))}: {what} {plugin.real_path or plugin.library}{version}"
+    if plugin.real_path and plugin.real_path != plugin.library:
+        yield f"  found as: {plugin.library}"
+    yield f"  found via: {plugin.found_via}, for {plugin.backend} devices"
+    for name, text in (("why", plugin.reason), ("next", plugin.remedy), ("layout of its tables", plugin.layout)):
+        if text:
+            yield f"  {name}: {text}"
+    if plugin.opened:
+        told = f", which is told of {', '.join(survey.drivers)}" if plugin.backend == "opencl" and survey.drivers else ""
+        yield f"  it opens {plugin.opened}{told}"
+    for platform in plugin.platforms:
+        yield f"  platform: {platform.name}, {platform.version} ({platform.backend})"
+        for device in platform.devices:
+            mark = "" if device.selected else ", not selected"
+            yield f"    [{device.selector}] {device.type}: {device.name}, driver {device.driver_version}{mark}"
+    yield from (f"  note: {note}" for note in (*plugin.notes, *plugin.warnings))
+
+
+def _refusals(refusals: Iterable[Refusal]) -> Iterator[str]:
+    for refusal in refusals:
         yield f"{refusal.what}: {refusal.reason}" + (f"\n  next: {refusal.remedy}" if refusal.remedy else "")
 
 
@@ -105,7 +146,10 @@ def _nodes(facts: Diagnosis) -> Iterator[str]:
 def _verdict(facts: Diagnosis, paint: Callable[[str, str], str]) -> Iterator[str]:
     errors = sum(problem.severity == "error" for problem in facts.problems)
     detail = f" ({_count(errors, 'error')}, {_count(len(facts.problems) - errors, 'warning')})" if facts.problems else ""
-    yield f"{_count(len(facts.usable), 'driver')} usable, {_count(len(facts.problems), 'problem')}{detail}"
+    usable = [plugin.interface for plugin in facts.plugins.plugins if plugin.state == "usable"]
+    counts = [_count(len(facts.usable), "driver")]
+    counts += [_count(usable.count(name), what) for name, what in _INTERFACES.items() if name in usable]
+    yield f"{', '.join(counts)} usable, {_count(len(facts.problems), 'problem')}{detail}"
     for problem in facts.problems:
         severity = paint(problem.severity, _COLOURS[problem.severity])
         yield f"{severity}: {problem.what}: {problem.reason}\n  next: {problem.remedy}"

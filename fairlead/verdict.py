@@ -3,25 +3,29 @@
 `problems` judges the facts of a `doctor.Diagnosis`. `Diagnosis.ok`, and with it the exit code of the command (0 or 1), is False
 if there is a problem of severity "error":
 
-- no driver with a device is usable;
+- no driver with a device is usable (a warning if an adapter or plugin has one);
 - a driver was found and refused: it crashes, hangs, misses a library, breaks the protocol, is no driver, or is not there;
 - a manifest or a directory of them cannot be read or names no usable file;
 - a variable names something that does not exist;
 - PyOpenCL is installed and the libOpenCL that it needs is not found;
 - a driver that is present cannot write the cache without which it has no device;
-- a driver finds no device, and a device node is closed to this user.
+- a driver finds no device, and a device node is closed to this user;
+- a Unified Runtime adapter or a PI plugin was found and refused, for the reasons for which drivers are;
+- the device selector cannot be understood, or selects none of the devices that adapters and plugins have.
 
 These are problems of severity "warning", and leave `ok` True:
 
 - a manifest in a Python environment names a library that is not there, and another manifest beside it leads to a usable driver:
   a package registers more than it ships (Intel's wheel does so with `intel-fpga_emu.icd`);
 - a driver finds no device and no device node is closed: the hardware that it is for is not in this machine;
-- a usable driver with something odd about it: a platform that was refused, a context that cannot be made, a crash at exit;
+- an adapter or plugin that finds no device;
+- a usable driver, adapter or plugin with something odd about it: a platform that was refused, a context that cannot be made, a
+  crash at exit;
 - a device node that is closed to this user, an NVIDIA or AMD device without a driver for it, another cache that is not
   writable.
 
-No problem at all: a second way to a file found before, what FAIRLEAD_EXCLUDE leaves out, and manifests that ship with fairlead
-for drivers that are not installed.
+No problem at all: a machine without adapters and plugins, a second way to a file found before, what FAIRLEAD_EXCLUDE leaves out,
+and manifests that ship with fairlead for drivers that are not installed.
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ from .loader.search import secure_environ
 
 if TYPE_CHECKING:
     from .doctor import Diagnosis, DriverReport
+    from .plugin_doctor import PluginState
 
 _INSTALL: Final = "install a driver; `pip install fairlead[pocl]` brings one that runs on the CPU"
 
@@ -54,12 +59,14 @@ def problems(facts: Diagnosis) -> tuple[Problem, ...]:
     """All problems, the errors first."""
     found = [
         *_driver_problems(facts),
+        *_plugin_problems(facts),
         *_search_problems(facts),
         *_variable_problems(facts),
         *_machine_problems(facts),
     ]
     if not facts.usable:
-        found.append(Problem("error", "OpenCL", "no driver with a device is usable", _INSTALL))
+        severity = "warning" if any(plugin.devices for plugin in facts.plugins.plugins) else "error"
+        found.append(Problem(severity, "OpenCL", "no driver with a device is usable", _INSTALL))
     return tuple(sorted(found, key=lambda problem: problem.severity))  # "error" < "warning"; the order within each stays
 
 
@@ -98,9 +105,37 @@ def _remedy(driver: DriverReport) -> str:
     return f"{driver.remedy}; or {other}" if driver.remedy else other
 
 
-def _exclusion(driver: DriverReport) -> str:
+def _exclusion(driver: DriverReport | PluginState) -> str:
     already = secure_environ().get("FAIRLEAD_EXCLUDE", "")
     return f"export FAIRLEAD_EXCLUDE={already + ':' if already else ''}{os.path.basename(driver.library)}"
+
+
+def _plugin_problems(facts: Diagnosis) -> Iterator[Problem]:
+    """Adapters and plugins that are no good, the selector, and what the search for them refused."""
+    survey = facts.plugins
+    closed = [node for node in facts.nodes if not node.accessible]
+    for plugin in survey.plugins:
+        leave_out = f"leave it out: {_exclusion(plugin)}"
+        if plugin.state == "refused":
+            yield Problem(
+                "error", plugin.library, plugin.reason, f"{plugin.remedy}; or {leave_out}" if plugin.remedy else leave_out
+            )
+        elif plugin.state == "idle":
+            on_gpu = plugin.backend != "opencl" and closed
+            remedy = closed[0].remedy if on_gpu else plugin.remedy or "run a program of its vendor's that lists devices"
+            yield Problem("warning", plugin.library, plugin.reason, remedy)
+        for warning in plugin.warnings:
+            yield Problem("warning", plugin.library, warning, f"update it, or {leave_out}")
+    for refusal in survey.refusals:
+        if refusal.remedy:
+            yield Problem("error", refusal.what, refusal.reason, refusal.remedy)
+    devices = [device for plugin in survey.plugins for device in plugin.devices]
+    if survey.selector and survey.selector.error:
+        yield Problem("error", survey.selector.variable, survey.selector.error, survey.selector.remedy)
+    elif survey.selector and devices and not any(device.selected for device in devices):
+        there = ", ".join(dict.fromkeys(device.selector for device in devices))
+        reason = f"it selects none of the devices that are there: {there}"
+        yield Problem("error", survey.selector.variable, reason, f"correct or unset {survey.selector.variable}")
 
 
 def _search_problems(facts: Diagnosis) -> Iterator[Problem]:

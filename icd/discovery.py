@@ -17,12 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ..loader import search
 from ..loader.search import (
     Candidate,
     Finding,
     Place,
     Refusal,
     SearchResult,
+    Variable,
+    VariableInUse,
     check_library,
     collect,
     search_directory,
@@ -38,17 +41,6 @@ SYSTEM_VENDORS: Final = Path("/etc/OpenCL/vendors")
 _LOADER_NAME: Final = re.compile(r"libOpenCL(-[0-9a-f]+)?\.so(\..*)?")
 
 _KHRONOS, _OCL_ICD, _PYOPENCL = "Khronos loader", "ocl-icd", "PyOpenCL's wheels"
-
-
-@dataclass(frozen=True)
-class Variable:
-    """An environment variable: which loaders know it, what it means to them, and what fairlead does with it."""
-
-    name: str
-    loaders: tuple[str, ...]
-    meaning: str
-    honoured: bool
-    here: str
 
 
 VARIABLES: Final = (
@@ -141,32 +133,16 @@ def find(
     return collect(_without_loaders(_walk(Request(secure_environ(environ), vendors, prefix))))
 
 
-@dataclass(frozen=True)
-class VariableInUse:
-    """A variable that is set, its value, and what came of it in plain words."""
-
-    variable: Variable
-    value: str
-    outcome: str
-
-
 def explain_variables(environ: Mapping[str, str] | None = None) -> tuple[VariableInUse, ...]:
     """What each of `VARIABLES` that is set in the environment did, in the order of the table."""
-    trusted = secure_environ(environ)
-    environ = os.environ if environ is None else environ
+    return search.explain_variables(VARIABLES, _effect, environ)
+
+
+def _effect(variable: Variable, trusted: Mapping[str, str]) -> str:
+    """Why a variable that is set does not do what it is for, "" if it does."""
     replaced_by = {step.name: step.replaced_by for step in STEPS}
-
-    def outcome(variable: Variable) -> str:
-        if variable.name not in trusted:
-            return "ignored: this process is set-uid or set-gid"
-        if not variable.honoured:
-            return f"not honoured: {variable.here}"
-        if not trusted[variable.name]:
-            return "empty, which counts as not set"
-        winner = _winner(replaced_by.get(variable.name, ()), trusted)
-        return f"no effect: {winner} is set and replaces it" if winner else f"honoured: {variable.here}"
-
-    return tuple(VariableInUse(v, environ[v.name], outcome(v)) for v in VARIABLES if v.name in environ)
+    winner = _winner(replaced_by.get(variable.name, ()), trusted)
+    return f"no effect: {winner} is set and replaces it" if winner else ""
 
 
 def shipped_vendors() -> Path:

@@ -12,16 +12,16 @@ the required queries, the quirks. `drivers` does that for every candidate that i
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
 from typing import Any, Final
 
+from ..loader import search
 from ..loader.errors import FairleadError, LibraryError
 from ..loader.library import Library, check_file, dlopen, open_library
 from ..loader.search import Candidate, Refusal, SearchResult, secure_environ
+from ..loader.verdicts import Report, judge
 from . import discovery, quirks
 from .abi import CL_SUCCESS
 from .errors import PlatformNotFoundError, error
@@ -216,20 +216,18 @@ def _open_all(search: SearchResult) -> Drivers:
 
 def _unsound(candidates: Sequence[Candidate]) -> dict[Candidate, Refusal]:
     """The candidates that failed their probe; with FAIRLEAD_PROBE=0 none is probed."""
-    if secure_environ().get("FAIRLEAD_PROBE") == "0":
-        return {}
-    from .verdicts import judge
 
-    return judge(candidates)
+    def probe_all(unknown: Sequence[Candidate]) -> Iterable[Report]:
+        from . import probe  # a process whose drivers are all known does without it
+
+        return probe.probe_all(unknown)
+
+    return judge(candidates, probe_all, "cl", lambda candidate: quirks.locate(candidate)[0])
 
 
 def excluding_pattern(candidate: Candidate) -> str:
     """The pattern of FAIRLEAD_EXCLUDE that fits the library's path or base name, else ""."""
-    path, _ = quirks.locate(candidate)
-    names = {candidate.library, path, os.path.realpath(path) if "/" in path else path}
-    names |= {os.path.basename(name) for name in names}
-    patterns = secure_environ().get("FAIRLEAD_EXCLUDE", "").split(":")
-    return next((pattern for pattern in patterns if pattern and any(fnmatch(name, pattern) for name in names)), "")
+    return search.excluding_pattern(candidate.library, quirks.locate(candidate)[0])
 
 
 def _open(path: str) -> tuple[Library, tuple[str, ...]]:

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from ..loader.memory import read_word
+from ..loader.query import text
 from ..loader.table import DispatchTable
 from .abi import CL_SUCCESS, OPENCL
 from .errors import check, error
-from .tables import parse_version, query, read_word, text
+from .tables import parse_version, query
 
 if TYPE_CHECKING:
     from .drivers import Driver

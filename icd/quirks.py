@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from ..loader.library import Library, dlopen
+from ..loader.library import Library, open_with_siblings
+from ..loader.memory import read_text, read_word
 from ..loader.search import Candidate, secure_environ
 from .objects import Platform
-from .tables import read_text, read_word
 
 
 @dataclass(frozen=True)
@@ -58,27 +58,6 @@ def _inside_prefix(candidate: Candidate) -> str | None:
     found = prefix / "lib" / os.path.basename(candidate.library)
     is_python = any(prefix.glob("lib/python3*/site-packages"))
     return str(found) if is_python and found.is_file() else None
-
-
-def _open_with_siblings(path: str, waiting: tuple[str, ...] = ()) -> Library | None:
-    """Open `path` after the libraries beside it that dlopen calls missing; None if that does not help.
-
-    dlerror begins with the name of the library that was not found. Each one is opened by its path, its own siblings first; ld.so
-    then meets its soname as already loaded. They stay open: the driver needs them for as long as it lives. `waiting` are the
-    libraries whose turn comes after this one; one that needs such a library is part of a ring, and stays missing.
-    """
-    opened: set[str] = set()
-    while True:
-        try:
-            return dlopen(path)
-        except OSError as error:
-            name = str(error).split(":", 1)[0]
-        sibling = os.path.join(os.path.dirname(path), name)
-        if "/" in name or name in opened or name in waiting or not os.path.isfile(sibling):
-            return None
-        if _open_with_siblings(sibling, (*waiting, name)) is None:
-            return None
-        opened.add(name)
 
 
 # What the wheel's cl_device_id holds (x86-64, pocl-binary-distribution 3.0): `const char *llvm_target_triplet, *llvm_cpu`.
@@ -142,7 +121,7 @@ QUIRKS: Final = (
         when="dlopen does not find a library that the driver needs, and it lies beside the driver",
         does="opens the libraries beside the driver first, by their paths",
         answers="Intel's CPU driver from PyPI needs libsvml.so, libimf.so and others of its own directory",
-        repair_open=_open_with_siblings,
+        repair_open=open_with_siblings,
     ),
     Quirk(
         id="pocl-generic-cpu",

@@ -14,21 +14,22 @@ from __future__ import annotations
 
 import ctypes
 import re
-import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ..loader import layers
 from ..loader.errors import FairleadError
+from ..loader.memory import read_word, read_words
+from ..loader.query import query as ask
+from ..loader.query import text
 from ..loader.table import POINTER_SIZE, DispatchTable
 from ._native import ffi, lib
 from .abi import CL_SUCCESS, ICD2_TAG, OPENCL, SLOT_COUNT, TAG_SLOTS, slots_of_version
 from .errors import check, describe
 
 _PLATFORM_INFO_SLOT: Final = 1
-_CHUNK: Final = 256  # what one safe read gives at most
-_LARGEST_ANSWER: Final = 1 << 24
 
 GetFunction = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
 SetDispatchData = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
@@ -48,6 +49,8 @@ class Binding:
     notes: tuple[str, ...] = ()
     foreign_dispatch_data: int = 0
 
+
+layers.provide(OPENCL, int(ffi.cast("uintptr_t", lib.fl_cl_thunks())))
 
 _bound: dict[int, Binding] = {}
 _lock = threading.RLock()
@@ -83,62 +86,15 @@ def forget(platform: int) -> None:
 def query(table: DispatchTable, routine: str, *arguments: Any, detail: str = "") -> bytes:
     """Ask one of the clGet…Info functions for a value of unknown size; `arguments` are the ones before the size.
 
-    Raises OpenCLError with the driver's code, and `detail` after its sentence; DriverError if the size is no sensible one.
+    Raises OpenCLError with the driver's code, and `detail` after its sentence; FairleadError if the size is no sensible one.
     """
-    function = getattr(table, routine)
-    size = ctypes.c_size_t()
-    check(function(*arguments, 0, None, ctypes.byref(size)), routine, detail)
-    if size.value > _LARGEST_ANSWER:
-        raise DriverError(f"the driver says that the value has {size.value} bytes", routine=routine)
-    buffer = ctypes.create_string_buffer(max(size.value, 1))
-    check(function(*arguments, size.value, buffer, None), routine, detail)
-    return buffer.raw[: size.value]
-
-
-def text(value: bytes) -> str:
-    """A string that a driver gave, up to its NUL."""
-    return value.split(b"\0", 1)[0].decode("utf-8", "replace").strip()
+    return ask(getattr(table, routine), routine, check, *arguments, detail=detail)
 
 
 def parse_version(version: str) -> tuple[int, int]:
     """(major, minor) of "OpenCL 3.0 …" or "OpenCL C 1.2 …"; (1, 0) for a text of any other form."""
     match = re.match(r"OpenCL (?:C )?(\d+)\.(\d+)", version)
     return (int(match[1]), int(match[2])) if match else (1, 0)
-
-
-def read(address: int, size: int) -> bytes:
-    """`size` bytes (256 at most) at an address that may lead nowhere; b"" if they cannot all be read."""
-    into = ffi.new("char[]", size)
-    done = lib.fl_safe_read(ffi.cast("void *", address), into, size)
-    return ffi.buffer(into, size)[:] if done == size else b""
-
-
-def read_word(address: int) -> int | None:
-    """The pointer at an address, None if it cannot be read."""
-    return read_words(address, 1)[0]
-
-
-def read_words(address: int, count: int) -> list[int | None]:
-    """`count` pointers at an address; None for each that cannot be read."""
-    words: list[int | None] = []
-    while len(words) < count:
-        here, size = address + len(words) * POINTER_SIZE, min(_CHUNK // POINTER_SIZE, count - len(words))
-        data = read(here, size * POINTER_SIZE)
-        if not data:  # memory ends somewhere in this chunk: go on word by word
-            size, data = 1, read(here, POINTER_SIZE)
-        words += struct.unpack(f"@{size}P", data) if data else (None,)
-    return words
-
-
-def read_text(address: int, limit: int = 64) -> bytes:
-    """The C string at an address that may lead nowhere, at most `limit` bytes of it."""
-    found = b""
-    while len(found) < limit:
-        byte = read(address + len(found), 1)
-        if byte in (b"", b"\0"):
-            break
-        found += byte
-    return found
 
 
 def _new_table() -> tuple[int, Any]:
@@ -150,10 +106,12 @@ def _new_table() -> tuple[int, Any]:
 
 
 def _bind_icd1(platform: int, own: int, second_tag: bool) -> Binding:
-    theirs = DispatchTable(OPENCL, own)
-    if not theirs.pointer(_PLATFORM_INFO_SLOT):
+    get_info = read_word(own + _PLATFORM_INFO_SLOT * POINTER_SIZE)
+    if not get_info:
         raise DriverError("clGetPlatformInfo is NULL in its dispatch table")
-    answer = query(theirs, "clGetPlatformInfo", platform, OPENCL["CL_PLATFORM_VERSION"], detail="(CL_PLATFORM_VERSION)")
+    name = "clGetPlatformInfo"
+    call = OPENCL.functions[name].prototype(get_info)
+    answer = ask(call, name, check, platform, OPENCL["CL_PLATFORM_VERSION"], detail="(CL_PLATFORM_VERSION)")
     version = parse_version(text(answer))
     words = read_words(own, slots_of_version(version))
     notes = []

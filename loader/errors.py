@@ -1,12 +1,18 @@
 """Typed errors: every exception names the routine, the symbolic code, what happened in plain words, and the remedy.
 
 `FairleadError` is the root of all of them, so `except fairlead.FairleadError` catches whatever fairlead itself raises.
-Each API (OpenCL now, Unified Runtime and PI later) derives one class and makes a subclass per code from its ABI data.
+Each API (OpenCL, Unified Runtime, PI) derives one class from `CodeError`, which takes names and sentences from the API's ABI data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from .abi import Api
 
 
 class FairleadError(Exception):
@@ -46,3 +52,34 @@ class NotFoundError(FairleadError):
     def __init__(self, message: str, reasons: Sequence[str] = (), **parts: str) -> None:
         super().__init__("\n".join([message, *(f"  - {reason}" for reason in reasons)]), **parts)
         self.reasons = tuple(reasons)
+
+
+class CodeError(FairleadError):
+    """A function of an API answered with an error code; `value` is the number.
+
+    A subclass names its `api` and how users call that, how a code is called that the API does not define, and the remedies that are
+    known for some codes.
+    """
+
+    api: ClassVar[Api]
+    api_name: ClassVar[str]
+    unknown: ClassVar[str]
+    remedies: ClassVar[Mapping[str, str]] = {}
+    value: int = 0
+
+    def __init__(self, message: str, *, routine: str = "", code: str = "", value: int = 0, remedy: str = "") -> None:
+        super().__init__(message, routine=routine, code=code, remedy=remedy)
+        self.value = value
+
+    @classmethod
+    def describe(cls, code: int) -> tuple[str, str]:
+        """The symbolic name and the plain sentence of a code."""
+        unknown = cls.unknown.format(value=code), f"The function returned a code that {cls.api_name} does not define."
+        return cls.api.errors.get(code, unknown)
+
+    @classmethod
+    def of(cls, code: int, routine: str, detail: str = "", remedy: str = "") -> Self:
+        """The exception for `code`; `detail` is put after the code's own sentence."""
+        name, sentence = cls.describe(code)
+        text = f"{sentence} {detail}" if detail else sentence
+        return cls(text, routine=routine, code=name, value=code, remedy=remedy or cls.remedies.get(name, ""))

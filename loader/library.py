@@ -13,7 +13,7 @@ import os
 import stat
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache, cached_property
@@ -38,6 +38,7 @@ REMEDIES = (
     ("libirc.so*", "pip install intel-cmplr-lib-rt"),
     ("libcommon_clang.so*", "pip install intel-opencl-rt"),
     ("libtbb*.so*", "pip install tbb"),
+    ("libumf.so*", "pip install umf"),
     ("libtinfo.so.5*", "install the distribution's package libtinfo5 or ncurses-compat-libs"),
     ("libtinfo.so*", "install the distribution's package libtinfo6 or ncurses-libs"),
     ("libLLVM*", "install the distribution's LLVM library of exactly that version, such as the package libllvm15"),
@@ -128,10 +129,35 @@ def open_library(library: str) -> Library:
         raise explain(library, str(error)) from None
 
 
-def dlopen(library: str) -> Library:
-    """dlopen with RTLD_NOW | RTLD_LOCAL and no questions asked; OSError carries dlerror's words."""
-    cdll = ctypes.CDLL(library, mode=os.RTLD_NOW | os.RTLD_LOCAL)
+def dlopen(library: str, flags: int = 0) -> Library:
+    """dlopen with RTLD_NOW | RTLD_LOCAL | `flags` and no questions asked; OSError carries dlerror's words."""
+    cdll = ctypes.CDLL(library, mode=os.RTLD_NOW | os.RTLD_LOCAL | flags)
     return Library(cdll, _path_of(cdll._handle) or library)
+
+
+def open_with_siblings(
+    path: str, directories: Sequence[str] = (), flags: int = 0, *, waiting: tuple[str, ...] = ()
+) -> Library | None:
+    """Open `path` after the libraries that dlopen calls missing and that lie beside it, or in one of `directories`; None if that
+    does not help.
+
+    dlerror begins with the name of the library that was not found. Each one is opened by its path, its own siblings first; ld.so
+    then meets its soname as already loaded. They stay open: who needs them needs them for as long as it lives. `waiting` are the
+    libraries whose turn comes after this one; one that needs such a library is part of a ring, and stays missing.
+    """
+    opened: set[str] = set()
+    while True:
+        try:
+            return dlopen(path, flags)
+        except OSError as error:
+            name = str(error).split(":", 1)[0]
+        places = (os.path.join(directory, name) for directory in (os.path.dirname(path), *directories))
+        sibling = next((place for place in places if os.path.isfile(place)), None)
+        if "/" in name or name in opened or name in waiting or sibling is None:
+            return None
+        if open_with_siblings(sibling, directories, waiting=(*waiting, name)) is None:
+            return None
+        opened.add(name)
 
 
 def check_file(library: str) -> None:

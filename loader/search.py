@@ -15,8 +15,10 @@ import ctypes
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -79,6 +81,30 @@ class SearchResult:
     places: tuple[Place, ...]
 
 
+@dataclass(frozen=True)
+class Variable:
+    """An environment variable: who knows it, what it means to them, what fairlead does with it.
+
+    `replaced_by` are the variables each of which, when set, takes its effect away.
+    """
+
+    name: str
+    loaders: tuple[str, ...]
+    meaning: str
+    honoured: bool
+    here: str
+    replaced_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class VariableInUse:
+    """A variable that is set, its value, and what came of it in plain words."""
+
+    variable: Variable
+    value: str
+    outcome: str
+
+
 def in_secure_process() -> bool:
     """Whether this process is set-uid, set-gid or has file capabilities, so that its environment is not to be trusted."""
     getauxval = ctypes.CDLL(None).getauxval
@@ -94,6 +120,44 @@ def secure_environ(environ: Mapping[str, str] | None = None, secure: bool | None
     if in_secure_process() if secure is None else secure:
         return {}
     return os.environ if environ is None else environ
+
+
+def python_libraries() -> tuple[Path, ...]:
+    """The `lib` directories of the Python environment and of the one that it was made from: wheels put shared libraries there."""
+    return tuple(dict.fromkeys(Path(prefix) / "lib" for prefix in (sys.prefix, sys.base_prefix)))
+
+
+def excluding_pattern(*libraries: str) -> str:
+    """The pattern of FAIRLEAD_EXCLUDE (a `:`-list) that fits one of these paths or its base name, else ""."""
+    names = {*libraries, *(os.path.realpath(name) for name in libraries if "/" in name)}
+    names |= {os.path.basename(name) for name in names}
+    patterns = secure_environ().get("FAIRLEAD_EXCLUDE", "").split(":")
+    return next((pattern for pattern in patterns if pattern and any(fnmatch(name, pattern) for name in names)), "")
+
+
+def explain_variables(
+    variables: Iterable[Variable],
+    effect: Callable[[Variable, Mapping[str, str]], str],
+    environ: Mapping[str, str] | None = None,
+) -> tuple[VariableInUse, ...]:
+    """What each variable that is set did, in the order of `variables`.
+
+    `effect` is given a variable that is honoured and the environment that may be trusted; it says why the variable does not do what it
+    is for, "" if it does.
+    """
+    trusted = secure_environ(environ)
+    environ = os.environ if environ is None else environ
+
+    def outcome(variable: Variable) -> str:
+        if variable.name not in trusted:
+            return "ignored: this process is set-uid or set-gid"
+        if not variable.honoured:
+            return f"not honoured: {variable.here}"
+        if not trusted[variable.name]:
+            return "empty, which counts as not set"
+        return effect(variable, trusted) or f"honoured: {variable.here}"
+
+    return tuple(VariableInUse(v, environ[v.name], outcome(v)) for v in variables if v.name in environ)
 
 
 def split_list(variable: str, text: str) -> Iterator[str | Refusal]:

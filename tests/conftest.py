@@ -16,7 +16,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-from support import CHILD_TIMEOUT, ROOT, FakeDriver, Output, RunPython
+from plugin_header import plugin_header
+from support import CHILD_TIMEOUT, ROOT, FakeDriver, FakePlugin, Output, RunPython
 
 from fairlead.icd import discovery
 from fairlead.loader.search import Candidate
@@ -28,7 +29,10 @@ os.environ["POCL_CACHE_DIR"] = os.path.join(_CACHES.name, "pocl")
 os.environ["PYOPENCL_NO_CACHE"] = "1"
 os.makedirs(os.environ["POCL_CACHE_DIR"])
 for _name in tuple(os.environ):
-    if _name.startswith(("OCL_ICD_", "FAIRLEAD_")) or _name in ("OPENCL_VENDOR_PATH", "OPENCL_LAYERS", "OPENCL_LAYER_PATH"):
+    if _name.startswith(("OCL_ICD_", "OPENCL_", "FAIRLEAD_", "SYCL_", "ONEAPI_", "UR_")) and _name not in (
+        "OPENCL_HEADERS",
+        "UR_PLUGINS",
+    ):
         del os.environ[_name]
 
 
@@ -69,6 +73,21 @@ def fake_driver(compile_c: Callable[..., Path], tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture(scope="session")
+def fake_plugin(compile_c: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> FakePlugin:
+    """See FakePlugin. The same knobs give the same file."""
+    directory = tmp_path_factory.mktemp("fake-plugin")
+    (directory / "plugin_abi.h").write_text(plugin_header(), encoding="utf-8")
+
+    def build(*flags: str | Path, **knobs: object) -> Path:
+        all_flags = [*(f"-D{name.upper()}={value}" for name, value in sorted(knobs.items())), *map(str, flags)]
+        key = hashlib.sha1(" ".join(all_flags).encode(), usedforsecurity=False).hexdigest()[:10]
+        path = directory / f"libfake_plugin-{key}.so"
+        return path if path.exists() else compile_c(ROOT / "tests/fake/plugin.c", path, f"-I{directory}", *all_flags)
+
+    return build
+
+
+@pytest.fixture(scope="session")
 def run_python() -> RunPython:
     """See RunPython."""
 
@@ -91,6 +110,14 @@ def pocl_wheel(tmp_path_factory: pytest.TempPathFactory) -> Candidate:
 def intel_cpu(tmp_path_factory: pytest.TempPathFactory) -> Candidate:
     """Intel's CPU driver from PyPI."""
     return _installed("libintelocl.so", tmp_path_factory.mktemp("no-vendors"))
+
+
+@pytest.fixture(scope="session")
+def real_plugins() -> Path:
+    """Plugins from PyPI in folders of their own: ur-now and ur-then (adapters), pi, and umf, which an adapter needs."""
+    path = Path(os.environ.get("UR_PLUGINS", ""))
+    assert (path / "fetched").exists(), "UR_PLUGINS must name the folder of the fetched plugins: run the tests by `make test`"
+    return path
 
 
 def _run(command: Sequence[str], environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -20,6 +20,16 @@ class FakeDriver(Protocol):
     def __call__(self, *flags: str | Path, **knobs: object) -> Path: ...
 
 
+class FakePlugin(Protocol):
+    """Builds a variant of tests/fake/plugin.c, a UR adapter or (`interface=2`) a PI plugin: `fake_plugin(layout=2, no_kernel=1)`.
+
+    Knobs and flags are as for FakeDriver. The library's exported ints `fake_teardowns` and `fake_live_objects` count calls of piTearDown
+    and contexts and queues that live; the file that FAKE_LOG names in the environment gets a line when it is loaded, torn down, unloaded.
+    """
+
+    def __call__(self, *flags: str | Path, **knobs: object) -> Path: ...
+
+
 @dataclass(frozen=True)
 class Output:
     """What a child process came to."""

@@ -5,8 +5,12 @@ every slot (`SLOT_clFinish`), and the table of stubs, one for every slot, that a
 (api/opencl_platform_layer.asciidoc, "unsupported entry points"). The rest of the C is hand-written and lies beside this file.
 
 `generated_refusals` makes `refusals.h`: what a recording table has for the commands that record.c does not record.
+loader/native/build.py makes `thunks_cl.c`, the layers of OpenCL.
 
-setup.py calls `ffibuilder()`; `python icd/native/build.py DIRECTORY` only writes the headers there, for tests written in C.
+`trace_layer` says how `libfairlead_trace.so` is built from the same thunks: a library for OpenCL loaders, not for Python.
+
+setup.py calls `ffibuilder()` and `trace_layer()`; `python icd/native/build.py DIRECTORY` only writes the headers there, for tests that
+are written in C.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+LOADER = HERE.parent.parent / "loader" / "native"
 SOURCES = (
     "tables.c",
     "keep.c",
@@ -38,14 +43,20 @@ WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibi
 
 
 @cache
-def _abi() -> Any:
-    """The OpenCL ABI, read by loader/abi.py, which is not importable as part of fairlead before fairlead is built."""
-    spec = importlib.util.spec_from_file_location("_fairlead_abi", HERE.parent.parent / "loader" / "abi.py")
+def _loader() -> Any:
+    """loader/native/build.py, which is not importable as part of fairlead before fairlead is built."""
+    spec = importlib.util.spec_from_file_location("_fairlead_loader_build", LOADER / "build.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    return module.Api(HERE.parent / "opencl.abi")
+    return module
+
+
+@cache
+def _abi() -> Any:
+    """The OpenCL ABI."""
+    return _loader().abi_module().Api(HERE.parent / "opencl.abi")
 
 
 def _types(api: Any) -> Iterator[str]:
@@ -119,12 +130,11 @@ def generated_refusals() -> str:
 
 
 def write_headers(directory: Path) -> Path:
-    """Write opencl_abi.h and refusals.h into `directory` and return it."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for name, text in (("opencl_abi.h", generated_header()), ("refusals.h", generated_refusals())):
-        path = directory / name
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
+    """Write opencl_abi.h, refusals.h and thunks_cl.c into `directory` and return it."""
+    code = "-59"  # CL_INVALID_OPERATION
+    thunks = _loader().thunks(_abi(), "cl", code, code)
+    for name, text in (("opencl_abi.h", generated_header()), ("refusals.h", generated_refusals()), ("thunks_cl.c", thunks)):
+        _loader().write_if_new(directory / name, text)
     return directory
 
 
@@ -140,13 +150,35 @@ def ffibuilder() -> Any:
     ffi.set_source(
         "fairlead.icd._native",
         '#include "native.h"',
-        sources=[os.path.relpath(HERE / source) for source in SOURCES],
+        sources=[
+            *(os.path.relpath(HERE / source) for source in SOURCES),
+            os.path.relpath(LOADER / "memory.c"),
+            os.path.relpath(generated / "thunks_cl.c"),
+        ],
         depends=[os.path.relpath(HERE / name) for name in ("native.h", "native.cdef.h", "recording.h")],
-        include_dirs=[str(HERE), str(generated)],
+        include_dirs=[str(HERE), str(LOADER), str(generated)],
         extra_compile_args=["-O2", *WARNINGS, *strict],
         libraries=["pthread"],
     )
     return ffi
+
+
+def trace_layer() -> Any:
+    """The setuptools extension that becomes `fairlead/icd/libfairlead_trace.so`; setup.py sees to the file's name."""
+    from setuptools import Extension
+
+    generated = write_headers(HERE.parent.parent / "build" / "native")
+    strict = ("-Werror",) if os.environ.get("FAIRLEAD_WERROR") else ()
+    sources = [HERE / "trace_layer.c", *(LOADER / source for source in _loader().SOURCES), generated / "thunks_cl.c"]
+    return Extension(
+        "fairlead.icd.libfairlead_trace",
+        sources=[os.path.relpath(source) for source in sources],
+        depends=[os.path.relpath(path) for path in sorted(LOADER.glob("*.h"))],
+        include_dirs=[str(LOADER)],
+        extra_compile_args=["-O2", *WARNINGS, *strict],
+        extra_link_args=["-Wl,-z,defs"],  # Python is not there to define anything
+        libraries=["pthread"],
+    )
 
 
 if __name__ == "__main__":

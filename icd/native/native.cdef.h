@@ -1,9 +1,9 @@
 /* What Python calls: read by the C compiler and by cffi alike, so there is no preprocessor directive and no include in here. */
 
-/* --- tables.c: memory for tables, stubs, careful reads --- */
+/* --- tables.c: memory for tables, stubs, thunks --- */
 extern void *const fl_stubs[150];
 void **fl_new_table(void);
-size_t fl_safe_read(const void *address, void *into, size_t size);
+const void *fl_cl_thunks(void);
 /* The table that serves an object, never one of our recording tables. */
 void **fl_table_of(const void *object);
 /* patch.c: a driver's table has this many slots and no more. */

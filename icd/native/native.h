@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "memory.h"
 #include "opencl_abi.h"
 
 #include "native.cdef.h"

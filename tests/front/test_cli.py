@@ -1,4 +1,4 @@
-"""The command line as a user meets it: `fairlead devices`, errors, pipes and locales. `fairlead doctor` has its own tests."""
+"""The command line as a user meets it: `fairlead devices`, errors, pipes and locales. `doctor` and `trace` have their own tests."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from support import FakeDriver, Output, RunPython
+from support import FakeDriver, FakePlugin, Output, RunPython
 
 from fairlead.cli import main
 from fairlead.loader.search import Candidate
+from fairlead.loader.ur import UR
 
 COMMAND = "from fairlead.cli import main; main(prog_name='fairlead')"
 
@@ -58,6 +59,11 @@ def test_devices_as_json(run_python: RunPython, fake_driver: FakeDriver, tmp_pat
             "driver_version": "1.2.3",
             "icd_version": 2,
             "library": str(path),
+            "interface": "OpenCL",
+            "interface_version": "",
+            "layout": "",
+            "selector": "",
+            "selected": True,
         }
     ]
 
@@ -69,6 +75,138 @@ def test_devices_of_the_pocl_wheel_and_intels_driver_with_no_variable_set(
     libraries = {os.path.basename(row["library"]): row for row in rows}
     assert libraries[os.path.basename(pocl_wheel.library)]["type"] == "CPU"
     assert libraries["libintelocl.so"]["platform_name"] == "Intel(R) OpenCL"
+
+
+# Adapters and plugins
+
+
+def plugins(ur: Path | None = None, pi: Path | None = None) -> dict[str, str]:
+    """The environment that leads to an adapter and a plugin."""
+    return {"UR_ADAPTERS_FORCE_LOAD": str(ur or "")} | ({"SYCL_OVERRIDE_PI_LEVEL_ZERO": str(pi)} if pi else {})
+
+
+def test_devices_of_adapters_and_plugins_come_after_those_of_drivers(
+    run_python: RunPython, fake_driver: FakeDriver, fake_plugin: FakePlugin, tmp_path: Path
+) -> None:
+    adapter, plugin = fake_plugin(devices=2), fake_plugin(interface=2, device_type="PI_DEVICE_TYPE_CPU")
+    done = listed(run_python, vendors(tmp_path, fake_driver()) | plugins(adapter, plugin))
+    assert (done.code, done.err) == (0, "")
+    layout = next(iter(UR.layouts))
+    assert done.out.splitlines()[1:] == [
+        f"[UR level_zero:0] gpu | Fake device 0 | Fake 0, 1.2 fake | driver 1.2.3 | {adapter} (layout {layout})",
+        f"[UR level_zero:1] gpu | Fake device 1 | Fake 0, 1.2 fake | driver 1.2.3 | {adapter} (layout {layout})",
+        f"[PI level_zero:0] cpu | Fake device 0 | Fake 0, 1.2 fake | driver 1.2.3 | {plugin} (15.47.1)",
+    ]
+
+
+def test_a_device_of_an_adapter_as_json(run_python: RunPython, fake_plugin: FakePlugin) -> None:
+    adapter = fake_plugin(layout=2, platforms=2)
+    rows = json.loads(listed(run_python, plugins(adapter), "--json", "--interface", "ur").out)
+    assert rows[1] == {
+        "platform": 1,
+        "device": 0,
+        "type": "gpu",
+        "name": "Fake device 0",
+        "platform_name": "Fake 1",
+        "platform_version": "1.2 fake",
+        "driver_version": "1.2.3",
+        "icd_version": 0,
+        "library": str(adapter),
+        "interface": "UR",
+        "interface_version": "0.12",
+        "layout": tuple(UR.layouts)[1],
+        "selector": "level_zero:1",
+        "selected": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "selected"),
+    [
+        ("ONEAPI_DEVICE_SELECTOR", "level_zero:1", [False, True, False]),
+        ("ONEAPI_DEVICE_SELECTOR", "!*:0", [False, True, True]),
+        ("ONEAPI_DEVICE_SELECTOR", "level_zero:2.*", [False, False, True]),
+        ("ONEAPI_DEVICE_SELECTOR", "opencl:*", [False, False, False]),
+        ("SYCL_DEVICE_FILTER", "gpu", [True, True, True]),
+        ("SYCL_BE", "PI_OPENCL", [False, False, False]),
+    ],
+)
+def test_devices_that_the_selector_leaves_out_are_marked_and_keep_their_numbers(
+    run_python: RunPython, fake_plugin: FakePlugin, variable: str, value: str, selected: list[bool]
+) -> None:
+    done = listed(run_python, plugins(fake_plugin(devices=3)) | {variable: value}, "--interface", "UR")
+    lines = done.out.splitlines()
+    assert [line.split("]")[0] for line in lines] == ["[UR level_zero:0", "[UR level_zero:1", "[UR level_zero:2"]
+    assert [not line.endswith(" | not selected") for line in lines] == selected
+
+
+def test_a_selector_that_cannot_be_understood(run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path) -> None:
+    env = vendors(tmp_path, fake_driver()) | {"ONEAPI_DEVICE_SELECTOR": "opncl:0"}
+    done = listed(run_python, env)
+    assert (done.code, done.out) == (1, "")
+    assert "'opncl' is no backend, at character 1" in done.err and "selector = term" in done.err
+    assert listed(run_python, env, "--interface", "opencl").code == 0  # OpenCL knows no such variable
+
+
+def test_an_adapter_that_fails_is_a_line_on_stderr(
+    run_python: RunPython, fake_plugin: FakePlugin, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    good, bad, worse = (
+        fake_plugin(),
+        fake_plugin(at_load="abort()"),
+        fake_plugin(at_devices="return UR_RESULT_ERROR_DEVICE_LOST;"),
+    )
+    env = vendors(tmp_path, fake_driver()) | {"UR_ADAPTERS_FORCE_LOAD": f"{bad},{worse},{good}"}
+    done = listed(run_python, env)
+    assert done.code == 0 and [line.split()[0] for line in done.out.splitlines()] == ["[0:0]", "[UR"]
+    first, second = (line for line in done.err.splitlines() if line.startswith("warning: "))
+    assert first.startswith(f"warning: {bad}: it crashed with SIGABRT while opening the library (")
+    assert str(worse) in second and "failed to list its devices: urDeviceGet [UR_RESULT_ERROR_DEVICE_LOST]" in second
+    excluded = listed(run_python, env | {"FAIRLEAD_EXCLUDE": f"{bad.name}:{worse.name}"})
+    assert (excluded.out, excluded.err) == (done.out, "")
+
+
+def test_devices_of_one_interface_only_are_no_error(
+    run_python: RunPython, fake_plugin: FakePlugin, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    no_driver = {"OCL_ICD_VENDORS": str(tmp_path)} | plugins(pi=fake_plugin(interface=2))
+    assert listed(run_python, no_driver).out.startswith("[PI level_zero:0] ")
+    (tmp_path / "vendors").mkdir()
+    no_plugin = vendors(tmp_path / "vendors", fake_driver()) | plugins()
+    assert listed(run_python, no_plugin).out.startswith("[0:0] ")
+    both = listed(run_python, no_driver | no_plugin, "--interface", "pi", "--interface", "opencl")
+    assert [line.split()[0] for line in both.out.splitlines()] == ["[0:0]", "[PI"]
+
+
+def test_no_device_of_the_interface_that_was_asked_for(run_python: RunPython, fake_plugin: FakePlugin) -> None:
+    done = listed(run_python, plugins(fake_plugin(platforms=0)), "--interface", "ur")
+    assert (done.code, done.out) == (1, "")
+    assert "[UR_RESULT_ERROR_DEVICE_NOT_FOUND]: no device can be used" in done.err
+    assert "it has no platform: urPlatformGet gives none" in done.err and "run `fairlead doctor`" in done.err
+
+
+def test_real_adapters_and_plugins_see_the_drivers_that_fairlead_sees(
+    run_python: RunPython, real_plugins: Path, pocl_wheel: Candidate, intel_cpu: Candidate, tmp_path: Path
+) -> None:
+    """In this Python environment no other OpenCL loader finds them all."""
+    for library in ("ur-then/libur_adapter_opencl.so.0", "umf/libumf.so.1"):
+        (tmp_path / os.path.basename(library)).symlink_to(real_plugins / library)
+    env = {
+        "UR_ADAPTERS_FORCE_LOAD": str(tmp_path / "libur_adapter_opencl.so.0"),
+        "SYCL_OVERRIDE_PI_OPENCL": str(real_plugins / "pi/libpi_opencl.so"),
+        "ONEAPI_DEVICE_SELECTOR": "opencl:1",
+        "LD_LIBRARY_PATH": None,
+    }
+    done = run_python(COMMAND, "devices", "--json", env=env)
+    rows = [row for row in json.loads(done.out) if row["interface"] != "OpenCL"]
+    assert done.err == ""
+    for interface in ("UR", "PI"):
+        own = [row for row in rows if row["interface"] == interface]
+        assert {"Intel(R) OpenCL", "Portable Computing Language"} <= {row["platform_name"] for row in own}
+        assert [row["selected"] for row in own] == [row["selector"] == "opencl:1" for row in own]
+
+
+# Errors
 
 
 def test_the_error_is_its_message_and_exit_code_1(run_python: RunPython, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from fairlead.verdict import problems
 COMMAND = "from fairlead.cli import main; main(prog_name='fairlead')"
 KEYS = [
     "ok", "versions", "variables", "places", "drivers", "refusals", "quirks", "loaders", "default_loader", "pyopencl", "nodes",
-    "caches", "problems",
+    "caches", "plugins", "problems",
 ]  # fmt: skip
 
 

@@ -336,11 +336,11 @@ def test_known_drivers_cost_no_child_process_and_no_elf_parser(vendors: Vendors)
 def test_a_process_with_more_rights_than_its_user_remembers_nothing(vendors: Vendors) -> None:
     code = """
 import sys
-from fairlead.icd import verdicts
-from fairlead.loader import search
+from fairlead.icd.probe import probe_all
+from fairlead.loader import verdicts
 from fairlead.loader.search import Candidate
 verdicts.in_secure_process = lambda: True
-assert verdicts.judge([Candidate(sys.argv[1], "test")]) == {}
+assert verdicts.judge([Candidate(sys.argv[1], "test")], probe_all, "cl") == {}
 """
     path = vendors.add("good")
     vendors.run_python(code, str(path), env={"XDG_CACHE_HOME": str(vendors.cache)})

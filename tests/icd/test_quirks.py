@@ -160,7 +160,7 @@ import ctypes, json, sys
 from fairlead.icd import quirks
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.drivers import load
-from fairlead.icd.tables import read_text, read_word
+from fairlead.loader.memory import read_text, read_word
 from fairlead.loader.search import Candidate
 
 (platform,) = load(Candidate(sys.argv[1], "test")).platforms

@@ -14,7 +14,9 @@ from fairlead.icd import tables
 from fairlead.icd.abi import CL_INVALID_OPERATION, ICD2_TAG, OPENCL, SLOT_COUNT, TAG_SLOTS, slots_of_version
 from fairlead.icd.drivers import Driver, load
 from fairlead.icd.objects import Platform
-from fairlead.icd.tables import DriverError, bind, parse_version, read, read_text, read_word, read_words, text
+from fairlead.icd.tables import DriverError, bind, parse_version
+from fairlead.loader.memory import read, read_text, read_word, read_words
+from fairlead.loader.query import text
 from fairlead.loader.search import Candidate
 from fairlead.loader.table import POINTER_SIZE
 

@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Final
 
 HERE: Final = Path(__file__).resolve().parent
-NATIVE: Final = HERE.parent.parent / "icd" / "native"
-LOGS: Final = HERE.parent.parent / "build" / "sanitize"
+ROOT: Final = HERE.parent.parent
+NATIVE: Final = ROOT / "icd" / "native"
+LOADER: Final = ROOT / "loader" / "native"
+LOGS: Final = ROOT / "build" / "sanitize"
 
 ADDRESS: Final = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 THREAD: Final = ("-fsanitize=thread",)
@@ -28,6 +30,7 @@ _FLAGS: Final = (
     "-g", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter",
     "-pthread", "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc",
 )  # fmt: skip
+_APART: Final = "trace_layer.c"  # it becomes a library by itself, with its own idea of which APIs there are
 _LONGEST: Final = 900.0  # seconds that a run may take
 
 #: fl_safe_read asks the kernel about addresses that may lead nowhere: that is what it is for.
@@ -68,17 +71,29 @@ def build(directory: Path, flags: Sequence[str] = ()) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     program = directory / "harness"
     compiler = os.environ.get("CC", "cc").split()
-    folders = [f"-I{folder}" for folder in (NATIVE, HERE, directory)]
-    sources = [str(source) for folder in (NATIVE, HERE) for source in sorted(folder.glob("*.c"))]
+    (directory / "ur_slots.h").write_text(_slots(), encoding="utf-8")
+    folders = [f"-I{folder}" for folder in (NATIVE, HERE, directory, LOADER)]
+    sources = [
+        str(source) for folder in (NATIVE, LOADER, HERE) for source in sorted(folder.glob("*.c")) if source.name != _APART
+    ]
     commands = (
         [sys.executable, str(NATIVE / "build.py"), str(directory)],
-        [*compiler, *_FLAGS, *flags, *folders, *sources, "-o", str(program)],
+        [sys.executable, str(LOADER / "build.py"), str(directory)],
+        # generated, and like the thunks of UR, which are what the scenarios call
+        [*compiler, "-std=gnu11", f"-I{LOADER}", "-c", "thunks_cl.c", "thunks_pi.c"],
+        [*compiler, *_FLAGS, *flags, *folders, *sources, "thunks_ur.c", "thunks_cl.o", "thunks_pi.o", "-o", str(program)],
     )
     for command in commands:
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(command, capture_output=True, text=True, cwd=directory)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
     return program
+
+
+def _slots() -> str:
+    """The text of ur_slots.h: where the functions of Unified Runtime are in a table."""
+    functions = re.findall(r"^ *(\d+) \S+ \S+ (ur\w+)\(", (LOADER.parent / "ur.abi").read_text(encoding="utf-8"), re.M)
+    return "".join(f"#define SLOT_{name} {slot}\n" for slot, name in functions)
 
 
 def _make(run: Run) -> str:

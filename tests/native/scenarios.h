@@ -24,6 +24,10 @@
     /* check_replay.c */                                                                                  \
     X(replay_same_as_calls) X(replay_times) X(replay_barriers) X(replay_events_on_lanes) X(replay_empty)  \
     X(replay_fails)                                                                                       \
+    /* check_layers.c */                                                                                  \
+    X(layer_forwards) X(layer_answers) X(layer_alone) X(layer_table_no_memory) X(log_one_call)            \
+    X(log_keeps_errno) X(log_wild_pointers) X(log_end_of_memory) X(log_limit) X(log_long) X(log_no_memory) \
+    X(log_look) X(thread_one_log) X(thread_log_comes_and_goes) X(thread_taking_layers) X(layer_all_taken) \
     /* check_memory.c; the last one uses up what is there once in a process */                            \
     X(memory_fails_anywhere) X(memory_fails_from_anywhere) X(driver_fails_anywhere) X(memory_of_replay)   \
     X(memory_of_free) X(safe_reads) X(block_patches_exhausted)

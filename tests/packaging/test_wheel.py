@@ -35,6 +35,7 @@ def test_the_wheel_holds_fairlead_alone(wheel: Path) -> None:
     assert {name.split("/")[0].split("-")[0] for name in names} == {"fairlead"}
     for needed in ("fairlead/py.typed", "fairlead/icd/opencl.abi", "fairlead/vendors_d/pocl-binary-distribution.icd"):
         assert needed in names
+    assert "fairlead/icd/libfairlead_trace.so" in names, "a library for OpenCL loaders, of any version of Python"
     assert any(name.startswith("fairlead/icd/_native") and name.endswith(".so") for name in names)
     assert not [name for name in names if "test" in name or name.endswith(".c")]
 

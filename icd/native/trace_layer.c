@@ -1,0 +1,210 @@
+/* libfairlead_trace.so: an OpenCL layer that writes down the calls of any program. There is no Python in it.
+ *
+ * An OpenCL loader that finds this library in OPENCL_LAYERS asks it for a table to put in front of its own (CL/cl_layer.h). It gets a
+ * table of thunks (loader/native/layer.h), whose calls go into a log in memory (loader/native/log.c). When the process ends, or the
+ * loader gives the layer up, the log is written to the file that FAIRLEAD_TRACE_LOG names, `%p` in it being the process id: HEAD
+ * words, which `head` explains, then the records. icd/trace_layer.py reads it. Without the variable nothing is in the program's way.
+ *
+ * A forked child has a log, and a file, of its own. */
+#define _GNU_SOURCE
+#include "../../loader/native/native.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { CL_SUCCESS = 0, CL_OUT_OF_HOST_MEMORY = -6, CL_INVALID_VALUE = -30, CL_INVALID_PROPERTY = -64 };
+enum { CL_LAYER_API_VERSION = 0x4240, CL_LAYER_NAME = 0x4241, CL_LAYER_API_VERSION_100 = 100 };
+enum { FORMAT = 1, NAME = 32, HEAD = 7 + NAME / 8, LIMIT = 1 << 30 };
+
+extern const fl_thunks fl_thunks_cl;
+/* layers.c knows of two more APIs, which are not in this library. */
+const fl_thunks fl_thunks_ur = {0}, fl_thunks_pi = {0};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around `finish` */
+static char *pattern;                                    /* of the file's name */
+static fl_log *calls;                                    /* NULL: nobody asked for it */
+static uint64_t started[2];                              /* ns of CLOCK_MONOTONIC, as in the records, and of CLOCK_REALTIME */
+static size_t written;
+
+static uint64_t now(clockid_t clock) {
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static void new_log(void) {
+    started[0] = now(CLOCK_MONOTONIC), started[1] = now(CLOCK_REALTIME);
+    calls = fl_new_log(LIMIT);
+    written = 0;
+}
+
+/* A forked child begins anew. What it has of its parent's log stays where it is: some other thread may have been about to change it. */
+static void begin_again(void) {
+    pthread_mutex_init(&lock, NULL);
+    new_log();
+    for (uint32_t i = 0; i < FL_LAYERS; i++)
+        if (fl_thunks_cl.layers[i].taken)
+            fl_log_calls(&fl_thunks_cl.layers[i], calls);
+}
+
+/* A file is named where the program began, wherever it goes later. */
+static char *absolute(const char *name) {
+    char *folder = *name == '/' ? NULL : get_current_dir_name(), *path = NULL;
+    if (asprintf(&path, "%s%s%s", folder ? folder : "", folder ? "/" : "", name) < 0)
+        path = NULL;
+    free(folder);
+    return path;
+}
+
+static void begin(void) {
+    const char *name = secure_getenv("FAIRLEAD_TRACE_LOG");
+    if (!name || !*name || !(pattern = absolute(name)))
+        return;
+    new_log();
+    pthread_atfork(NULL, NULL, begin_again);
+}
+
+/* The name of this process's file, to be freed. */
+static char *file_name(void) {
+    char *name = malloc(5 * strlen(pattern) + 1), *end = name; /* two characters become ten at most */
+    for (const char *from = pattern; name && *from; from++) {
+        if (from[0] == '%' && from[1] == 'p')
+            end += sprintf(end, "%d", (int)getpid()), from++;
+        else
+            *end++ = *from;
+    }
+    if (name)
+        *end = '\0';
+    return name;
+}
+
+static bool put(int file, const void *data, size_t size) {
+    for (const char *from = data; size;) {
+        ssize_t done = write(file, from, size);
+        if (done < 0 && errno != EINTR)
+            return false;
+        if (done > 0)
+            from += done, size -= (size_t)done;
+    }
+    return true;
+}
+
+/* What `size` bytes of records are preceded by. */
+static bool put_head(int file, size_t size) {
+    uint64_t head[HEAD] = {0};
+    memcpy(&head[0], "FLCLLOG\n", 8);
+    head[1] = FORMAT | (uint64_t)fl_thunks_cl.slots << 32;
+    head[2] = (uint32_t)getpid() | (uint64_t)getppid() << 32;
+    head[3] = started[0], head[4] = started[1];
+    head[5] = fl_log_lost(calls);
+    head[6] = size;
+    strncpy((char *)&head[7], program_invocation_short_name, NAME - 1);
+    return put(file, head, sizeof head);
+}
+
+static bool put_calls(int file, size_t size) {
+    char part[1 << 14];
+    for (size_t done = 0; done < size;) {
+        size_t bytes = fl_log_copy(calls, done, part, size - done < sizeof part ? size - done : sizeof part);
+        if (!put(file, part, bytes))
+            return false;
+        done += bytes;
+    }
+    return true;
+}
+
+static void save(size_t size) {
+    char *name = file_name();
+    int file = name ? open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
+    if (file < 0 || !put_head(file, size) || !put_calls(file, size))
+        dprintf(STDERR_FILENO, "fairlead: the OpenCL calls of process %d are lost, %s cannot be written: %s\n", (int)getpid(),
+                name ? name : pattern, strerror(errno));
+    if (file >= 0)
+        close(file);
+    free(name);
+}
+
+/* Other libraries may still call OpenCL when they are unloaded after this one was told of the end: then it is all written again. */
+static void finish(void) {
+    int error = errno;
+    pthread_mutex_lock(&lock);
+    size_t size = calls ? fl_log_size(calls) : 0;
+    if (size > written) {
+        save(size);
+        written = size;
+    }
+    pthread_mutex_unlock(&lock);
+    errno = error;
+}
+
+__attribute__((destructor)) static void at_the_end(void) { finish(); }
+
+/* The answer to a query: `size` bytes at `value`. */
+static int32_t answer(const void *value, size_t size, size_t room, void *into, size_t *size_ret) {
+    if (into && room < size)
+        return CL_INVALID_VALUE;
+    if (into)
+        memcpy(into, value, size);
+    if (size_ret)
+        *size_ret = size;
+    return CL_SUCCESS;
+}
+
+EXPORT int32_t clGetLayerInfo(uint32_t param_name, size_t param_value_size, void *param_value, size_t *param_value_size_ret) {
+    static const uint32_t version = CL_LAYER_API_VERSION_100;
+    static const char name[] = "fairlead trace";
+    if (param_name == CL_LAYER_API_VERSION)
+        return answer(&version, sizeof version, param_value_size, param_value, param_value_size_ret);
+    if (param_name == CL_LAYER_NAME)
+        return answer(name, sizeof name, param_value_size, param_value, param_value_size_ret);
+    return CL_INVALID_VALUE;
+}
+
+/* Tables are arrays of pointers here. The loader's may be shorter than ours, and may have NULL where its system has no such function:
+ * there our table leads to a stub. */
+EXPORT int32_t clInitLayer(uint32_t num_entries, void *const *target_dispatch, uint32_t *num_entries_ret,
+                           void *const **layer_dispatch_ret) {
+    if (!num_entries || !target_dispatch || !num_entries_ret || !layer_dispatch_ret)
+        return CL_INVALID_VALUE;
+    pthread_once(&once, begin);
+    if (!calls) {
+        *num_entries_ret = num_entries;
+        *layer_dispatch_ret = target_dispatch;
+        return CL_SUCCESS;
+    }
+    uint32_t known = num_entries < fl_thunks_cl.slots ? num_entries : fl_thunks_cl.slots;
+    void **next = fl_new_table_of(&fl_thunks_cl);
+    fl_layer *layer = next ? fl_new_layer(&fl_thunks_cl, next, 0) : NULL;
+    if (!layer) {
+        free(next);
+        return CL_OUT_OF_HOST_MEMORY;
+    }
+    for (uint32_t i = 0; i < known; i++)
+        if (target_dispatch[i])
+            next[i] = target_dispatch[i];
+    fl_log_calls(layer, calls);
+    *num_entries_ret = known;
+    *layer_dispatch_ret = fl_layer_table(layer);
+    return CL_SUCCESS;
+}
+
+EXPORT int32_t clInitLayerWithProperties(uint32_t num_entries, void *const *target_dispatch, uint32_t *num_entries_ret,
+                                         void *const **layer_dispatch_ret, const uint64_t *properties) {
+    if (properties && *properties) /* none is defined */
+        return CL_INVALID_PROPERTY;
+    return clInitLayer(num_entries, target_dispatch, num_entries_ret, layer_dispatch_ret);
+}
+
+EXPORT int32_t clDeinitLayer(void) {
+    finish();
+    return CL_SUCCESS;
+}

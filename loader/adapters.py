@@ -1,0 +1,502 @@
+"""Plugins that are open: UR adapters and PI plugins with their platforms and devices.
+
+    >>> from fairlead.loader.adapters import load
+    >>> adapter = load(candidate)                       # one of discovery.find_adapters()
+    >>> [device.name for device in adapter.devices]
+    ['Intel(R) Xeon(R) …']
+    >>> adapter.table.urAdapterGetInfo(...)             # every function, by its name
+
+`load` opens a library, binds it (`binding`), and lists its platforms. The two interfaces differ in names and little else: what
+differs is in `DIALECTS`. `Plugin.close` takes all that down again, in order: who asked to be told is told, the adapter is released
+(PI: piTearDown), what it leaked is reported if validation is on, its table is emptied, the library is closed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from .abi import Api
+from .binding import BindError, Binding, bind_adapter, bind_plugin, unbind
+from .discovery import PluginCandidate
+from .errors import CodeError, FairleadError, LibraryError
+from .library import Library, check_file, dlopen, find_library, open_library, open_with_siblings, remedy_for
+from .pi import PI, PIError
+from .pi import check as check_pi
+from .preview import preview
+from .query import Check, handles, query, text
+from .search import python_libraries
+from .table import DispatchTable
+from .ur import UR, URError
+from .ur import check as check_ur
+from .validation import Validation, layer_names
+
+#: The library that an adapter of a backend opens when it is asked for platforms, and what brings it.
+_NEEDS: Final = {
+    "level_zero": (
+        "libze_loader.so.1",
+        "install the Level Zero loader and the driver of the GPU (libze1, intel-level-zero-gpu)",
+    ),
+    "opencl": ("libOpenCL.so.1", "install an OpenCL loader (ocl-icd-libopencl1, or pip install intel-opencl-rt)"),
+    "cuda": ("libcuda.so.1", "install the NVIDIA driver"),
+    "hip": ("libamdhip64.so", "install ROCm's HIP runtime"),
+}
+
+
+_CALLED: Final = {"UR": "a Unified Runtime adapter", "PI": "a PI plugin"}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What differs between the interfaces: the names of the functions that list things, of the queries, and of values."""
+
+    api: Api
+    check: Check
+    error: type[CodeError]
+    list_platforms: str
+    platform_info: str
+    list_devices: str
+    device_info: str
+    partition: str
+    release_device: str
+    platform_prefix: str
+    device_prefix: str
+    backend: str
+    all_devices: str
+    types: Mapping[str, str]
+
+
+_TYPES: Final = {"CPU": "cpu", "GPU": "gpu", "FPGA": "acc", "ACC": "acc", "MCA": "acc", "VPU": "acc", "CUSTOM": "custom"}
+
+DIALECTS: Final = {
+    "UR": Dialect(
+        UR, check_ur, URError, "urPlatformGet", "urPlatformGetInfo", "urDeviceGet", "urDeviceGetInfo", "urDevicePartition",
+        "urDeviceRelease", "UR_PLATFORM_INFO_", "UR_DEVICE_INFO_", "UR_PLATFORM_INFO_BACKEND", "UR_DEVICE_TYPE_ALL",
+        {f"UR_DEVICE_TYPE_{name}": word for name, word in _TYPES.items()},
+    ),
+    "PI": Dialect(
+        PI, check_pi, PIError, "piPlatformsGet", "piPlatformGetInfo", "piDevicesGet", "piDeviceGetInfo", "piDevicePartition",
+        "piDeviceRelease", "PI_PLATFORM_INFO_", "PI_DEVICE_INFO_", "PI_EXT_PLATFORM_INFO_BACKEND", "PI_DEVICE_TYPE_ALL",
+        {f"PI_DEVICE_TYPE_{name}": word for name, word in _TYPES.items()},
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Device:
+    """A device of a plugin. `handle` is what the interface's functions take; a sub-device has a `parent`."""
+
+    handle: int
+    platform: Platform
+    parent: Device | None = None
+
+    def info(self, name: str) -> Any:
+        """The answer to a query: `info("UR_DEVICE_INFO_NAME")`, or without the prefix: `info("NAME")`. See `Plugin.info`."""
+        dialect = self.platform.plugin.dialect
+        return self.platform.plugin.info(dialect.device_info, self.handle, name, dialect.device_prefix)
+
+    @cached_property
+    def name(self) -> str:
+        """What its plugin calls it."""
+        return self.info("NAME")
+
+    @cached_property
+    def driver_version(self) -> str:
+        """The version of the driver behind it."""
+        return self.info("DRIVER_VERSION")
+
+    @property
+    def type(self) -> str:
+        """ "cpu", "gpu", "acc" (an accelerator, an FPGA), "custom" or "unknown"."""
+        return self._type
+
+    @cached_property
+    def _type(self) -> str:
+        dialect, value = self.platform.plugin.dialect, self.info("TYPE")
+        known = (name for name in dialect.types if name in dialect.api.constants and dialect.api[name] == value)
+        return dialect.types.get(next(known, ""), "unknown")
+
+    @property
+    def backend(self) -> str:
+        """What device selectors call its platform's backend, "opencl"."""
+        return self.platform.backend
+
+    @cached_property
+    def _sub_devices(self) -> tuple[Device, ...]:
+        plugin = self.platform.plugin
+        try:
+            found = _partition(plugin, self.handle)
+        except FairleadError:  # a device that cannot be divided has none
+            return ()
+        plugin.held += found
+        return tuple(Device(handle, self.platform, self) for handle in found)
+
+    def sub_devices(self) -> Sequence[Device]:
+        """Its parts by affinity (the next partitionable domain), which device selectors number; none if it cannot be divided."""
+        return self._sub_devices
+
+    def __repr__(self) -> str:
+        return f"<{self.platform.plugin.interface} device {self.name!r} ({self.backend} {self.type})>"
+
+
+@dataclass(frozen=True, eq=False)
+class Platform:
+    """A platform of a plugin; its `devices` are listed when they are first asked for."""
+
+    handle: int
+    plugin: Plugin
+
+    def info(self, name: str) -> Any:
+        """The answer to a query: `info("UR_PLATFORM_INFO_NAME")`, or without the prefix: `info("NAME")`."""
+        dialect = self.plugin.dialect
+        return self.plugin.info(dialect.platform_info, self.handle, name, dialect.platform_prefix)
+
+    @cached_property
+    def name(self) -> str:
+        """What its plugin calls it."""
+        return self.info("NAME")
+
+    @cached_property
+    def version(self) -> str:
+        """The version that it reports, "OpenCL 3.0 …"."""
+        return self.info("VERSION")
+
+    @cached_property
+    def extensions(self) -> frozenset[str]:
+        """The extensions that it reports."""
+        return frozenset(self.info("EXTENSIONS").split())
+
+    @cached_property
+    def backend(self) -> str:
+        """What device selectors call its backend; the plugin's own if it does not answer."""
+        dialect = self.plugin.dialect
+        try:
+            value = self.info(dialect.backend)
+        except FairleadError:
+            return self.plugin.candidate.backend
+        group = dialect.api.groups["ur_backend_t" if dialect.api is UR else "pi_platform_backend"]
+        word = group.get(value, "unknown").rsplit("BACKEND_", 1)[-1].lower()
+        return word if word != "unknown" else self.plugin.candidate.backend
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:
+        """Its root devices, in the plugin's order. Raises URError or PIError."""
+        plugin, dialect = self.plugin, self.plugin.dialect
+        call = getattr(plugin.table, dialect.list_devices)
+        try:
+            found = handles(call, dialect.list_devices, dialect.check, self.handle, dialect.api[dialect.all_devices])
+        except CodeError as error:
+            if error.code.endswith("DEVICE_NOT_FOUND"):
+                return ()
+            raise
+        plugin.held += found
+        return tuple(Device(handle, self) for handle in found)
+
+    def __repr__(self) -> str:
+        return f"<{self.plugin.interface} platform {self.name!r}>"
+
+
+@dataclass(eq=False)
+class Plugin:
+    """An open UR adapter or PI plugin.
+
+    `interface` is "UR" or "PI", `table` its dispatch table, `handles` what urAdapterGet gave (PI has no such object), `held` the devices
+    that were listed, which `close` releases. `idle` says in plain words why it has no platform, "" if it has one; `notes` are remarks
+    about it, `warnings` what went wrong although it works.
+    """
+
+    candidate: PluginCandidate
+    library: Library
+    binding: Binding
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    idle: str = ""
+    remedy: str = ""
+    handles: tuple[int, ...] = ()
+    platforms: tuple[Platform, ...] = ()
+    validation: Validation | None = None
+    held: list[int] = field(default_factory=list, repr=False)
+    _callbacks: list[Callable[[Plugin], None]] = field(default_factory=list)
+    closed: bool = False
+
+    @property
+    def interface(self) -> str:
+        """ "UR" or "PI"."""
+        return self.candidate.interface
+
+    @property
+    def dialect(self) -> Dialect:
+        """The names of its interface."""
+        return DIALECTS[self.interface]
+
+    @property
+    def table(self) -> DispatchTable:
+        """Its functions by name: `table.urContextCreate(...)`."""
+        return self.binding.table
+
+    @property
+    def path(self) -> str:
+        """The real path of the library."""
+        return self.library.path
+
+    @property
+    def version(self) -> str:
+        """The interface's version that it speaks: "0.12"; for PI its own too, "15.47.1"."""
+        return self.binding.version
+
+    @property
+    def backend(self) -> str:
+        """What device selectors call the backend of its first platform, else what its name tells."""
+        return self.platforms[0].backend if self.platforms else self.candidate.backend
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The root devices of all its platforms."""
+        return tuple(device for platform in self.platforms for device in platform.devices)
+
+    def has(self, function: str) -> bool:
+        """Whether it implements a function of its interface; one that it lacks answers UNSUPPORTED_FEATURE."""
+        return function in self.dialect.api.functions and function not in self.binding.missing
+
+    def extension(self, name: str) -> int | None:
+        """The address of a function beyond its interface's table: whatever else the library itself exports, None if it does not."""
+        return self.library.symbol(name)
+
+    def info(self, routine: str, handle: int, name: str, prefix: str = "") -> Any:
+        """Ask one of the …GetInfo functions. `name` is the constant, its beginning (`prefix`) may be left out.
+
+        The answer has the Python type that the ABI data tells: str, bool, int (enums and handles too), a tuple for an array, bytes where
+        the type is not known. Raises URError or PIError, KeyError for a constant that the API does not have.
+        """
+        api = self.dialect.api
+        constant = api.constants.get(name) or api.constants[prefix + name]
+        call = getattr(self.table, routine)
+        value = query(call, routine, self.dialect.check, handle, constant.value, detail=f"({constant.name})")
+        return _decode(api, constant.answer, value)
+
+    def on_close(self, callback: Callable[[Plugin], None]) -> None:
+        """Have `callback` called when the plugin is about to be closed, while everything of it still works: the last one first."""
+        self._callbacks.append(callback)
+
+    def close(self) -> None:
+        """Take it down: tell who asked, release the adapter (piTearDown for PI), report leaks, empty the table, close the library.
+
+        Afterwards nothing of it may be used; its table answers UNINITIALIZED. An error of the plugin's own is put into `warnings` and
+        does not stop the rest. A second call does nothing.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        with ExitStack() as last_first:  # a callback that fails does not stop the rest
+            last_first.callback(self._take_down)
+            for callback in self._callbacks:
+                last_first.callback(callback, self)
+
+    def _take_down(self) -> None:
+        self.warnings += tuple(_teardown(self))
+        self.platforms = ()
+        unbind(self.binding)
+        self.library.close()
+
+    def __repr__(self) -> str:
+        count = len(self.platforms)
+        what = "closed" if self.closed else f"{count} platform{'' if count == 1 else 's'}"
+        return f"<{self.interface} plugin {self.path}: {what}>"
+
+
+def load(
+    candidate: PluginCandidate,
+    *,
+    layout: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    judged: bool = False,
+    progress: Callable[[str], None] = lambda step: None,
+) -> Plugin:
+    """Open a plugin in this process, without a probe, and list its platforms.
+
+    Args:
+        candidate: what `discovery` found.
+        layout: refuse an adapter whose tables have another layout than this one of `UR.layouts`.
+        environment: variables that are set while it loads and lists its platforms. Plugins search for drivers of their own at that
+            time, and this is how they are told where.
+        judged: do not look into the file before it is opened (`preview`), because that has been done.
+        progress: is told each step before it is taken.
+
+    Raises LibraryError if the library cannot be opened, BindError if it is no plugin.
+    """
+    with _environment(environment or {}):
+        if not judged:
+            progress("reading what it exports")
+            _judge(candidate)
+        progress("opening the library")
+        library = _open(candidate)
+        progress("binding its functions")
+        try:
+            binding = bind_adapter(library, layout=layout) if candidate.interface == "UR" else bind_plugin(library)
+        except FairleadError:
+            library.close()
+            raise
+        plugin = Plugin(candidate, library, binding, binding.notes)
+        names = layer_names() if candidate.interface == "UR" else frozenset[str]()
+        if names:
+            plugin.validation = Validation(names)
+            plugin.validation.attach(plugin.table)
+            atexit.register(_report_leaks, plugin)
+        progress("listing its platforms")
+        try:
+            _begin(plugin)
+        except FairleadError:  # what it says about itself makes no sense
+            plugin.close()
+            raise
+    return plugin
+
+
+def _judge(candidate: PluginCandidate) -> None:
+    """Refuse what its file alone shows to be no plugin, to be of the other interface, or to be too old: none of its code has run."""
+    if "/" not in candidate.library:
+        return
+    check_file(candidate.library)
+    seen = preview(candidate.library)
+    if seen.reason:
+        raise BindError(seen.reason, remedy=seen.remedy)
+    if seen.interface != candidate.interface:
+        is_what, wanted = (_CALLED[name] for name in (seen.interface, candidate.interface))
+        raise BindError(f"it is {is_what}, not {wanted}", remedy=f"name it where {is_what} is wanted, or correct plugins.conf")
+
+
+def _open(candidate: PluginCandidate) -> Library:
+    """The library, with those that it needs and that lie beside it or in the Python environment: wheels tell ld.so nothing."""
+    path, flags = candidate.library, os.RTLD_DEEPBIND if candidate.deep_bind else 0
+    if "/" in path:
+        check_file(path)
+    folders = [str(directory) for directory in python_libraries()]
+    library = open_with_siblings(path, folders, flags)
+    if library:
+        return library
+    try:
+        return open_library(path)
+    except LibraryError as error:
+        beside = (os.path.dirname(path), *folders)
+        absent = [name for name in error.missing if not any(os.path.exists(os.path.join(folder, name)) for folder in beside)]
+        if not absent or len(absent) == len(error.missing):
+            raise
+        message = f"it needs {', '.join(absent)}, which {'is' if len(absent) == 1 else 'are'} not found"
+        remedy = remedy_for(tuple(absent))
+        raise LibraryError(message, missing=absent, routine=error.routine, remedy=remedy) from None
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for a while. The C library sees them too."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _begin(plugin: Plugin) -> None:
+    """Ask for the adapter's handle and the platforms. A plugin that has none is idle, and this finds out why."""
+    table, dialect = plugin.table, plugin.dialect
+    found: list[int] = []
+    failure = ""
+    try:
+        if plugin.interface == "UR":
+            plugin.handles = tuple(handles(table.urAdapterGet, "urAdapterGet", check_ur))
+            for handle in plugin.handles:
+                found += handles(table.urPlatformGet, "urPlatformGet", check_ur, handle)
+        else:
+            found = handles(table.piPlatformsGet, "piPlatformsGet", check_pi)
+    except CodeError as error:
+        failure = f"{error.routine} [{error.code}]: {error.message}"
+    plugin.platforms = tuple(Platform(handle, plugin) for handle in found)
+    if found:
+        plugin.warnings += (failure,) if failure else ()
+        return
+    library, remedy = _NEEDS.get(plugin.candidate.backend, ("", ""))
+    absent = library and not find_library(library) and not backend_library(plugin.candidate.backend)
+    own = (failure or f"{dialect.list_platforms} gives none").rstrip(".")
+    plugin.idle = f"it has no platform: {library} is not found ({own})" if absent else f"it has no platform: {own}"
+    plugin.remedy = remedy if absent else "check that its device is in this machine and that this user may use it"
+
+
+def backend_library(backend: str) -> str:
+    """The real path of the library through which a backend's plugins reach their drivers, "" unless this process has it open."""
+    name, _ = _NEEDS.get(backend, ("", ""))
+    try:
+        library = dlopen(name, os.RTLD_NOLOAD) if name else None
+    except OSError:
+        return ""
+    if library is None:
+        return ""
+    library.close()
+    return library.path
+
+
+def _teardown(plugin: Plugin) -> Iterator[str]:
+    """Release the devices that were listed and what `_begin` took; yields what went wrong."""
+    table, release = plugin.table, getattr(plugin.table, plugin.dialect.release_device)
+    for handle in reversed(plugin.held):
+        release(handle)
+    plugin.held.clear()
+    if plugin.interface == "UR":
+        codes = [("urAdapterRelease", table.urAdapterRelease(handle)) for handle in plugin.handles]
+    else:
+        told = ctypes.c_uint64()  # DPC++'s own plugins write a bool there without looking whether there is a place for it
+        codes = [("piTearDown", table.piTearDown(ctypes.byref(told)))]
+    for routine, code in codes:
+        if code:
+            yield str(plugin.dialect.error.of(code, routine))
+    if plugin.validation:
+        plugin.validation.close()
+
+
+def _report_leaks(plugin: Plugin) -> None:
+    """The process ends: what has not been closed by now is released, and what is left then has leaked."""
+    if not plugin.closed:
+        plugin.warnings += tuple(_teardown(plugin))
+
+
+def _partition(plugin: Plugin, handle: int) -> list[int]:
+    """The parts of a device by the next partitionable affinity domain (clCreateSubDevices and its likes)."""
+    api, dialect = plugin.dialect.api, plugin.dialect
+    if api is UR:
+        kind = api.struct("ur_device_partition_property_t")
+        one = kind(type=api["UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN"])
+        one.value.affinity_domain = api["UR_DEVICE_AFFINITY_DOMAIN_FLAG_NEXT_PARTITIONABLE"]
+        how = api.struct("ur_device_partition_properties_t")(
+            stype=api["UR_STRUCTURE_TYPE_DEVICE_PARTITION_PROPERTIES"], pProperties=ctypes.addressof(one), PropCount=1
+        )
+        argument: Any = ctypes.byref(how)
+    else:
+        names = ("PI_DEVICE_PARTITION_BY_AFFINITY_DOMAIN", "PI_DEVICE_AFFINITY_DOMAIN_NEXT_PARTITIONABLE")
+        argument = (ctypes.c_ssize_t * 3)(*(api[name] for name in names), 0)
+    return handles(getattr(plugin.table, dialect.partition), dialect.partition, dialect.check, handle, argument)
+
+
+def _decode(api: Api, answer: str, value: bytes) -> Any:
+    """The bytes of an answer as Python knows them; `answer` is the C type that the ABI data tells."""
+    if answer == "char[]":
+        return text(value)
+    name, is_array = answer.removesuffix("[]"), answer.endswith("[]")
+    if not name or "*" in name or api.resolve(name) in ("struct", "callback"):
+        return value
+    ctype = api.ctype(name)
+    size = ctypes.sizeof(ctype)
+    if is_array:
+        items = (ctype * (len(value) // size)).from_buffer_copy(value[: len(value) // size * size])
+        return tuple(items)
+    # some plugins answer with fewer bytes than the type has
+    number = ctype.from_buffer_copy(value[:size].ljust(size, b"\0")).value
+    return bool(number) if name.endswith("_bool_t") or name == "pi_bool" else number

@@ -1,0 +1,228 @@
+/* Writes calls down in memory: the arguments, the result, the times, and what pointers led to when the call came back.
+ *
+ * A record is a run of 64-bit words:
+ *     its length in words | function << 32
+ *     number of arguments | pieces << 16 | thread << 32
+ *     address of the layer, begin (ns, CLOCK_MONOTONIC), end, result, arguments...
+ *     pieces: parameter | bytes << 32, the bytes, padded to a word
+ * Pointers are read through the kernel, so that one which leads nowhere is a piece of 0 bytes and no crash. */
+#define _GNU_SOURCE
+#include "native.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CHUNK = 1 << 20, MOST = 32, PIECE = 128, RECORD = 6 + MOST + MOST * (1 + PIECE / 8) };
+
+_Static_assert(FL_LOOK == MOST * (1 + PIECE / 8), "room for every piece");
+
+typedef struct chunk {
+    struct chunk *next;
+    size_t used;
+    uint64_t words[CHUNK / sizeof(uint64_t)];
+} chunk;
+
+struct fl_log {
+    pthread_mutex_t lock;
+    chunk *first, *last;
+    size_t size, limit;
+    uint64_t lost;
+};
+
+typedef struct piece {
+    uint32_t parameter;
+    size_t bytes;
+    const void *address;
+    uint64_t *place; /* where its head is in the record */
+} piece;
+
+static uint64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static __thread uint64_t thread_id __attribute__((tls_model("initial-exec")));
+
+static uint64_t thread(void) {
+    if (!thread_id)
+        thread_id = (uint64_t)syscall(SYS_gettid);
+    return thread_id;
+}
+
+fl_log *fl_new_log(size_t limit) {
+    fl_log *log = calloc(1, sizeof *log);
+    thread_id = 0; /* this may be a forked child, whose thread is another one */
+    if (log) {
+        pthread_mutex_init(&log->lock, NULL);
+        log->limit = limit;
+    }
+    return log;
+}
+
+/* Room for `bytes` at the end of the log, NULL if there is none. A record never crosses the end of a chunk. */
+static uint64_t *room(fl_log *log, size_t bytes) {
+    if (log->size + bytes > log->limit)
+        return NULL;
+    if (!log->last || log->last->used + bytes > CHUNK) {
+        chunk *fresh = malloc(sizeof *fresh);
+        if (!fresh)
+            return NULL;
+        fresh->next = NULL, fresh->used = 0;
+        *(log->last ? &log->last->next : &log->first) = fresh;
+        log->last = fresh;
+    }
+    uint64_t *place = log->last->words + log->last->used / sizeof(uint64_t);
+    log->last->used += bytes;
+    log->size += bytes;
+    return place;
+}
+
+/* How many bytes of a parameter are worth a look. */
+static size_t wanted(const fl_shape *shape, const fl_call *call) {
+    if (shape->kind == 2)
+        return PIECE;
+    uint64_t count = shape->counted_by < 0 ? 1 : call->arguments[shape->counted_by], most = PIECE / shape->size;
+    return (size_t)(count > most ? most : count) * shape->size;
+}
+
+/* A string may end where memory does: what is not there as a whole is read up to the end of its page. */
+static size_t fetch_one(const piece *piece) {
+    size_t page = 4096 - ((uintptr_t)piece->address & 4095);
+    size_t done = fl_safe_read(piece->address, piece->place + 1, piece->bytes);
+    return done || page >= piece->bytes ? done : fl_safe_read(piece->address, piece->place + 1, page);
+}
+
+/* Read all pieces with one system call; if one of them leads nowhere, or a sandbox forbids the call, one by one. */
+static void fetch(piece *pieces, uint32_t count) {
+    struct iovec here[MOST], there[MOST];
+    size_t total = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        here[i] = (struct iovec){pieces[i].place + 1, pieces[i].bytes};
+        there[i] = (struct iovec){(void *)pieces[i].address, pieces[i].bytes};
+        total += pieces[i].bytes;
+    }
+    if (!count || process_vm_readv(getpid(), here, count, there, count, 0) == (ssize_t)total)
+        return;
+    for (uint32_t i = 0; i < count; i++)
+        pieces[i].bytes = fetch_one(&pieces[i]);
+}
+
+static uint32_t look(const fl_call *call, piece *pieces, uint64_t **end) {
+    const fl_thunks *thunks = call->layer->thunks;
+    const fl_shape *shapes = thunks->shapes + thunks->first_shape[call->function];
+    uint64_t *here = *end;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < call->count && i < MOST; i++) {
+        size_t bytes = shapes[i].kind && call->arguments[i] ? wanted(&shapes[i], call) : 0;
+        if (bytes) {
+            size_t words = (bytes + 7) / 8;
+            pieces[count++] = (piece){i, bytes, (const void *)(uintptr_t)call->arguments[i], *end};
+            memset(*end + 1, 0, words * sizeof **end); /* the padding is logged too */
+            *end += 1 + words;
+        }
+    }
+    fetch(pieces, count);
+    for (uint32_t i = 0; i < count; i++) { /* what could not be read takes no room */
+        size_t words = (pieces[i].bytes + 7) / 8;
+        memmove(here + 1, pieces[i].place + 1, words * sizeof *here);
+        *here = pieces[i].parameter | (uint64_t)pieces[i].bytes << 32;
+        here += 1 + words;
+    }
+    *end = here;
+    return count;
+}
+
+size_t fl_look(const fl_layer *layer, uint32_t function, const uint64_t *arguments, uint32_t count, uint64_t *into) {
+    fl_call call = {.layer = (fl_layer *)layer, .function = function, .count = count, .arguments = arguments};
+    piece pieces[MOST];
+    uint64_t *end = into;
+    look(&call, pieces, &end);
+    return (size_t)(end - into);
+}
+
+static int begin(fl_call *call) {
+    call->begin = now();
+    return 0;
+}
+
+static void end(fl_call *call) {
+    uint64_t time = now(), record[RECORD], *end = record + 6;
+    fl_log *log = __atomic_load_n(&call->layer->log, __ATOMIC_ACQUIRE);
+    piece pieces[MOST];
+    int error = errno;
+    if (!log || !call->begin) /* it began before the trace did */
+        return;
+    memcpy(end, call->arguments, call->count * sizeof *end);
+    end += call->count;
+    uint64_t count = look(call, pieces, &end);
+    size_t words = (size_t)(end - record);
+    record[0] = words | (uint64_t)call->function << 32;
+    record[1] = call->count | count << 16 | thread() << 32;
+    record[2] = (uint64_t)(uintptr_t)call->layer;
+    record[3] = call->begin, record[4] = time, record[5] = call->result;
+    pthread_mutex_lock(&log->lock);
+    uint64_t *place = room(log, words * sizeof *record);
+    if (place)
+        memcpy(place, record, words * sizeof *record);
+    else
+        log->lost++;
+    pthread_mutex_unlock(&log->lock);
+    errno = error;
+}
+
+void fl_log_calls(fl_layer *layer, fl_log *log) {
+    if (log)
+        __atomic_store_n(&layer->log, log, __ATOMIC_RELEASE);
+    fl_set_handlers(layer, log ? begin : NULL, log ? end : NULL);
+    if (!log)
+        __atomic_store_n(&layer->log, NULL, __ATOMIC_RELEASE);
+}
+
+size_t fl_log_copy(fl_log *log, size_t from, void *into, size_t size) {
+    size_t done = 0, start = 0;
+    pthread_mutex_lock(&log->lock);
+    for (chunk *here = log->first; here && done < size; start += here->used, here = here->next) {
+        if (from + done >= start + here->used)
+            continue;
+        size_t skip = from + done - start, part = here->used - skip;
+        if (part > size - done)
+            part = size - done;
+        memcpy((char *)into + done, (char *)here->words + skip, part);
+        done += part;
+    }
+    pthread_mutex_unlock(&log->lock);
+    return done;
+}
+
+size_t fl_log_size(fl_log *log) {
+    pthread_mutex_lock(&log->lock);
+    size_t size = log->size;
+    pthread_mutex_unlock(&log->lock);
+    return size;
+}
+
+uint64_t fl_log_lost(fl_log *log) {
+    pthread_mutex_lock(&log->lock);
+    uint64_t lost = log->lost;
+    pthread_mutex_unlock(&log->lock);
+    return lost;
+}
+
+void fl_clear_log(fl_log *log) {
+    pthread_mutex_lock(&log->lock);
+    for (chunk *here = log->first; here;) {
+        chunk *next = here->next;
+        free(here);
+        here = next;
+    }
+    log->first = log->last = NULL;
+    log->size = 0;
+    pthread_mutex_unlock(&log->lock);
+}

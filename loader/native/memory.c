@@ -1,0 +1,50 @@
+/* Reading memory that may not be there. */
+#define _GNU_SOURCE
+#include "memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+static int probe[2] = {-1, -1};
+static pthread_mutex_t probe_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* A forked child must not share the pipe with its parent: one would read what the other has written. */
+static void forget_probe(void) {
+    pthread_mutex_init(&probe_lock, NULL);
+    if (probe[0] >= 0) {
+        close(probe[0]);
+        close(probe[1]);
+    }
+    probe[0] = probe[1] = -1;
+}
+
+static void watch_forks(void) { pthread_atfork(NULL, NULL, forget_probe); }
+
+static bool open_probe(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    return probe[1] >= 0 || pipe2(probe, O_CLOEXEC) == 0;
+}
+
+/* Copy up to 256 bytes from an address that may lead nowhere; returns how many bytes could be read. The kernel does the looking
+ * (write answers EFAULT where a load would fault), which unlike process_vm_readv no sandbox forbids. */
+size_t fl_safe_read(const void *address, void *into, size_t size) {
+    ssize_t done = 0;
+    if (size > 256)
+        return 0;
+    pthread_mutex_lock(&probe_lock);
+    if (open_probe()) {
+        do
+            done = write(probe[1], address, size);
+        while (done < 0 && errno == EINTR);
+        for (ssize_t wanted = done; wanted > 0;) {
+            ssize_t got = read(probe[0], into, (size_t)wanted);
+            wanted = got < 0 && errno == EINTR ? wanted : 0;
+        }
+    }
+    pthread_mutex_unlock(&probe_lock);
+    return done > 0 ? (size_t)done : 0;
+}

@@ -1,0 +1,9 @@
+/* memory.c: it belongs to every extension module that has to look at foreign memory. */
+#ifndef FL_MEMORY_H
+#define FL_MEMORY_H
+
+#include <stddef.h>
+
+size_t fl_safe_read(const void *address, void *into, size_t size);
+
+#endif

@@ -1,0 +1,31 @@
+"""docs/seed_003.md names files and tests that exist."""
+
+from __future__ import annotations
+
+import re
+
+from support import ROOT
+
+TEXT = (ROOT / "docs/seed_003.md").read_text(encoding="utf-8")
+
+
+def test_every_test_that_is_named_exists() -> None:
+    named = re.findall(r"`((?:[a-z]+/)?test_\w+\.py)(?:::(\w+))?`", TEXT)
+    assert len(named) > 50
+    for file, function in named:
+        path = ROOT / "tests" / file
+        assert path.exists(), file
+        assert not function or re.search(rf"^def {function}\(", path.read_text(encoding="utf-8"), re.M), f"{file}::{function}"
+
+
+def test_every_file_that_is_named_exists() -> None:
+    files = re.findall(r"`((?:loader|fairlead|icd|vendors\.d)/(?!test_)[\w.]+\.\w+)", TEXT)
+    assert len(files) > 15
+    for file in files:
+        assert (ROOT / file).exists(), file
+
+
+def test_every_row_but_the_rule_for_authors_names_a_test() -> None:
+    rows = [line for line in TEXT.splitlines() if line.startswith("| ") and "it says" not in line]
+    without = [row for row in rows if "test_" not in row]
+    assert len(without) == 1 and "a rule for authors" in without[0]

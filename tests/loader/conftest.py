@@ -1,0 +1,18 @@
+"""For tests that bind, adapt and serve: what they leave in front of tables is given back, because a process has few layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from fairlead.loader import layers
+
+
+@pytest.fixture(autouse=True)
+def layers_are_given_back() -> Iterator[None]:
+    """After each test, the layers with Python handlers that it has not given back itself."""
+    before = set(layers._handled)
+    yield
+    for layer in [layer for key, layer in layers._handled.items() if key not in before]:
+        layer.give_back()

@@ -1,0 +1,185 @@
+"""Child processes: whatever the code in a child does, the parent lives on and says what happened."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from fairlead.loader.children import Outcome, Request, candidate_from, run_all
+from fairlead.loader.search import Candidate
+
+#: A timeout for children that never answer: long enough for Python to start, short enough to wait for.
+SHORT = 6.0
+
+MODULE = '''
+import atexit, ctypes, os, signal, sys, threading
+
+def spray(text):
+    """Write to every descriptor that is not this code's own, as a confused library would."""
+    for descriptor in range(3, 32):
+        rest = text
+        try:
+            while rest:
+                rest = rest[os.write(descriptor, rest):]
+        except OSError:
+            pass
+
+def main(data, progress):
+    progress("taking the first step")
+    exec(data["code"])
+    return {"seen": data, "pid": os.getpid()}
+'''
+
+
+@pytest.fixture(autouse=True)
+def _a_module_that_runs_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fairleads_child.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def request(code: str, **data: object) -> Request:
+    return Request("fairleads_child", {"code": code, **data})
+
+
+def run(code: str, timeout: float | None = None, **data: object) -> Outcome:
+    (outcome,) = run_all([request(code, **data)], timeout)
+    return outcome
+
+
+def report(outcome: Outcome) -> dict[str, object]:
+    assert outcome.report is not None and outcome.reason == "" and outcome.probed
+    return outcome.report
+
+
+# Children that answer
+
+
+def test_a_report_comes_from_another_process() -> None:
+    outcome = run("pass", text="ä\udcff\n", path=Path("/a/b"))
+    seen = {"code": "pass", "text": "ä\udcff\n", "path": "/a/b"}
+    assert report(outcome)["seen"] == seen and report(outcome)["pid"] != os.getpid()
+    assert outcome.seconds > 0 and outcome.notes == () and outcome.remedy == ""
+
+
+def test_outcomes_come_in_the_order_of_the_requests() -> None:
+    outcomes = run_all([request("pass" if index % 2 else "os.abort()", index=index) for index in range(4)])
+    assert [outcome.report and outcome.report["seen"]["index"] for outcome in outcomes] == [None, 1, None, 3]
+    assert run_all([]) == []
+
+
+def test_a_large_report_and_noise_on_stdout_and_stderr() -> None:
+    code = "data['large'] = 'x' * 1_000_000; print('noise' * 100_000, file=sys.stderr); print('{\"report\": 1}\\n' * 10_000)"
+    assert report(run(code))["seen"] == {"code": code, "large": "x" * 1_000_000}
+
+
+def test_a_crash_after_the_report_is_a_note() -> None:
+    outcome = run("atexit.register(os.abort)")
+    assert report(outcome) and outcome.notes == ("it crashed with SIGABRT while the process was ending",)
+    outcome = run("atexit.register(os._exit, 3)")
+    assert report(outcome) and outcome.notes == ("it ended the process with exit code 3 while the process was ending",)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        """b'{"report": {}}\\n'""",
+        """b'{"report": 7}\\n{"step": {}}\\n{"report": null}\\n'""",
+        r"b'7\nnull\n[]\n{}\n['",
+        r"b'[' * 200_000 + b'\n'",
+        r"b'\xff\x00\xfe\n' * 1000 + b'{'",
+        "b'a line that does not end ' * 400_000",
+    ],
+)
+def test_what_a_library_writes_to_the_pipe_is_no_report(line: str) -> None:
+    """Neither before the report, nor after it, nor instead of it."""
+    assert "seen" in report(run(f"spray({line}); atexit.register(spray, ({line})[:100])"))
+    outcome = run(f"spray({line}); os._exit(0)")
+    assert outcome.report is None and outcome.reason.startswith("it ended the process with exit code 0 while ")
+
+
+# Children that do not
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("os.abort()", "it crashed with SIGABRT while taking the first step"),
+        ("ctypes.string_at(0)", "it crashed with SIGSEGV while taking the first step"),
+        ("progress('taking the second'); os.abort()", "it crashed with SIGABRT while taking the second"),
+        ("os.kill(os.getpid(), signal.SIGRTMIN + 2)", f"it crashed with signal {34 + 2} while taking the first step"),
+        ("os._exit(0)", "it ended the process with exit code 0 while taking the first step"),
+        ("sys.exit(7)", "it ended the process with exit code 7 while taking the first step"),
+        ("print('{\"report\": {}}', flush=True); os._exit(0)",
+         'it ended the process with exit code 0 while taking the first step; the last it printed was: {"report": {}}'),
+        ("raise ValueError('no such thing')",
+         "it ended the process with exit code 1 while taking the first step; the last it printed was: ValueError: no such thing"),
+    ],
+)  # fmt: skip
+def test_a_child_that_ends_without_a_report(code: str, reason: str) -> None:
+    outcome = run(code)
+    assert (outcome.report, outcome.reason, outcome.notes, outcome.probed) == (None, reason, (), True)
+    assert "FAIRLEAD_EXCLUDE" in outcome.remedy and outcome.seconds > 0
+
+
+def test_children_that_hang() -> None:
+    hang = "threading.Event().wait()"
+    outcomes = run_all([request(hang), request("atexit.register(threading.Event().wait)")], SHORT)
+    assert [outcome.reason for outcome in outcomes] == [
+        f"it did not answer within {SHORT:g} s while taking the first step",
+        f"it answers, but does not let the process end within {SHORT:g} s",
+    ]
+
+
+def test_a_module_that_cannot_be_imported() -> None:
+    (outcome,) = run_all([Request("fairleads_other_child", {})])
+    assert outcome.reason.startswith("it ended the process with exit code 1 while Python was starting; ")
+    assert outcome.reason.endswith("No module named 'fairleads_other_child'")
+
+
+def test_what_cannot_be_started_has_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes = run_all([request("pass", large="x" * 1_000_000), request("pass")])  # Linux takes 128 KiB for an argument
+    assert [outcome.probed for outcome in outcomes] == [False, True]
+    monkeypatch.setattr("sys.executable", "/usr/bin/some-program")
+    monkeypatch.setattr("sys.exec_prefix", "/nonexistent")
+    outcome = run("pass")
+    assert outcome.report is None and not outcome.probed and "no child process could be started" in outcome.notes[0]
+
+
+# What children are given
+
+
+def test_all_children_run_at_the_same_time(tmp_path: Path) -> None:
+    """Each of two waits until the other one opens the same pipe, so neither would end if they took turns."""
+    os.mkfifo(tmp_path / "pipe")
+    outcomes = run_all([request(f"open({str(tmp_path / 'pipe')!r}, {mode!r}).close()") for mode in "rw"])
+    assert all(map(report, outcomes))
+
+
+def test_a_child_has_a_session_no_input_and_no_probing_of_its_own() -> None:
+    facts = "data |= dict(session=os.getsid(0) == os.getpid(), input=sys.stdin.read(), probe=os.environ['FAIRLEAD_PROBE'])"
+    assert report(run(facts))["seen"] == {"code": facts, "session": True, "input": "", "probe": "0"}
+
+
+def test_a_process_with_more_rights_than_its_user_gives_its_child_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlead.loader.search.in_secure_process", lambda: True)
+    monkeypatch.setenv("FAIRLEAD_PROBE_TIMEOUT", "0.001")
+    code = "data['names'] = [name for name in os.environ if name != 'LC_CTYPE']"  # Python itself sets LC_CTYPE
+    assert report(run(code))["seen"] == {"code": code, "names": ["FAIRLEAD_PROBE"]}
+
+
+def test_the_working_directory_holds_no_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/json.py").write_text("raise SystemExit('the wrong json')")
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr("sys.path", [path for path in __import__("sys").path if path])
+    assert report(run("pass"))
+
+
+@pytest.mark.parametrize("manifest", [None, Path("/etc/vendors/a.icd")])
+def test_a_candidate_survives_json(manifest: Path | None) -> None:
+    candidate = Candidate("/lib/\udcff.so", "test", manifest)
+    assert candidate_from(json.loads(json.dumps(asdict(candidate), default=str))) == candidate

@@ -1,0 +1,216 @@
+"""All adapters and plugins at once: what is opened, what is passed over and why, what a selector leaves, and what is printed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from support import FakePlugin, RunPython
+
+from fairlead.loader.errors import NotFoundError
+from fairlead.loader.plugins import Plugins, environment_selector, open_plugins
+from fairlead.loader.selector import SelectorError, parse
+
+
+def forced(*paths: Path | str, **variables: str) -> dict[str, str]:
+    """An environment in which these adapters are the only ones."""
+    return {"UR_ADAPTERS_FORCE_LOAD": ",".join(map(str, paths)), **variables}
+
+
+def names(plugins: Plugins) -> list[str]:
+    return [plugin.path.rsplit("/", 1)[-1] for plugin in plugins]
+
+
+@pytest.fixture(scope="session")
+def two(fake_plugin: FakePlugin) -> list[Path]:
+    """An adapter for Level Zero with two devices, and one for OpenCL with two platforms, a CPU each."""
+    opencl = fake_plugin(backend="UR_BACKEND_OPENCL", platforms=2, device_type="UR_DEVICE_TYPE_CPU", name='"Open"')
+    return [fake_plugin(devices=2), opencl]
+
+
+# Opening
+
+
+def test_all_of_them_in_the_order_of_the_search(two: list[Path]) -> None:
+    with open_plugins("UR", forced(*two)) as plugins:
+        assert [plugin.path for plugin in plugins] == [str(path) for path in two] and len(plugins) == 2
+        assert [platform.name for platform in plugins.platforms] == ["Fake 0", "Open 0", "Open 1"]
+        assert len(plugins.devices) == 4 and plugins.selector is None
+        assert plugins.refusals == () and plugins.failures == ()
+        assert plugins.select() == plugins.devices
+        opened = plugins.plugins
+    assert all(plugin.closed for plugin in opened) and plugins.closed and len(plugins) == 0
+
+
+def test_pi_plugins_by_their_override(fake_plugin: FakePlugin) -> None:
+    environ = {"SYCL_OVERRIDE_PI_CUDA": str(fake_plugin(interface=2))}
+    with open_plugins("PI", environ) as plugins:
+        assert plugins.interface == "PI" and [plugin.version for plugin in plugins] == ["15.47.1"]
+        assert plugins.devices[0].name == "Fake device 0"
+
+
+def test_what_fails_is_a_refusal_and_the_others_are_opened(fake_plugin: FakePlugin, two: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "libnotes.so").write_text("I am no library.\n")
+    bad = {
+        fake_plugin(at_load="abort()"): "it crashed with SIGABRT while opening the library",
+        fake_plugin(exports=-1): "so it is neither a Unified Runtime adapter",
+        fake_plugin(count="(1 << 20)"): "urPlatformGet: there are said to be 1048576 of them",
+        tmp_path / "libnotes.so": "it is a text file, not a shared library",
+        tmp_path / "libgone.so": "does not exist",
+    }
+    with open_plugins("UR", forced(*bad, *two)) as plugins:
+        assert [plugin.path for plugin in plugins] == [str(path) for path in two]
+        refused = {refusal.what: refusal for refusal in plugins.refusals}
+        assert set(refused) == {str(path) for path in bad}
+        for path, words in bad.items():
+            assert words in refused[str(path)].reason and refused[str(path)].found_via == "UR_ADAPTERS_FORCE_LOAD"
+        assert sum(str(tmp_path / "libgone.so") in reason for reason in plugins.reasons) == 1
+
+
+def test_what_failed_is_remembered(fake_plugin: FakePlugin) -> None:
+    environ = forced(fake_plugin(at_init="abort()", at_list="abort()"))
+    reasons = [open_plugins("UR", environ).refusals[0].reason for _ in range(2)]
+    assert "remembered" not in reasons[0] and "(remembered; `fairlead doctor` tries it again)" in reasons[1]
+
+
+def test_without_a_probe_a_bad_one_is_refused_by_itself(fake_plugin: FakePlugin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRLEAD_PROBE", "0")
+    (refusal,) = open_plugins("UR", forced(fake_plugin(getter_error="UR_RESULT_ERROR_UNKNOWN"))).refusals
+    assert refusal.reason.startswith("urGetKernelProcAddrTable: it refuses to fill its table Kernel")
+
+
+def test_fairlead_exclude(two: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRLEAD_EXCLUDE", two[0].name)
+    plugins = open_plugins("UR", forced(*two))
+    assert names(plugins) == [two[1].name]
+    (refusal,) = plugins.refusals
+    assert refusal.reason == f"excluded by FAIRLEAD_EXCLUDE ({two[0].name})" and refusal.remedy == "change FAIRLEAD_EXCLUDE"
+
+
+def test_an_idle_adapter_stays_open_and_says_why(fake_plugin: FakePlugin) -> None:
+    plugins = open_plugins("UR", forced(fake_plugin(platforms=0)))
+    assert len(plugins) == 1 and plugins.devices == ()
+    assert any("it has no platform" in reason for reason in plugins.reasons)
+
+
+def test_a_platform_that_fails_does_not_take_the_others_devices_along(fake_plugin: FakePlugin, two: list[Path]) -> None:
+    bad = [fake_plugin(at_devices="return UR_RESULT_ERROR_DEVICE_LOST"), fake_plugin(info_error="UR_RESULT_ERROR_UNKNOWN")]
+    with open_plugins("UR", forced(*bad, *two)) as plugins:
+        assert len(plugins) == 4 and len(plugins.devices) == 4
+        first, second = plugins.failures
+        assert "urDeviceGet [UR_RESULT_ERROR_DEVICE_LOST]" in first and str(bad[0]) in first
+        assert "urDeviceGetInfo [UR_RESULT_ERROR_UNKNOWN]" in second and str(bad[1]) in second
+        assert set(plugins.failures) <= set(plugins.reasons)
+
+
+# Selecting
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("*:*", ["level_zero", "level_zero", "opencl", "opencl"]),
+        ("opencl:1", ["opencl"]),
+        ("*:gpu", ["level_zero", "level_zero"]),
+        ("!level_zero:1", ["level_zero", "opencl", "opencl"]),
+    ],
+)
+def test_a_selector_picks_devices(two: list[Path], selector: str, expected: list[str]) -> None:
+    with open_plugins("UR", forced(*two, ONEAPI_DEVICE_SELECTOR=selector)) as plugins:
+        assert [device.backend for device in plugins.select()] == expected
+        assert plugins.select(parse("opencl:0"))[0].platform.name == "Open 0"  # another one than the environment's
+
+
+def test_sub_devices_are_selected_in_place_of_their_parent(two: list[Path]) -> None:
+    with open_plugins("UR", forced(*two, ONEAPI_DEVICE_SELECTOR="level_zero:1.*")) as plugins:
+        first, second = plugins.select()
+        assert first.parent is second.parent is plugins.devices[1]
+
+
+def test_a_selector_that_leaves_nothing_names_what_there_is(two: list[Path]) -> None:
+    with open_plugins("UR", forced(*two, ONEAPI_DEVICE_SELECTOR="cuda:*")) as plugins:
+        with pytest.raises(NotFoundError, match="the device selector leaves no device") as caught:
+            plugins.select()
+        error = caught.value
+        assert error.code == "UR_RESULT_ERROR_DEVICE_NOT_FOUND" and "fairlead devices" in error.remedy
+        assert "ONEAPI_DEVICE_SELECTOR=cuda:* selects none of the devices" in error.reasons
+        assert "opencl:1 is Open device 0" in error.reasons
+
+
+def test_no_device_at_all() -> None:
+    with pytest.raises(NotFoundError, match="no device can be used") as caught:
+        open_plugins("PI", {"SYCL_OVERRIDE_PI_OPENCL": "/nowhere/libpi.so", "ONEAPI_DEVICE_SELECTOR": "opencl:*"}).select()
+    assert caught.value.code == "PI_ERROR_DEVICE_NOT_FOUND" and "fairlead doctor" in caught.value.remedy
+    assert any(reason.startswith("/nowhere/libpi.so: the file does not exist") for reason in caught.value.reasons)
+    assert not any("selects none of" in reason for reason in caught.value.reasons)
+
+
+def test_a_backend_that_cannot_be_selected_is_not_opened(fake_plugin: FakePlugin, tmp_path: Path) -> None:
+    (tmp_path / "libur_adapter_cuda.so.0").symlink_to(fake_plugin(backend="UR_BACKEND_CUDA"))
+    environ = {"UR_ADAPTERS_SEARCH_PATH": str(tmp_path), "ONEAPI_DEVICE_SELECTOR": "!cuda:*"}
+
+    def is_open(environ: dict[str, str]) -> bool:
+        plugins = open_plugins("UR", environ)
+        return any(plugin.candidate.library.startswith(str(tmp_path)) for plugin in plugins)
+
+    assert not is_open(environ)
+    refusals = open_plugins("UR", environ).refusals
+    assert any("left out by ONEAPI_DEVICE_SELECTOR=!cuda:*" in refusal.reason for refusal in refusals)
+    assert is_open(environ | {"UR_LOADER_PRELOAD_FILTER": "0"}) and is_open(environ | {"ONEAPI_DEVICE_SELECTOR": "cuda:0"})
+
+
+def test_a_selector_that_cannot_be_understood_is_an_error() -> None:
+    with pytest.raises(SelectorError, match="is no backend"):
+        open_plugins("UR", {"ONEAPI_DEVICE_SELECTOR": "nothing:*"})
+
+
+def test_the_selector_of_the_environment() -> None:
+    assert environment_selector({}) is None
+    assert str(environment_selector({"SYCL_BE": "PI_LEVEL_ZERO"})) == "level_zero:*"
+
+
+def test_unused_plugins_are_closed(two: list[Path]) -> None:
+    with open_plugins("UR", forced(*two, ONEAPI_DEVICE_SELECTOR="opencl:*")) as plugins:
+        (closed,) = plugins.unload_unused()
+        assert closed.closed and closed.path == str(two[0]) and names(plugins) == [two[1].name]
+        assert plugins.unload_unused() == ()
+    with open_plugins("UR", forced(*two)) as plugins:
+        assert plugins.unload_unused() == ()
+        (closed,) = plugins.unload_unused(plugins.devices[:1])
+        assert closed.path == str(two[1])
+
+
+# What can be followed
+
+OPEN = """
+from fairlead.loader.plugins import open_plugins
+import sys
+with open_plugins(sys.argv[1]) as plugins:
+    plugins.select()
+"""
+
+
+def test_the_log_of_the_loader(run_python: RunPython, two: list[Path]) -> None:
+    quiet = run_python(OPEN, "UR", env=forced(*two))
+    assert (quiet.out, quiet.err) == ("", "")
+    env = forced("/nowhere/libgone.so", *two, UR_LOG_LOADER="level:info;output:stdout")
+    lines = run_python(OPEN, "UR", env=env).out.splitlines()
+    assert all(line.startswith("<LOADER>[INFO]: ") for line in lines)
+    assert any("/nowhere/libgone.so: does not exist" in line for line in lines)
+    loaded = [re.fullmatch(r"<LOADER>\[INFO\]: loaded adapter 0x[0-9a-f]+ \((.*)\), 0\.12", line) for line in lines]
+    assert [match[1] for match in loaded if match] == [str(path) for path in two]
+    debug = run_python(OPEN, "UR", env=env | {"UR_LOG_LOADER": "level:debug;output:stdout"}).out
+    assert "<LOADER>[DEBUG]: adapters: Python prefix: not searched" in debug
+
+
+def test_the_trace_of_the_dpcpp_runtime(run_python: RunPython, fake_plugin: FakePlugin) -> None:
+    path, bad = fake_plugin(interface=2), fake_plugin(interface=2, at_init="abort()")
+    env = {"SYCL_OVERRIDE_PI_LEVEL_ZERO": str(path), "SYCL_OVERRIDE_PI_CUDA": str(bad)}
+    loaded = f"SYCL_PI_TRACE[basic]: Plugin found and successfully loaded: {path.name} [ PluginVersion: 15.47.1 ]"
+    assert run_python(OPEN, "PI", env=env | {"SYCL_PI_TRACE": "1"}).err.splitlines() == [loaded]
+    everything = run_python(OPEN, "PI", env=env | {"SYCL_PI_TRACE": "-1"}).err
+    assert loaded in everything
+    assert f"SYCL_PI_TRACE[all]: Check if plugin is present. Failed to load plugin: {bad}" in everything
+    assert "SYCL_PI_TRACE[-1]: " in everything and "it crashed with SIGABRT" in everything
+    assert "SYCL_PI_TRACE[all]: Selected device:\n  platform: Fake 0\n  device: Fake device 0" in everything
