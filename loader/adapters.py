@@ -34,6 +34,7 @@ from .query import Check, handles, query, text
 from .search import python_libraries
 from .table import DispatchTable
 from .ur import UR, URError
+from .ur import VERSION as UR_VERSION
 from .ur import check as check_ur
 from .validation import Validation, layer_names
 
@@ -365,6 +366,12 @@ def _judge(candidate: PluginCandidate) -> None:
     seen = preview(candidate.library)
     if seen.reason:
         raise BindError(seen.reason, remedy=seen.remedy)
+    if seen.interface == "UR" and seen.version not in ("", UR_VERSION):
+        raise BindError(
+            f"it is an adapter of Unified Runtime {seen.version}, whose tables differ from those of {UR_VERSION}",
+            code="UR_RESULT_ERROR_UNSUPPORTED_VERSION",
+            remedy=f"install an adapter of Unified Runtime {UR_VERSION} (DPC++ 2025.3 or 2026)",
+        )
     if seen.interface != candidate.interface:
         is_what, wanted = (_CALLED[name] for name in (seen.interface, candidate.interface))
         raise BindError(f"it is {is_what}, not {wanted}", remedy=f"name it where {is_what} is wanted, or correct plugins.conf")

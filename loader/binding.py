@@ -27,7 +27,7 @@ from .library import Library
 from .pi import API_VERSION as PI_VERSION
 from .pi import PI, PI_SUCCESS, TABLE_OFFSET, VERSION_SIZE, PIError
 from .table import DispatchTable
-from .ur import API_VERSION, UR, URError, getter
+from .ur import API_VERSION, UR, VERSION, URError, getter
 
 _ROOM: Final = 1024  # words: several times the longest table that was ever seen
 _MARK: Final = 0x4C44_4146_0000_0001  # not an address: bits 48 to 63 of a user's address are 0
@@ -165,7 +165,7 @@ def _bound_adapter(tables: Mapping[str, Sequence[int]], layout: str, notes: tupl
                 has.add(name)
     table = DispatchTable(UR, address, label=path.rsplit("/", 1)[-1])
     filled, layer = adapt(table, frozenset(has))
-    return Binding(table, "0.12", layout, frozenset(UR.functions) - has - filled, notes, layer)
+    return Binding(table, VERSION, layout, frozenset(UR.functions) - has - filled, notes, layer)
 
 
 # PI

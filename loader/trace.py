@@ -79,7 +79,8 @@ class Summary(tuple[Row, ...]):
 
 
 class Trace:
-    """The calls that were made while it was on. What it has can be read at any time, also while it is on."""
+    """The calls that were made while it was on: `calls`, or itself as a sequence of them. It can be read at any time, also while it
+    is on."""
 
     def __init__(self, apis: Iterable[str] = tuple(APIS), limit: int = 1 << 30) -> None:
         self._log = Log(limit)
@@ -110,6 +111,15 @@ class Trace:
                 self._decoded += decode(words, self._layers)
                 self._decoded.sort(key=lambda call: (call.begin, -call.end))
             return list(self._decoded)
+
+    def __len__(self) -> int:
+        return len(self.calls)
+
+    def __iter__(self) -> Iterator[Call]:
+        return iter(self.calls)
+
+    def __getitem__(self, index: int) -> Call:
+        return self.calls[index]
 
     @property
     def lost(self) -> int:

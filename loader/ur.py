@@ -15,6 +15,9 @@ from .errors import CodeError
 
 UR: Final = Api(Path(__file__).with_name("ur.abi"))
 
+#: The version of the API that we speak, as file names and messages have it.
+VERSION: Final = "0.12"
+
 #: What every table getter is given: UR_API_VERSION_CURRENT of 0.12. An adapter of another version answers UNSUPPORTED_VERSION.
 API_VERSION: Final = 0x0000000C
 

@@ -172,10 +172,9 @@ def test_signals_are_passed_on(number: signal.Signals) -> None:
     """The command answers by its exit code; the pipe says when it is ready. No terminal is there to send an interrupt to both."""
     code = """
 import os, signal, sys
-signal.signal(int(sys.argv[1]), lambda number, frame: os._exit(40 + number))
+signal.pthread_sigmask(signal.SIG_BLOCK, [int(sys.argv[1])])
 print("ready", flush=True)
-while True:
-    signal.pause()
+os._exit(40 + signal.sigwait([int(sys.argv[1])]))
 """
     command = [sys.executable, "-c", COMMAND, "trace", *python(code, str(int(number)))]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

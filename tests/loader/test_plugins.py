@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,81 @@ def test_what_fails_is_a_refusal_and_the_others_are_opened(fake_plugin: FakePlug
         for path, words in bad.items():
             assert words in refused[str(path)].reason and refused[str(path)].found_via == "UR_ADAPTERS_FORCE_LOAD"
         assert sum(str(tmp_path / "libgone.so") in reason for reason in plugins.reasons) == 1
+
+
+HOSTILE_UR: list[tuple[dict[str, object], str]] = [
+    ({"version": "0x0b"}, "UR_RESULT_ERROR_UNSUPPORTED_VERSION|refuses to fill its table"),
+    ({"getter_error": "UR_RESULT_ERROR_UNKNOWN"}, "refuses to fill its table Kernel"),
+    ({"written": "length / 2"}, "its tables"),
+    ({"written": "length + 3"}, "its tables have a layout that is not known"),
+    ({"nulls": 1}, "it has no urAdapterGet"),
+    ({"at_init": "abort()"}, "it crashed with SIGABRT while binding its functions"),
+    ({"at_init": "hang()"}, "it did not answer within 3 s while binding its functions"),
+    ({"at_list": "exit(3)"}, "it ended the process with exit code 3 while listing its platforms"),
+    ({"wild": "urPlatformGet"}, "it crashed with SIG"),
+    ({"exports": -1}, "so it is neither a Unified Runtime adapter nor a PI plugin"),
+]
+HOSTILE_PI: list[tuple[dict[str, object], str]] = [
+    ({"getter_error": "PI_ERROR_INVALID_OPERATION"}, "it refuses PI 15.47"),
+    ({"plugin_version": '"11.15.1"'}, "it speaks PI 11.15.1"),
+    ({"nulls": 1, "exports": 0}, "piPluginInit"),
+    ({"at_init": "abort()"}, "it crashed with SIGABRT while binding its functions"),
+    ({"at_init": "hang()"}, "it did not answer within 3 s while binding its functions"),
+    ({"at_load": "abort()"}, "it crashed with SIGABRT while opening the library"),
+    ({"exports": -1}, "so it is neither a Unified Runtime adapter nor a PI plugin"),
+]
+
+
+@pytest.mark.parametrize(("interface", "knobs", "words"), [
+    *(("UR", knobs, words) for knobs, words in HOSTILE_UR), *(("PI", knobs, words) for knobs, words in HOSTILE_PI)
+])  # fmt: skip
+def test_a_hostile_plugin_is_refused_with_the_reason(
+    fake_plugin: FakePlugin, interface: str, knobs: dict[str, object], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_PROBE_TIMEOUT", "3")
+    path = fake_plugin(interface=1 if interface == "UR" else 2, **knobs)
+    environ = forced(path) if interface == "UR" else {"SYCL_OVERRIDE_PI_CUDA": str(path)}
+    with open_plugins(interface, environ) as plugins:
+        assert len(plugins) == 0
+        (refusal,) = [refusal for refusal in plugins.refusals if refusal.what == str(path)]
+        assert re.search(words, refusal.reason) and refusal.remedy
+
+
+def hostile_files(library: Path, folder: Path) -> dict[Path, str]:
+    """What may lie where an adapter should be, and what is said of it."""
+    (folder / "text.so").write_text("I am no library.\n")
+    (folder / "directory.so").mkdir()
+    content = library.read_bytes()
+    (folder / "narrow.so").write_bytes(content[:4] + b"\x01" + content[5:])
+    (folder / "half.so").write_bytes(content[: len(content) // 2])
+    needed = folder / "libneeded_by_it.so"
+    for source, target, flags in (
+        ("int it(void) { return 1; }", needed, ()),
+        ("int it(void); __attribute__((visibility(\"default\"))) int urGetAdapterProcAddrTable(void) { return it(); }",
+         folder / "needy.so", (f"-L{folder}", "-lneeded_by_it")),
+    ):  # fmt: skip
+        (folder / "source.c").write_text(source)
+        subprocess.run(["cc", "-shared", "-fPIC", str(folder / "source.c"), "-o", str(target), *flags], check=True)
+    needed.unlink()
+    old = folder / "libur_adapter_old.so.0.11.0"
+    shutil.copy(library, old)
+    return {
+        folder / "text.so": "it is a text file, not a shared library",
+        folder / "directory.so": "directory",
+        folder / "narrow.so": "it is a 32-bit library and this is a 64-bit process",
+        folder / "half.so": "the file is truncated",
+        folder / "needy.so": "it needs libneeded_by_it.so, which is not found",
+        old: "it is an adapter of Unified Runtime 0.11",
+    }
+
+
+def test_a_file_that_is_no_adapter_for_us_is_refused_with_the_reason(fake_plugin: FakePlugin, tmp_path: Path) -> None:
+    bad = hostile_files(fake_plugin(), tmp_path)
+    with open_plugins("UR", forced(*bad, fake_plugin())) as plugins:
+        assert len(plugins) == 1
+        reasons = {refusal.what: refusal.reason for refusal in plugins.refusals}
+        for path, words in bad.items():
+            assert words in reasons[str(path)]
 
 
 def test_what_failed_is_remembered(fake_plugin: FakePlugin) -> None:
