@@ -57,8 +57,14 @@ def registered(libraries: Sequence[str]) -> dict[str, str]:
     if not libraries:
         return {}
     directory = Path(tempfile.mkdtemp(prefix="fairlead-vendors-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    atexit.register(_remove, directory, os.getpid())
     for number, library in enumerate(libraries):
         (directory / f"{number:03}.icd").write_bytes(os.fsencode(f"{library}\n"))
     # every loader takes a directory here; OCL_ICD_FILENAMES would name the same drivers a second time
     return {"OCL_ICD_VENDORS": str(directory), "OCL_ICD_FILENAMES": ""}
+
+
+def _remove(directory: Path, owner: int) -> None:
+    """Remove a directory at the end of the process that made it; a forked child leaves it to its parent."""
+    if os.getpid() == owner:
+        shutil.rmtree(directory, ignore_errors=True)

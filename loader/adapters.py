@@ -348,7 +348,7 @@ def load(
         if names:
             plugin.validation = Validation(names)
             plugin.validation.attach(plugin.table)
-            atexit.register(_report_leaks, plugin)
+            atexit.register(_report_leaks, plugin, os.getpid())
         progress("listing its platforms")
         try:
             _begin(plugin)
@@ -469,9 +469,9 @@ def _teardown(plugin: Plugin) -> Iterator[str]:
         plugin.validation.close()
 
 
-def _report_leaks(plugin: Plugin) -> None:
-    """The process ends: what has not been closed by now is released, and what is left then has leaked."""
-    if not plugin.closed:
+def _report_leaks(plugin: Plugin, owner: int) -> None:
+    """The process ends: what has not been closed by now is released, and what is left then has leaked. A forked child owns nothing."""
+    if not plugin.closed and os.getpid() == owner:
         plugin.warnings += tuple(_teardown(plugin))
 
 

@@ -346,9 +346,11 @@ def _sinks(environ: Mapping[str, str]) -> dict[str, list[_Sink]]:
 
 def _record(apis: Sequence[str], path: str, times: bool) -> None:
     """Keep the calls of the whole process, and save them when it ends."""
-    found = Trace(apis)
+    found, owner = Trace(apis), os.getpid()
 
     def save() -> None:
+        if os.getpid() != owner and "%p" not in path:
+            return  # a forked child has no file of its own
         where = path.replace("%p", str(os.getpid()))
         try:
             if where.endswith(".json"):
