@@ -11,17 +11,17 @@ import atexit
 import os
 import shutil
 import tempfile
-import threading
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from .icd.drivers import drivers
+from .loader.forks import new_lock
 from .loader.plugins import Plugins, open_plugins
 
 _opened: Final[dict[str, Plugins]] = {}
-_lock = threading.RLock()
+_lock = new_lock()
 
 
 def adapters() -> Plugins:

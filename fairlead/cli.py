@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -59,6 +60,9 @@ def devices(as_json: bool, interfaces: tuple[str, ...]) -> None:
     """
     from .listing import INTERFACES, list_devices
 
+    if as_json:  # what these variables print goes to stdout
+        for name in ("SYCL_PI_TRACE", "SYCL_UR_TRACE"):
+            os.environ.pop(name, None)
     rows, warnings = list_devices(interfaces or tuple(INTERFACES))
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from .loader.errors import FairleadError, NotFoundError
 from .loader.plugins import Plugins, environment_selector, open_plugins
@@ -117,6 +117,14 @@ def _plugin_rows(interface: str, warnings: list[str]) -> list[DeviceRow]:
         return list(_describe(plugins, warnings))
 
 
+def _told(platform: Any, what: str) -> str:
+    """What a platform says of itself; one that fails to may have devices that work."""
+    try:
+        return getattr(platform, what)
+    except FairleadError:
+        return ""
+
+
 def _describe(plugins: Plugins, warnings: list[str]) -> Iterator[DeviceRow]:
     """A row for each root device. Raises NotFoundError if there is none."""
     devices = plugins.select()
@@ -132,8 +140,8 @@ def _describe(plugins: Plugins, warnings: list[str]) -> Iterator[DeviceRow]:
                 device=platform.devices.index(device),
                 type=device.type,
                 name=device.name,
-                platform_name=platform.name,
-                platform_version=platform.version,
+                platform_name=_told(platform, "name"),
+                platform_version=_told(platform, "version"),
                 driver_version=device.driver_version,
                 icd_version=0,
                 library=plugin.path,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from .loader import discovery
 from .loader.discovery import PluginCandidate
-from .loader.log import LEVELS, settings, trace_bits
+from .loader.log import LEGAL, LEVELS, Settings, parse, trace_bits
 from .loader.plugin_config import shipped_config
 from .loader.plugins import environment_selector
 from .loader.search import Place, Refusal, excluding_pattern, secure_environ
@@ -291,6 +291,9 @@ def _effect(name: str, selector: SelectorReport | None) -> str:
 def _log_effect(name: str) -> str:
     if name not in _LOGS:
         return "no effect on fairlead, which has no such messages; an adapter may heed it"
-    chosen = settings(name)
+    try:
+        chosen = parse(secure_environ().get(f"UR_LOG_{name}", ""), Settings(LEVELS.index("quiet")))
+    except ValueError as error:
+        return f"ignored: {error}; write {LEGAL}"
     where = chosen.path or chosen.output
     return f"{_LOGS[name]}, from level {LEVELS[chosen.level]}, go to {where}"

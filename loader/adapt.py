@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from .errors import FairleadError
 from .layers import Layer
 from .table import POINTER_SIZE, DispatchTable
 from .ur import UR, UR_RESULT_SUCCESS
@@ -52,7 +53,10 @@ def adapt(table: DispatchTable, has: frozenset[str]) -> tuple[frozenset[str], La
     if not usable:
         return frozenset(), None
     answers = {UR.functions[bridge.function].slot: bridge.answer for bridge in usable}
-    layer = Layer.take(UR, 0, UR_ERROR_UNSUPPORTED)  # nothing is behind it: its entries answer that when Python is gone
+    try:
+        layer = Layer(UR, 0, UR_ERROR_UNSUPPORTED)  # nothing is behind it: its entries answer that when Python is gone
+    except FairleadError:  # all are taken: the adapter works as far as it goes by itself
+        return frozenset(), None
     functions = _Functions(table)
     layer.handle(lambda slot, arguments: answers[slot](functions, arguments))
     for slot in answers:

@@ -26,7 +26,9 @@ from .abi import Api
 from .binding import BindError, Binding, bind_adapter, bind_plugin, unbind
 from .discovery import PluginCandidate
 from .errors import CodeError, FairleadError, LibraryError
+from .forks import in_child, new_lock
 from .library import Library, check_file, dlopen, find_library, open_library, open_with_siblings, remedy_for
+from .log import trace_bits
 from .pi import PI, PIError
 from .pi import check as check_pi
 from .preview import preview
@@ -225,6 +227,7 @@ class Plugin:
     held: list[int] = field(default_factory=list, repr=False)
     _callbacks: list[Callable[[Plugin], None]] = field(default_factory=list)
     closed: bool = False
+    released: bool = False
 
     @property
     def interface(self) -> str:
@@ -267,7 +270,7 @@ class Plugin:
 
     def extension(self, name: str) -> int | None:
         """The address of a function beyond its interface's table: whatever else the library itself exports, None if it does not."""
-        return self.library.symbol(name)
+        return self.library.own_symbol(name)
 
     def info(self, routine: str, handle: int, name: str, prefix: str = "") -> Any:
         """Ask one of the …GetInfo functions. `name` is the constant, its beginning (`prefix`) may be left out.
@@ -294,13 +297,24 @@ class Plugin:
         if self.closed:
             return
         self.closed = True
-        with ExitStack() as last_first:  # a callback that fails does not stop the rest
-            last_first.callback(self._take_down)
-            for callback in self._callbacks:
+        if self in _open_plugins:
+            _open_plugins.remove(self)
+        with ExitStack() as last_first:
+            last_first.callback(self._unload)
+            last_first.callback(self._finish)
+
+    def _finish(self) -> None:
+        """Tell who asked, release the adapter, report leaks; a callback that fails does not stop the rest."""
+        callbacks, self._callbacks = self._callbacks, []
+        with ExitStack() as last_first:
+            last_first.callback(self._release)
+            for callback in callbacks:
                 last_first.callback(callback, self)
 
-    def _take_down(self) -> None:
+    def _release(self) -> None:
         self.warnings += tuple(_teardown(self))
+
+    def _unload(self) -> None:
         self.platforms = ()
         unbind(self.binding)
         self.library.close()
@@ -331,7 +345,7 @@ def load(
 
     Raises LibraryError if the library cannot be opened, BindError if it is no plugin.
     """
-    with _environment(environment or {}):
+    with _environment({**(environment or {}), **_harmless()}):
         if not judged:
             progress("reading what it exports")
             _judge(candidate)
@@ -344,18 +358,33 @@ def load(
             library.close()
             raise
         plugin = Plugin(candidate, library, binding, binding.notes)
-        names = layer_names() if candidate.interface == "UR" else frozenset[str]()
-        if names:
-            plugin.validation = Validation(names)
-            plugin.validation.attach(plugin.table)
-            atexit.register(_report_leaks, plugin, os.getpid())
+        _validate(plugin)
         progress("listing its platforms")
         try:
             _begin(plugin)
         except FairleadError:  # what it says about itself makes no sense
             plugin.close()
             raise
+    _open_plugins.append(plugin)
     return plugin
+
+
+def _validate(plugin: Plugin) -> None:
+    """Attach the validation layers that the environment asks for. A plugin that cannot have them works without."""
+    names = layer_names() if plugin.interface == "UR" else frozenset[str]()
+    if not names:
+        return
+    plugin.validation = Validation(names)
+    try:
+        plugin.validation.attach(plugin.table)
+    except FairleadError as error:
+        plugin.warnings += (f"its calls are not validated: {error.message}",)
+
+
+def _harmless() -> dict[str, str]:
+    """SYCL_PI_TRACE as a number: DPC++'s own plugins read it, and end the process if it is none."""
+    text = os.environ.get("SYCL_PI_TRACE")
+    return {} if text is None else {"SYCL_PI_TRACE": str(trace_bits("SYCL_PI_TRACE"))}
 
 
 def _judge(candidate: PluginCandidate) -> None:
@@ -401,16 +430,20 @@ def _open(candidate: PluginCandidate) -> Library:
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Set variables for a while. The C library sees them too."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+    with _loading:
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+
+_loading: Final = new_lock()  # one plugin at a time: the variables are the process's
 
 
 def _begin(plugin: Plugin) -> None:
@@ -452,7 +485,10 @@ def backend_library(backend: str) -> str:
 
 
 def _teardown(plugin: Plugin) -> Iterator[str]:
-    """Release the devices that were listed and what `_begin` took; yields what went wrong."""
+    """Release the devices that were listed and what `_begin` took, once; yields what went wrong."""
+    if plugin.released:
+        return
+    plugin.released = True
     table, release = plugin.table, getattr(plugin.table, plugin.dialect.release_device)
     for handle in reversed(plugin.held):
         release(handle)
@@ -469,10 +505,16 @@ def _teardown(plugin: Plugin) -> Iterator[str]:
         plugin.validation.close()
 
 
-def _report_leaks(plugin: Plugin, owner: int) -> None:
-    """The process ends: what has not been closed by now is released, and what is left then has leaked. A forked child owns nothing."""
-    if not plugin.closed and os.getpid() == owner:
-        plugin.warnings += tuple(_teardown(plugin))
+_open_plugins: list[Plugin] = []
+in_child(_open_plugins.clear)  # they are its parent's
+
+
+@atexit.register
+def _finish_all() -> None:
+    """The process ends: release what has not been closed by now, before the destructors of libraries run, but unload nothing."""
+    with ExitStack() as last_first:
+        for plugin in _open_plugins:
+            last_first.callback(plugin._finish)
 
 
 def _partition(plugin: Plugin, handle: int) -> list[int]:

@@ -129,7 +129,7 @@ def _all_tables() -> Sequence[str]:
 def _fill(library: Library, table: str) -> list[int] | None:
     """What the adapter's getter wrote: the words up to the last one that it touched. None if it has no such getter."""
     name = getter(table)
-    address = library.symbol(name)
+    address = library.own_symbol(name)
     if address is None:
         return None
     words = (ctypes.c_uint64 * _ROOM).from_buffer_copy(_MARK.to_bytes(8, sys.byteorder) * _ROOM)
@@ -177,7 +177,7 @@ def bind_plugin(library: Library) -> Binding:
     Raises BindError if it is no plugin, refuses our version, or if neither its version nor its exported names say which function is
     where in its table.
     """
-    address = library.symbol("piPluginInit")
+    address = library.own_symbol("piPluginInit")
     if address is None:
         raise BindError(
             "it does not export piPluginInit, so it is no PI plugin", remedy="name the library of a plugin, libpi_….so"
@@ -211,7 +211,7 @@ def bind_plugin(library: Library) -> Binding:
 
 def _bound_plugin(library: Library, version: str, words: Sequence[int]) -> Binding:
     """The table by position in the version whose order is known, as long as no exported name speaks against it; else by names."""
-    exported = {function.name: library.symbol(function.name) for function in PI.slots}
+    exported = {function.name: library.own_symbol(function.name) for function in PI.slots}
     elsewhere = [f.name for f in PI.slots if exported[f.name] and words[f.slot or 0] not in (0, exported[f.name])]
     known = version.split(".")[:2] == PI_VERSION.split(".")
     if not known and not any(exported.values()):
@@ -238,11 +238,14 @@ def _bound_plugin(library: Library, version: str, words: Sequence[int]) -> Bindi
 
 
 def unbind(binding: Binding) -> None:
-    """Every slot of the table answers UNINITIALIZED from now on: its library is about to be closed."""
+    """Every slot of the table answers UNINITIALIZED from now on: its library is about to be closed. Whatever traces it lets it go."""
     api: Any = binding.table.api
     slots = (ctypes.c_void_p * len(api.slots)).from_address(binding.table.address)
     for slot, stub in enumerate(layers.stubs(api, "uninitialized")):
         slots[slot] = stub
+    for layer in reversed(binding.table.layers):
+        binding.table.remove(layer)
+        layer.give_back()
     binding.table.refresh()
     if binding.adapted_by:
         binding.adapted_by.give_back()

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -48,12 +48,14 @@ class PluginCandidate(Candidate):
     """A UR adapter or a PI plugin worth opening: a file that is a complete shared library for this architecture.
 
     `interface` is "UR" or "PI"; `backend` is what device selectors call it, "unknown" if its name does not tell; `deep_bind` asks
-    for RTLD_DEEPBIND when it is opened.
+    for RTLD_DEEPBIND when it is opened. `others` are files of the same name in later places, for the case that this one cannot be
+    opened.
     """
 
     interface: str = "UR"
     backend: str = UNKNOWN
     deep_bind: bool = False
+    others: tuple[str, ...] = field(default=(), compare=False)
 
 
 VARIABLES: Final = (
@@ -291,14 +293,24 @@ def _look_up(wanted: _Wanted, sources: Sequence[_Source], request: _Request) -> 
         via = wanted.named_by if wanted.named_by in _OVERRIDES else source.found_via
         for path in _paths(source, wanted.entry.library):
             unusable = _unusable(path, via)
-            yield unusable or _judge(path, via, wanted, request)
             if unusable is None:
+                found = _judge(path, via, wanted, request)
+                others = _later(path, wanted.entry.library, sources)
+                yield replace(found, others=others) if isinstance(found, PluginCandidate) else found
                 return
+            yield unusable
     if wanted.manifest == shipped_config():
         yield Place(wanted.entry.library, wanted.named_by, "not found in any of these places")
     else:
         where = f"not found in {', '.join(source.place for source in sources)}"
         yield Refusal(wanted.entry.library, where, f"correct {wanted.named_by}, or name it by its whole path", wanted.named_by)
+
+
+def _later(first: str, name: str, sources: Sequence[_Source]) -> tuple[str, ...]:
+    """The other usable files of a name, in the order of the places: the Unified Runtime loader takes the first that dlopen accepts."""
+    files = {os.path.realpath(path): path for source in reversed(sources) for path in _paths(source, name)}
+    ordered = dict.fromkeys(os.path.realpath(path) for source in sources for path in _paths(source, name))
+    return tuple(files[file] for file in ordered if file != os.path.realpath(first) and _unusable(files[file], "") is None)
 
 
 def _paths(source: _Source, name: str) -> Iterator[str]:

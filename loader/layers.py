@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from ._native import ffi, lib
 from .abi import Api
 from .errors import FairleadError
+from .forks import new_lock
 from .pi import PI
 from .ur import UR
 
@@ -30,9 +30,10 @@ After: TypeAlias = Callable[[int, Sequence[int], int], None]
 _POINTER: Final = "void *const *"
 
 _thunks: dict[Api, Any] = {UR: lib.fl_ur_thunks(), PI: lib.fl_pi_thunks()}
+_leases: dict[int, Layer] = {}  # every layer that was ever taken, by its key, and who has it or had it last
 _idle: list[Layer] = []  # given back, the longest ago first
 _handled: dict[int, Layer] = {}
-_lock = threading.Lock()
+_lock = new_lock()
 
 
 def provide(api: Api, thunks: int) -> None:
@@ -57,41 +58,39 @@ def new_table(api: Api) -> tuple[int, Any]:
 class Layer:
     """A table in front of the table at the address `next` (0: nothing is behind it, and what no handler answers gets `orphan`).
 
-    Raises FairleadError when all layers of the API are taken.
+    It is a lease: `give_back` ends it, and another one may get the same C table. Raises FairleadError when all layers of the API are
+    taken.
     """
 
     def __init__(self, api: Api, next: int, orphan: int = 0) -> None:
         self.api = api
         self.next = next
         self.orphan = orphan
-        behind = ffi.cast(_POINTER, next), orphan & 0xFFFFFFFFFFFFFFFF
-        self.pointer = lib.fl_new_layer(_thunks[api], *behind)
-        if not self.pointer:
-            self.pointer = _idle_layer(api)
-            lib.fl_turn_layer(self.pointer, *behind)
+        self.given_back = False
+        with _lock:
+            self.pointer = _c_layer(api, next, orphan)
+            _leases[int(ffi.cast("uintptr_t", self.pointer))] = self
         self.address = int(ffi.cast("uintptr_t", lib.fl_layer_table(self.pointer)))
         self.number: int = self.pointer.number
         self.key = int(ffi.cast("uintptr_t", self.pointer))  # what records in a log call it
         self._before: Before | None = None
         self._after: After | None = None
 
-    @classmethod
-    def take(cls, api: Api, next: int, orphan: int = 0) -> Layer:
-        """A layer in front of the table at `next`: one that was given back, else a new one."""
-        with _lock:
-            same = [layer for layer in _idle if (layer.api, layer.next, layer.orphan) == (api, next, orphan)]
-            if same:
-                _idle.remove(same[0])
-                return same[0]
-        return cls(api, next, orphan)
-
     def give_back(self) -> None:
-        """Forward everything from now on. `take` may use the layer again: for the same next table, or, once all others are taken, for
-        any; so nobody should keep a function of its table."""
-        self.log(None)
+        """Forward everything from now on; nobody should keep a function of its table. A second call does nothing."""
         with _lock:
+            if self.given_back:
+                return
+            self.given_back = True
+            self.log(None)
             _handled.pop(self.key, None)
             _idle.append(self)
+
+    def turn(self, next: int) -> None:
+        """Lead to another table from now on: what was in between has been taken out."""
+        with _lock:
+            self.next = next
+            lib.fl_turn_layer(self.pointer, ffi.cast(_POINTER, next), self.orphan & 0xFFFFFFFFFFFFFFFF)
 
     def log(self, log: Log | None) -> None:
         """Write the calls into `log`, without Python in the way; None forwards everything again."""
@@ -109,17 +108,36 @@ class Layer:
         )
 
 
-def _idle_layer(api: Api) -> Any:
-    """The layer that was given back the longest time ago."""
-    with _lock:
-        layer = next((layer for layer in _idle if layer.api is api), None)
-        if layer is None:
-            raise FairleadError(
-                f"all {api.path.stem} layers are taken: a process can have 16 traced, validated or served tables of an API",
-                remedy="trace or validate fewer adapters at a time",
-            )
-        _idle.remove(layer)
-        return layer.pointer
+def _c_layer(api: Api, next: int, orphan: int) -> Any:
+    """A C layer that leads to `next`: one that did so before, a new one, or the one that was given back the longest time ago."""
+    behind = ffi.cast(_POINTER, next), orphan & 0xFFFFFFFFFFFFFFFF
+    idle = [layer for layer in _idle if layer.api is api]
+    same = [layer for layer in idle if next and layer.next == next]
+    fresh = None if same else lib.fl_new_layer(_thunks[api], *behind)
+    if fresh:
+        return fresh
+    in_use = _led_through(api)
+    spare = same or [layer for layer in idle if layer.key not in in_use]
+    if not spare:
+        raise FairleadError(
+            f"all {api.path.stem} layers are taken: a process can have 16 traced, validated or served tables of an API",
+            remedy="trace or validate fewer adapters at a time",
+        )
+    _idle.remove(spare[0])
+    lib.fl_turn_layer(spare[0].pointer, *behind)
+    return spare[0].pointer
+
+
+def _led_through(api: Api) -> set[int]:
+    """The keys of the layers through which calls still go: those that are taken, and those to which such a one leads."""
+    by_address = {layer.address: layer for layer in _leases.values() if layer.api is api}
+    found: set[int] = set()
+    for layer in by_address.values():
+        here: Layer | None = None if layer.given_back else layer
+        while here is not None and here.key not in found:
+            found.add(here.key)
+            here = by_address.get(here.next)
+    return found
 
 
 class Log:

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,6 +111,11 @@ class Library:
             return ctypes.cast(self.cdll[name], ctypes.c_void_p).value
         except AttributeError:
             return None
+
+    def own_symbol(self, name: str) -> int | None:
+        """The address of a symbol that the library itself defines, or None: what a dependency exports does not count."""
+        address = self.symbol(name)
+        return address if address and _file_of(address) == self.path else None
 
     def close(self) -> None:
         """dlclose: afterwards no address inside the library may be used."""
@@ -273,6 +278,24 @@ def _path_of(handle: int) -> str:
     if dlinfo(handle, _RTLD_DI_LINKMAP, ctypes.byref(link_map)) or not link_map[1]:
         return ""
     return os.path.realpath(os.fsdecode(link_map[1]))
+
+
+class _DlInfo(ctypes.Structure):
+    """What dladdr(3) gives."""
+
+    _fields_ = (("fname", ctypes.c_char_p), ("base", ctypes.c_void_p), ("sname", ctypes.c_char_p), ("saddr", ctypes.c_void_p))
+
+
+def _file_of(address: int) -> str:
+    """The real path of the library that an address is in, "" if it is in none."""
+    info, dladdr = _DlInfo(), _libc().dladdr
+    dladdr.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    return _real_path(info.fname) if dladdr(address, ctypes.byref(info)) and info.fname else ""
+
+
+@lru_cache(64)
+def _real_path(name: bytes) -> str:
+    return os.path.realpath(os.fsdecode(name))
 
 
 def _is_loaded(name: str) -> bool:

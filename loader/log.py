@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TextIO
 
+from .forks import new_lock
 from .search import secure_environ
 
 LEVELS: Final = ("debug", "info", "warning", "error", "quiet")
@@ -24,7 +24,7 @@ LEGAL: Final = (
 )
 
 _loggers: dict[str, Logger] = {}
-_lock = threading.Lock()
+_lock = new_lock()
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Logger:
     def __init__(self, name: str, settings: Settings) -> None:
         self.name = name
         self.settings = settings
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._file: TextIO | None = None
 
     def debug(self, text: str) -> None:
@@ -112,7 +112,7 @@ def settings(name: str, environ: Mapping[str, str] | None = None, default: str =
     text = secure_environ(environ).get(f"UR_LOG_{name}", "")
     plain = Settings(LEVELS.index(default))
     try:
-        return _parse(text, plain)
+        return parse(text, plain)
     except ValueError as error:
         warn(f"UR_LOG_{name}={text!r} is ignored: {error}; write {LEGAL}")
         return plain
@@ -153,7 +153,7 @@ def put(stream: TextIO | None, text: str, flush: bool = True) -> None:
         pass
 
 
-def _parse(text: str, plain: Settings) -> Settings:
+def parse(text: str, plain: Settings) -> Settings:
     """The settings that a text says. Blanks, quotes, upper case and empty elements do no harm. Raises ValueError with what is wrong."""
     found: dict[str, str] = {}
     for element in filter(None, map(str.strip, text.split(";"))):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -21,6 +20,7 @@ from typing import Any, Final, TypeAlias
 from . import layers, pi_kernels, pi_translation
 from .abi import Function
 from .errors import FairleadError
+from .forks import new_lock
 from .pi import PI, PIError
 from .pi_mapping import ENUMS, FUNCTIONS, PI_CODES, UNSUPPORTED, answer, argument, new, refuse, result
 from .query import handles, query
@@ -62,7 +62,7 @@ def serve(table: DispatchTable) -> DispatchTable:
             f"PI can only be served from a Unified Runtime adapter, and {table!r} is a table of {table.api.path.stem}",
             remedy="give the table of a bound UR adapter; a PI plugin has a PI table already",
         )
-    layer = layers.Layer.take(PI, 0, PI_CODES["PI_ERROR_UNINITIALIZED"])
+    layer = layers.Layer(PI, 0, PI_CODES["PI_ERROR_UNINITIALIZED"])
     service = Service(table, layer)
     layer.handle(service.before)
     return DispatchTable(PI, layer.address, label=f"PI from {table.label or 'UR'}")
@@ -77,7 +77,7 @@ class Service:
         self.kernels: dict[int, dict[int, pi_kernels.KernelArgument]] = {}
         self._ended = False
         self._adapters: list[int] | None = None
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._absent = frozenset({0, *layers.stubs(UR, "unsupported"), *layers.stubs(UR, "uninitialized")})
         self._told = False
 

@@ -124,12 +124,15 @@ def _describe(number: int, platform: Platform, warnings: list[str]) -> dict[str,
     about = {"name": "", "version": "", "backend": platform.backend}
     try:
         about |= {"name": platform.name, "version": platform.version}
+    except FairleadError as error:
+        warnings.append(f"its platform {number} failed to describe itself: {error}")
+    try:
         for device in platform.devices:
             devices.append(
                 {"name": device.name, "type": device.type, "driver_version": device.driver_version, "backend": device.backend}
             )
     except FairleadError as error:
-        warnings.append(f"its platform {number} failed to describe itself or its devices: {error}")
+        warnings.append(f"its platform {number} failed to describe its devices: {error}")
     return {**about, "devices": devices}
 
 

@@ -13,7 +13,8 @@ Each of these steps can be followed: UR_LOG_LOADER="level:info" and SYCL_PI_TRAC
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
@@ -101,9 +102,11 @@ class Plugins:
         selector = selector or self.selector
         devices = self.devices
         chosen = tuple(selector.select(devices)) if selector else devices
-        if trace_bits("SYCL_PI_TRACE") == -1:
+        if trace_bits("SYCL_PI_TRACE") & 1:
             for device in chosen:
-                pi_trace("all", f"Selected device:\n  platform: {device.platform.name}\n  device: {device.name}")
+                pi_trace("basic", f"Selected device:\n  platform: {device.platform.name}\n  device: {device.name}")
+        if self.closed:
+            raise FairleadError(f"these {_NOUN[self.interface]}s are closed", remedy="open them again")
         if not chosen:
             there = (f"{name} is {device.name}" for name, device in zip(selector_strings(devices), devices, strict=True))
             asked = [f"{selector.variable}={selector.text} selects none of the devices"] if selector and devices else []
@@ -118,21 +121,22 @@ class Plugins:
         return chosen
 
     def unload_unused(self, used: Sequence[Device] = ()) -> tuple[Plugin, ...]:
-        """Close the plugins none of whose devices are in `used` (`select()` if there are none); the answer is which ones."""
-        keep = {device.platform.plugin for device in used or self.select()}
+        """Close the plugins none of whose devices are in `used`, or selected by the environment if `used` is empty; the answer is which
+        ones."""
+        if not used:
+            used = tuple(self.selector.select(self.devices)) if self.selector else self.devices
+        keep = {device.platform.plugin for device in used}
         closed = tuple(plugin for plugin in self.plugins if plugin not in keep)
         self.plugins = tuple(plugin for plugin in self.plugins if plugin in keep)
         for plugin in closed:
             logger("LOADER").info(f"unloading {plugin.path}: none of its devices is used")
-            plugin.close()
+        _close(closed)
         return closed
 
     def close(self) -> None:
         """Close them all, the last one first."""
-        for plugin in reversed(self.plugins):
-            plugin.close()
-        self.plugins = ()
-        self.closed = True
+        plugins, self.plugins, self.closed = self.plugins, (), True
+        _close(plugins)
 
     def __iter__(self) -> Iterator[Plugin]:
         return iter(self.plugins)
@@ -169,24 +173,52 @@ def open_plugins(
     _tell_search(interface, found)
     refusals = list(found.refusals)
     candidates = list(_wanted([c for c in found.candidates if isinstance(c, PluginCandidate)], refusals))
-    unsound = judge(candidates, partial(_probe, environment=environment), interface.lower())
-    probed = secure_environ().get("FAIRLEAD_PROBE") != "0"
-    plugins: list[Plugin] = []
-    for candidate in candidates:
-        if candidate in unsound:
-            _refuse(refusals, unsound[candidate])
-            continue
-        try:
-            plugin = load(candidate, environment=environment, judged=probed)
-        except FairleadError as error:
-            where = "" if isinstance(error, LibraryError) or not error.routine else f"{error.routine}: "
-            _refuse(refusals, Refusal(candidate.library, f"{where}{error.message}", error.remedy, candidate.found_via))
-            continue
-        _tell_loaded(plugin)
-        plugins.append(plugin)
-    opened = Plugins(interface, plugins, refusals, found, wanted)
+    plugins: dict[int, Plugin] = {}
+    waiting = dict(enumerate(candidates))
+    while waiting:  # for each that is refused, the file of its name in the next place takes its turn
+        refused: dict[int, Refusal] = {}
+        for number, result in _open_all(waiting, interface, environment):
+            if isinstance(result, Plugin):
+                plugins[number] = result
+            else:
+                refused[number] = result
+                _refuse(refusals, result)
+        waiting = {
+            number: replace(candidate, library=candidate.others[0], others=candidate.others[1:])
+            for number, candidate in waiting.items()
+            if number in refused and candidate.others
+        }
+    opened = Plugins(interface, [plugins[number] for number in sorted(plugins)], refusals, found, wanted)
     _tell_devices(opened)
     return opened
+
+
+def _open_all(
+    candidates: Mapping[int, PluginCandidate], interface: str, environment: Mapping[str, str] | None
+) -> Iterator[tuple[int, Plugin | Refusal]]:
+    """Each candidate as an open plugin, or why it is none."""
+    untried: set[Candidate] = set()
+    unsound = judge(list(candidates.values()), partial(_probe, untried=untried, environment=environment), interface.lower())
+    probed = set(candidates.values()) - untried if secure_environ().get("FAIRLEAD_PROBE") != "0" else set[Candidate]()
+    for number, candidate in candidates.items():
+        if candidate in unsound:
+            yield number, unsound[candidate]
+            continue
+        try:
+            plugin = load(candidate, environment=environment, judged=candidate in probed)
+        except FairleadError as error:
+            where = "" if isinstance(error, LibraryError) or not error.routine else f"{error.routine}: "
+            yield number, Refusal(candidate.library, f"{where}{error.message}", error.remedy, candidate.found_via)
+            continue
+        _tell_loaded(plugin)
+        yield number, plugin
+
+
+def _close(plugins: Sequence[Plugin]) -> None:
+    """Close them, the last one first; one that fails does not stop the rest."""
+    with ExitStack() as last_first:
+        for plugin in plugins:
+            last_first.callback(plugin.close)
 
 
 def environment_selector(environ: Mapping[str, str] | None = None) -> Selector | None:
@@ -204,10 +236,15 @@ def _wanted(candidates: Sequence[PluginCandidate], refusals: list[Refusal]) -> I
             yield candidate
 
 
-def _probe(candidates: Sequence[Candidate], environment: Mapping[str, str] | None) -> list[PluginReport]:
+def _probe(
+    candidates: Sequence[Candidate], untried: set[Candidate], environment: Mapping[str, str] | None
+) -> list[PluginReport]:
+    """The reports of all; the candidates for which no child could be started are put into `untried`."""
     from .plugin_probe import probe_all  # a process whose plugins are all known does without it
 
-    return probe_all([c for c in candidates if isinstance(c, PluginCandidate)], environment=environment)
+    reports = probe_all([c for c in candidates if isinstance(c, PluginCandidate)], environment=environment)
+    untried.update(report.candidate for report in reports if not report.probed)
+    return reports
 
 
 def _refuse(refusals: list[Refusal], refusal: Refusal) -> None:

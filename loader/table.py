@@ -12,13 +12,12 @@ front of.
 from __future__ import annotations
 
 import ctypes
-import threading
 import weakref
 from collections.abc import Callable
-from functools import cache
 from typing import Any, Final, Protocol
 
 from .abi import Api
+from .forks import new_lock
 from .search import secure_environ
 
 POINTER_SIZE = ctypes.sizeof(ctypes.c_void_p)
@@ -29,9 +28,13 @@ TRACE_VARIABLES: Final = ("SYCL_PI_TRACE", "SYCL_UR_TRACE", "UR_ENABLE_LAYERS", 
 
 
 class TableLayer(Protocol):
-    """What `push` takes: the address of a table that leads on to the one that was on top (`layers.Layer` is one)."""
+    """What `push` takes: the address of a table that leads on to the one that was on top, `next` (`layers.Layer` is one)."""
 
     address: int
+    next: int
+
+    def turn(self, next: int) -> None: ...
+    def give_back(self) -> None: ...
 
 
 class DispatchTable:
@@ -59,13 +62,17 @@ class DispatchTable:
 
     def push(self, layer: TableLayer) -> None:
         """Send calls through `layer`, which must lead on to `top`."""
-        self.layers += (layer,)
-        self._forget_functions()
+        with changing:
+            self.layers += (layer,)
+            self._forget_functions()
 
     def remove(self, layer: TableLayer) -> None:
-        """Take a layer out again. If others are in front of it, they still lead through it: it must forward from now on."""
-        self.layers = tuple(other for other in self.layers if other is not layer)
-        self._forget_functions()
+        """Take a layer out again. The one in front of it leads past it from now on; calls that are under way end as they began."""
+        with changing:
+            for front in (front for behind, front in zip(self.layers, self.layers[1:], strict=False) if behind is layer):
+                front.turn(layer.next)
+            self.layers = tuple(other for other in self.layers if other is not layer)
+            self._forget_functions()
 
     def pointer(self, slot: int) -> int:
         """The function pointer in a slot of the table itself, 0 if it is NULL."""
@@ -116,16 +123,23 @@ def unwatch(watcher: Callable[[DispatchTable], None]) -> None:
         _watchers.remove(watcher)
 
 
-@cache
 def _follow_environment() -> None:
     """Once, before the first table is told of: start the traces that the environment asks for."""
-    environ = secure_environ()
-    if any(environ.get(name) for name in TRACE_VARIABLES):
-        from . import trace  # it imports this module, and most processes need nothing of it
+    global _followed
+    with changing:
+        if _followed:
+            return
+        _followed = True
+        environ = secure_environ()
+        if any(environ.get(name) for name in TRACE_VARIABLES):
+            from . import trace  # it imports this module, and most processes need nothing of it
 
-        trace.follow_environment(environ)
+            trace.follow_environment(environ)
 
 
-_lock = threading.Lock()
+#: Held from the look at `top` to the `push` of what leads on to it: one at a time puts layers in front of tables.
+changing = new_lock()
+_followed = False
+_lock = new_lock()
 _live: weakref.WeakSet[DispatchTable] = weakref.WeakSet()
 _watchers: list[Callable[[DispatchTable], None]] = []

@@ -28,11 +28,12 @@ from typing import Any, Final, NamedTuple
 from ._native import ffi, lib
 from .abi import Api
 from .errors import FairleadError
+from .forks import in_child, new_lock
 from .layers import Layer, Log
 from .log import logger, put, trace_bits, warn
 from .printing import Call, decode, head, pieces, tail, unanswered
 from .search import secure_environ
-from .table import DispatchTable, live_tables, unwatch, watch
+from .table import DispatchTable, changing, live_tables, unwatch, watch
 
 #: The APIs that can be traced, and how their ABI data is called: this package does not know the one of OpenCL.
 APIS: Final[Mapping[str, str]] = {"ur": "ur", "pi": "pi", "cl": "opencl"}
@@ -78,6 +79,10 @@ class Summary(tuple[Row, ...]):
         return "\n".join(lines)
 
 
+_traces: weakref.WeakSet[Trace] = weakref.WeakSet()
+in_child(lambda: [trace.forget() for trace in _traces] and None)
+
+
 class Trace:
     """The calls that were made while it was on: `calls`, or itself as a sequence of them. It can be read at any time, also while it
     is on."""
@@ -86,11 +91,17 @@ class Trace:
         self._log = Log(limit)
         self._layers: dict[int, tuple[Api, str]] = {}
         self._taps = _Taps(_known(apis), self._connect)
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._decoded: list[Call] = []
         self._read = 0  # words
         self._threads: dict[int, str] = {}
         weakref.finalize(self, self._log.clear).atexit = False
+        _traces.add(self)
+
+    def forget(self) -> None:
+        """Give up what was read so far: a forked child begins with nothing."""
+        self._decoded.clear()
+        self._read = 0
 
     def start(self) -> None:
         """Begin: `trace` does it."""
@@ -256,7 +267,7 @@ class _Taps:
             raise
 
     def stop(self) -> None:
-        with _changing:
+        with changing:
             if self.watched is None:
                 return
             unwatch(self.watched)
@@ -267,12 +278,12 @@ class _Taps:
                 layer.give_back()
 
     def _add(self, table: DispatchTable) -> None:
-        with _changing:
+        with changing:
             if _STEMS.get(table.api.path.stem) not in self.apis or table in self.tables or self.watched is None:
                 return
             key = table.api, table.top
             if key not in self.layers:
-                self.layers[key] = layer = Layer.take(*key)
+                self.layers[key] = layer = Layer(*key)
                 self.connect(layer, table)
             table.push(self.layers[key])
             self.tables[table] = self.layers[key]
@@ -283,9 +294,6 @@ class _Taps:
             self._add(table)
         except FairleadError as error:
             warn(f"the calls through {table!r} are not traced: {error.message}")
-
-
-_changing = threading.Lock()  # one trace at a time puts layers in front of tables: a layer leads on to what was on top
 
 
 def _known(apis: Iterable[str]) -> frozenset[str]:

@@ -24,7 +24,6 @@ import ctypes
 import functools
 import linecache
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,10 +31,11 @@ from typing import Final, TypeAlias
 
 from .abi import Function
 from .errors import FairleadError
+from .forks import new_lock
 from .layers import Layer
 from .memory import POINTER_SIZE, read_word
 from .search import secure_environ
-from .table import DispatchTable
+from .table import DispatchTable, changing
 from .ur import UR, UR_RESULT_SUCCESS
 from .validation_rules import CODES, MEMORY, Extent, Given, Query, Rules, Used, Wrong, all_rules, counted_kinds, read_handles
 
@@ -153,7 +153,7 @@ class Validation:
         self._memory: list[int] = []  # where live USM memory begins, sorted
         self._late = False  # objects turned up that are older than we are
         self._attached: list[tuple[DispatchTable, Layer]] = []
-        self._lock = threading.RLock()  # a finalizer may call the table while we hold it
+        self._lock = new_lock()  # a finalizer may call the table while we hold it
 
     def attach(self, table: DispatchTable) -> None:
         """Check what goes through `table` from now on. Do it before the first call: what was made earlier is only known as far as the
@@ -166,11 +166,11 @@ class Validation:
                 f"validation layers are for Unified Runtime adapters, and this is a table of {table.api.path.stem}",
                 remedy="unset UR_ENABLE_LAYERS, or trace the plugin instead",
             )
-        with self._lock:
+        with changing, self._lock:
             if not self.names or any(table is other for other, _ in self._attached):
                 return
-            layer = Layer.take(UR, table.top)
-            layer.handle(self._before, functools.partial(self._after, layer.next))
+            layer = Layer(UR, table.top)
+            layer.handle(self._before, functools.partial(self._after, layer))
             table.push(layer)
             self._attached.append((table, layer))
 
@@ -204,14 +204,14 @@ class Validation:
         self._tell(line)
         return CODES[wrong.code]
 
-    def _after(self, next: int, slot: int, arguments: Sequence[int], result: int) -> None:
+    def _after(self, layer: Layer, slot: int, arguments: Sequence[int], result: int) -> None:
         rules = all_rules()[slot]
         if result != UR_RESULT_SUCCESS:
             with self._lock:
                 self._count(rules, arguments, -1)
             return
         # without the lock: this may ask the adapter
-        given = [(each, _outgoing(each, rules.function, next, arguments)) for each in rules.given]
+        given = [(each, _outgoing(each, rules.function, layer.next, arguments)) for each in rules.given]
         with self._lock:
             for each, handles in given:
                 size = arguments[each.size] if each.size is not None else 0

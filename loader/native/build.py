@@ -93,15 +93,16 @@ def _thunk(api: Any, function: Any) -> str:
     )
     is_number = is_number and not function.returns.endswith("*")
     back = "(void)0" if void else f"return ({function.returns})" + ("" if is_number else "(uintptr_t)") + "call.result"
-    forward = f"((fn_{function.name} *)layer->next[{slot}])({names});"
+    forward = f"((fn_{function.name} *)next[{slot}])({names});"
     return f"""\
 typedef {function.c_declaration("fn_" + function.name)};
 static {function.c_declaration("body_" + function.name)} {{
     fl_layer *layer = current;
+    void *const *next = __atomic_load_n(&layer->next, __ATOMIC_ACQUIRE);
     uint64_t arguments[] = {{{", ".join(words) or "0"}}};
     fl_call call = {{layer, {slot}, {len(words)}, arguments, layer->orphan, 0}};
     int (*before)(fl_call *) = __atomic_load_n(&layer->before, __ATOMIC_ACQUIRE);
-    if ((before && before(&call)) || !layer->next) {{
+    if ((before && before(&call)) || !next) {{
         {back};
         {"return;" if void else ""}
     }}

@@ -30,6 +30,7 @@ typedef struct chunk {
 
 struct fl_log {
     pthread_mutex_t lock;
+    fl_log *older; /* every log there ever was: they are never freed */
     chunk *first, *last;
     size_t size, limit;
     uint64_t lost;
@@ -56,12 +57,39 @@ static uint64_t thread(void) {
     return thread_id;
 }
 
+static void drop(fl_log *log) {
+    for (chunk *here = log->first; here;) {
+        chunk *next = here->next;
+        free(here);
+        here = next;
+    }
+    log->first = log->last = NULL;
+    log->size = 0;
+}
+
+static fl_log *newest;
+
+/* A forked child begins with nothing: what is logged is its parent's, the lock may be held by a thread that it does not have. */
+static void begin_again(void) {
+    thread_id = 0;
+    for (fl_log *log = newest; log; log = log->older) {
+        pthread_mutex_init(&log->lock, NULL);
+        drop(log);
+    }
+}
+
+static void watch_forks(void) { pthread_atfork(NULL, NULL, begin_again); }
+
 fl_log *fl_new_log(size_t limit) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     fl_log *log = calloc(1, sizeof *log);
-    thread_id = 0; /* this may be a forked child, whose thread is another one */
+    pthread_once(&once, watch_forks);
     if (log) {
         pthread_mutex_init(&log->lock, NULL);
         log->limit = limit;
+        do
+            log->older = __atomic_load_n(&newest, __ATOMIC_ACQUIRE);
+        while (!__atomic_compare_exchange_n(&newest, &log->older, log, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
     }
     return log;
 }
@@ -217,12 +245,6 @@ uint64_t fl_log_lost(fl_log *log) {
 
 void fl_clear_log(fl_log *log) {
     pthread_mutex_lock(&log->lock);
-    for (chunk *here = log->first; here;) {
-        chunk *next = here->next;
-        free(here);
-        here = next;
-    }
-    log->first = log->last = NULL;
-    log->size = 0;
+    drop(log);
     pthread_mutex_unlock(&log->lock);
 }

@@ -6,15 +6,27 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int probe[2] = {-1, -1};
+static dev_t device;
+static ino_t inode;
 static pthread_mutex_t probe_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Whether the descriptors are still our pipe: a program may have closed all that it did not know, and opened files of its own. */
+static bool is_ours(void) {
+    struct stat status[2];
+    for (int end = 0; end < 2; end++)
+        if (probe[end] < 0 || fstat(probe[end], &status[end]) || status[end].st_dev != device || status[end].st_ino != inode)
+            return false;
+    return true;
+}
 
 /* A forked child must not share the pipe with its parent: one would read what the other has written. */
 static void forget_probe(void) {
     pthread_mutex_init(&probe_lock, NULL);
-    if (probe[0] >= 0) {
+    if (is_ours()) {
         close(probe[0]);
         close(probe[1]);
     }
@@ -26,7 +38,13 @@ static void watch_forks(void) { pthread_atfork(NULL, NULL, forget_probe); }
 static bool open_probe(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
-    return probe[1] >= 0 || pipe2(probe, O_CLOEXEC) == 0;
+    if (is_ours())
+        return true;
+    struct stat status;
+    if (pipe2(probe, O_CLOEXEC) || fstat(probe[0], &status))
+        return false;
+    device = status.st_dev, inode = status.st_ino;
+    return true;
 }
 
 /* Copy up to 256 bytes from an address that may lead nowhere; returns how many bytes could be read. The kernel does the looking

@@ -330,7 +330,7 @@ def test_after_unbind_every_function_answers_uninitialized(fake_plugin: FakePlug
 
 def test_after_unbind_calls_through_a_layer_answer_uninitialized(fake_plugin: FakePlugin) -> None:
     binding = adapter(fake_plugin())
-    layer = layers.Layer.take(UR, binding.table.address)
+    layer = layers.Layer(UR, binding.table.address)
     binding.table.push(layer)
     assert binding.table.urQueueFinish(1) == 0
     unbind(binding)

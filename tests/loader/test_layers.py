@@ -28,10 +28,11 @@ HEAD = 6  # words of a record before its arguments
 
 
 class Adapter:
-    """A table with one function, urDeviceGetInfo, which writes 42 and answers 7; `seen` are the arguments of its calls."""
+    """A table with one function, urDeviceGetInfo, which writes 42 and answers 7 or another number; `seen` are its calls' arguments."""
 
-    def __init__(self) -> None:
+    def __init__(self, answer: int = 7) -> None:
         self.seen: list[tuple[Any, ...]] = []
+        self.answer = answer
         address, slots = layers.new_table(UR)
         self._function = GET_INFO.prototype(self._get_info)
         slots[GET_INFO.slot] = ctypes.cast(self._function, ctypes.c_void_p).value
@@ -41,7 +42,7 @@ class Adapter:
         self.seen.append(arguments)
         if arguments[3]:
             ctypes.c_uint32.from_address(arguments[3]).value = 42
-        return 7
+        return self.answer
 
 
 ADAPTER = Adapter()
@@ -57,7 +58,7 @@ def adapter() -> Iterator[Adapter]:
 @pytest.fixture
 def layer(adapter: Adapter) -> Iterator[Layer]:
     """A layer in front of the adapter's table; `adapter.table` calls go through it."""
-    found = Layer.take(UR, adapter.table.address)
+    found = Layer(UR, adapter.table.address)
     adapter.table.push(found)
     yield found
     adapter.table.remove(found)
@@ -102,7 +103,7 @@ def test_a_number_answers_the_call_and_none_forwards_it(adapter: Adapter, layer:
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.integers(-(2**31), 2**31 - 1))
 def test_arguments_and_results_come_through_as_they_are(device: int, name: int, result: int) -> None:
     seen: list[Any] = []
-    layer = Layer.take(UR, ADAPTER.table.address)
+    layer = Layer(UR, ADAPTER.table.address)
     ADAPTER.table.push(layer)
     try:
         layer.handle(before=lambda slot, arguments: seen.append((slot, *arguments)) or result)
@@ -169,20 +170,50 @@ def test_handlers_run_on_the_calling_thread(adapter: Adapter, layer: Layer) -> N
 
 
 def test_a_layer_that_was_given_back_forwards_and_is_used_again(adapter: Adapter) -> None:
-    first = Layer.take(UR, adapter.table.address)
+    first = Layer(UR, adapter.table.address)
     first.handle(before=lambda slot, arguments: 99)
     function = GET_INFO.prototype(ctypes.c_void_p.from_address(first.address + (GET_INFO.slot or 0) * 8).value)
     assert function(1, 2, 4, None, None) == 99
     first.give_back()
     assert function(1, 2, 4, None, None) == 7, "who still holds its table gets the adapter"
-    again = Layer.take(UR, adapter.table.address)
-    assert again is first
+    again = Layer(UR, adapter.table.address)
+    assert again.address == first.address
+    first.give_back()  # a second time: it is not its own any more
+    again.handle(before=lambda slot, arguments: 98)
+    assert function(1, 2, 4, None, None) == 98
     again.give_back()
+
+
+def test_a_layer_leads_to_the_table_that_it_was_taken_for_however_often_it_was_used_before() -> None:
+    for number in range(40):  # more than there are layers
+        adapter = Adapter(answer=number)
+        layer = Layer(UR, adapter.table.address)
+        function = GET_INFO.prototype(ctypes.c_void_p.from_address(layer.address + (GET_INFO.slot or 0) * 8).value)
+        assert function(1, 2, 4, None, None) == number
+        layer.give_back()
+
+
+def test_layers_that_come_and_go_in_any_order_lead_to_the_table(adapter: Adapter) -> None:
+    """Traces that overlap: each begins before the one before it has ended."""
+    behind = Layer(UR, adapter.table.top)
+    adapter.table.push(behind)
+    for _ in range(40):  # more than there are layers
+        front = Layer(UR, adapter.table.top)
+        adapter.table.push(front)
+        adapter.table.remove(behind)
+        behind.give_back()
+        others = [Layer(UR, 0, orphan=5) for _ in range(3)]
+        assert adapter.table.urDeviceGetInfo(1, 2, 4, None, None) == 7
+        for other in others:
+            other.give_back()
+        behind = front
+    adapter.table.remove(behind)
+    behind.give_back()
 
 
 def test_two_layers_see_each_call_in_order(adapter: Adapter, layer: Layer) -> None:
     seen: list[str] = []
-    front = Layer.take(UR, adapter.table.top)
+    front = Layer(UR, adapter.table.top)
     adapter.table.push(front)
     for name, one in (("back", layer), ("front", front)):
         one.handle(

@@ -94,18 +94,18 @@ def test_an_idle_adapter_is_sound(fake_plugin: FakePlugin) -> None:
     [
         (
             {"at_devices": "return UR_RESULT_ERROR_DEVICE_LOST"},
-            "its platform 0 failed to describe itself or its devices: urDeviceGet [",
+            "its platform 0 failed to describe its devices: urDeviceGet [",
         ),
         (
             {"info_error": "UR_RESULT_ERROR_DEVICE_LOST"},
-            "its platform 0 failed to describe itself or its devices: urPlatformGetInfo [",
+            "its platform 0 failed to describe itself: urPlatformGetInfo [",
         ),
         ({"release_error": "UR_RESULT_ERROR_DEVICE_LOST"}, "urAdapterRelease [UR_RESULT_ERROR_DEVICE_LOST]"),
     ],
 )
 def test_what_is_odd_about_a_sound_one(fake_plugin: FakePlugin, knobs: dict[str, object], warning: str) -> None:
     report = probe(fake_plugin(**knobs))
-    assert report.ok and len(report.warnings) == 1 and report.warnings[0].startswith(warning)
+    assert report.ok and any(said.startswith(warning) for said in report.warnings)
 
 
 def test_a_remark_is_no_warning(fake_plugin: FakePlugin) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support import FakePlugin, RunPython
 
-from fairlead.loader.errors import NotFoundError
+from fairlead.loader.errors import FairleadError, NotFoundError
 from fairlead.loader.plugins import Plugins, environment_selector, open_plugins
 from fairlead.loader.selector import SelectorError, parse
 
@@ -285,9 +285,63 @@ def test_the_trace_of_the_dpcpp_runtime(run_python: RunPython, fake_plugin: Fake
     path, bad = fake_plugin(interface=2), fake_plugin(interface=2, at_init="abort()")
     env = {"SYCL_OVERRIDE_PI_LEVEL_ZERO": str(path), "SYCL_OVERRIDE_PI_CUDA": str(bad)}
     loaded = f"SYCL_PI_TRACE[basic]: Plugin found and successfully loaded: {path.name} [ PluginVersion: 15.47.1 ]"
-    assert run_python(OPEN, "PI", env=env | {"SYCL_PI_TRACE": "1"}).err.splitlines() == [loaded]
+    chosen = "SYCL_PI_TRACE[basic]: Selected device:\n  platform: Fake 0\n  device: Fake device 0"
+    assert run_python(OPEN, "PI", env=env | {"SYCL_PI_TRACE": "1"}).err == f"{loaded}\n{chosen}\n"
     everything = run_python(OPEN, "PI", env=env | {"SYCL_PI_TRACE": "-1"}).err
     assert loaded in everything
     assert f"SYCL_PI_TRACE[all]: Check if plugin is present. Failed to load plugin: {bad}" in everything
     assert "SYCL_PI_TRACE[-1]: " in everything and "it crashed with SIGABRT" in everything
-    assert "SYCL_PI_TRACE[all]: Selected device:\n  platform: Fake 0\n  device: Fake device 0" in everything
+    assert chosen in everything
+    assert run_python(OPEN, "PI", env=env).err == ""
+
+
+# Closing and failing
+
+
+def test_a_file_that_cannot_be_opened_gives_way_to_the_next_of_its_name(fake_plugin: FakePlugin, tmp_path: Path) -> None:
+    bad, good, name = fake_plugin(at_init="abort()"), fake_plugin(), "libur_adapter_level_zero.so.0"
+    for folder, library in (("one", bad), ("two", good)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).symlink_to(library)
+    environ = {"UR_ADAPTERS_SEARCH_PATH": f"{tmp_path / 'one'},{tmp_path / 'two'}"}
+    with open_plugins("UR", environ) as plugins:
+        assert [plugin.path for plugin in plugins] == [str(good)]
+        assert any("SIGABRT" in refusal.reason for refusal in plugins.refusals if refusal.what == str(tmp_path / "one" / name))
+
+
+def test_a_callback_that_fails_does_not_leave_the_others_open(two: list[Path]) -> None:
+    plugins = open_plugins("UR", forced(*two))
+    opened = plugins.plugins
+    opened[1].on_close(lambda plugin: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        plugins.close()
+    assert all(plugin.closed for plugin in opened) and plugins.closed
+    with pytest.raises(FairleadError, match="these adapters are closed"):
+        plugins.select()
+
+
+def test_where_the_selector_picks_nothing_all_are_unused(two: list[Path]) -> None:
+    plugins = open_plugins("UR", forced(*two), selector=parse("opencl:99"))
+    assert len(plugins.unload_unused()) == 2 and len(plugins) == 0
+
+
+def test_what_is_open_at_the_end_is_released_and_its_callbacks_are_told(
+    run_python: RunPython, fake_plugin: FakePlugin, tmp_path: Path
+) -> None:
+    code = """
+import atexit, os, sys
+from fairlead.loader.plugins import open_plugins
+plugins = open_plugins("UR", {"UR_ADAPTERS_FORCE_LOAD": sys.argv[1]})
+plugins.plugins[0].on_close(lambda plugin: print("told", plugin.closed, len(plugins.devices), flush=True))
+if len(sys.argv) > 2:
+    atexit.register(plugins.close)
+if not os.fork():
+    sys.exit()
+os.wait()
+"""
+    log = tmp_path / "log"
+    for more in ((), ("close",)):
+        log.write_text("")
+        done = run_python(code, str(fake_plugin()), *more, env={"FAKE_LOG": str(log), "FAIRLEAD_PROBE": "0"})
+        assert done.out.splitlines()[-1].startswith("told") and done.err == ""
+        assert log.read_text().count("release") >= 1

@@ -65,7 +65,7 @@ def test_layers_are_on_top_of_each_other_and_leave_no_trace() -> None:
     one, _ = table(3)
     before = one.urQueueFinish
     assert one.top == one.address
-    layer = Layer.take(UR, one.top)
+    layer = Layer(UR, one.top)
     one.push(layer)
     layer.handle(before=lambda slot, arguments: 8)
     assert one.top == layer.address and one.layers == (layer,)
@@ -79,19 +79,26 @@ def test_layers_are_on_top_of_each_other_and_leave_no_trace() -> None:
 class Front:
     """A layer that is nothing but the address of another table."""
 
-    def __init__(self, address: int) -> None:
-        self.address = address
+    def __init__(self, address: int, next: int) -> None:
+        self.address, self.next = address, next
+
+    def turn(self, next: int) -> None:
+        self.next = next
+
+    def give_back(self) -> None:
+        pass
 
 
 def test_layers_are_taken_out_in_any_order() -> None:
     one, _ = table(1)
     kept = [table(number) for number in (4, 5)]
-    fronts = [Front(other.address) for other, _ in kept]
+    fronts = [Front(kept[0][0].address, one.address), Front(kept[1][0].address, kept[0][0].address)]
     for front in fronts:
         one.push(front)
     assert one.urQueueFinish(1) == 5
     one.remove(fronts[0])
     assert one.urQueueFinish(1) == 5 and one.layers == (fronts[1],)
+    assert fronts[1].next == one.address, "what was taken out is led past"
     one.remove(fronts[0])
     assert one.layers == (fronts[1],), "one that is not there is no error"
     one.remove(fronts[1])

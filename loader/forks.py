@@ -1,0 +1,34 @@
+"""Locks that a forked child can take: the thread that held one at the time of the fork is not in the child.
+
+`new_lock` makes them all re-entrant, because a finalizer or a signal handler may come back to what its own thread is doing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def new_lock() -> Any:
+    """A re-entrant lock that nobody holds in a forked child."""
+    lock = threading.RLock()
+    _locks.add(lock)
+    return lock
+
+
+def in_child(action: Callable[[], None]) -> None:
+    """Have `action` called in every forked child, after the locks were freed."""
+    os.register_at_fork(after_in_child=action)
+
+
+def _free_all() -> None:
+    for lock in list(_locks):
+        lock._at_fork_reinit()
+
+
+os.register_at_fork(after_in_child=_free_all)
