@@ -36,7 +36,7 @@ _FROM_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)  # a terminal sends them
 NOTHING: Final = """\
 no call was traced, and no trace was written. Traced are
   - OpenCL calls of any program whose libOpenCL loads layers: the Khronos loader, ocl-icd 2.3 or later; not of a program that is
-    linked with its driver, that is set-uid, or that was killed before it could write what it had;
+    linked with its driver, that is set-uid, or that was killed or left by os._exit (as forked workers of multiprocessing do);
   - Unified Runtime, PI and OpenCL calls that Python programs make through fairlead.
 A DPC++ program calls Unified Runtime through its own loader: `fairlead trace --sycl` has that one print its calls to stdout."""
 

@@ -276,10 +276,14 @@ class Plugin:
         """Ask one of the …GetInfo functions. `name` is the constant, its beginning (`prefix`) may be left out.
 
         The answer has the Python type that the ABI data tells: str, bool, int (enums and handles too), a tuple for an array, bytes where
-        the type is not known. Raises URError or PIError, KeyError for a constant that the API does not have.
+        the type is not known. Raises URError or PIError, FairleadError for a constant that the API does not have.
         """
         api = self.dialect.api
-        constant = api.constants.get(name) or api.constants[prefix + name]
+        constant = api.constants.get(name) or api.constants.get(f"{prefix}{name}")
+        if constant is None:
+            raise FairleadError(
+                f"{name!r} is no constant of {api.path.stem}", routine=routine, remedy=f"look at {api.path.name}"
+            )
         call = getattr(self.table, routine)
         value = query(call, routine, self.dialect.check, handle, constant.value, detail=f"({constant.name})")
         return _decode(api, constant.answer, value)
@@ -466,6 +470,12 @@ def _begin(plugin: Plugin) -> None:
         return
     library, remedy = _NEEDS.get(plugin.candidate.backend, ("", ""))
     absent = library and not find_library(library) and not backend_library(plugin.candidate.backend)
+    if not plugin.has(dialect.list_platforms):
+        plugin.idle, plugin.remedy = (
+            f"it has no platform: it does not implement {dialect.list_platforms}",
+            "update or reinstall it",
+        )
+        return
     own = (failure or f"{dialect.list_platforms} gives none").rstrip(".")
     plugin.idle = f"it has no platform: {library} is not found ({own})" if absent else f"it has no platform: {own}"
     plugin.remedy = remedy if absent else "check that its device is in this machine and that this user may use it"

@@ -21,9 +21,10 @@ def new_lock() -> Any:
     return lock
 
 
-def in_child(action: Callable[[], None]) -> None:
-    """Have `action` called in every forked child, after the locks were freed."""
+def in_child(action: Callable[[], None]) -> Callable[[], None]:
+    """Have `action` called in every forked child, after the locks were freed. A decorator, too."""
     os.register_at_fork(after_in_child=action)
+    return action
 
 
 def _free_all() -> None:

@@ -92,6 +92,10 @@ class DispatchTable:
             self._forget_functions()
         return call
 
+    def __dir__(self) -> list[str]:
+        """What can be called, too: a shell completes it."""
+        return [*super().__dir__(), *(function.name for function in self.api.slots)]
+
     def refresh(self) -> None:
         """The table's slots have changed: make its functions anew."""
         self._forget_functions()

@@ -80,7 +80,12 @@ class Summary(tuple[Row, ...]):
 
 
 _traces: weakref.WeakSet[Trace] = weakref.WeakSet()
-in_child(lambda: [trace.forget() for trace in _traces] and None)
+
+
+@in_child
+def _forget_all() -> None:
+    for trace in _traces:
+        trace.forget()
 
 
 class Trace:
