@@ -28,16 +28,20 @@ from .measuring import Row, Target, in_turns, ratio, summary
 _BIND = """
 import json, sys, time
 from pathlib import Path
-from fairlead.loader import adapters, binding, discovery, library, plugins, verdicts
+from fairlead.loader import adapters, discovery, library, plugins, verdicts
 from fairlead.loader.search import python_libraries
+
+def probe(candidates):
+    from fairlead.loader.plugin_probe import probe_all
+    return probe_all(candidates)
 
 def everything():
     bound = []
-    for interface, bind in (("UR", binding.bind_adapter), ("PI", binding.bind_plugin)):
-        selector = plugins.environment_selector()
-        found = plugins._FIND[interface]()
-        unsound = verdicts.judge(found.candidates, lambda candidates: plugins._probe(candidates, None), interface.lower())
-        bound += [bind(adapters._open(candidate)) for candidate in found.candidates if candidate not in unsound]
+    plugins.environment_selector()
+    for interface, find in (("ur", discovery.find_adapters), ("pi", discovery.find_plugins)):
+        found = find().candidates
+        unsound = verdicts.judge(found, probe, interface)
+        bound += [adapters.open_and_bind(candidate, judged=True) for candidate in found if candidate not in unsound]
     return bound
 
 start = time.perf_counter()

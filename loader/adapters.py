@@ -350,17 +350,7 @@ def load(
     Raises LibraryError if the library cannot be opened, BindError if it is no plugin.
     """
     with _environment({**(environment or {}), **_harmless()}):
-        if not judged:
-            progress("reading what it exports")
-            _judge(candidate)
-        progress("opening the library")
-        library = _open(candidate)
-        progress("binding its functions")
-        try:
-            binding = bind_adapter(library, layout=layout) if candidate.interface == "UR" else bind_plugin(library)
-        except FairleadError:
-            library.close()
-            raise
+        library, binding = open_and_bind(candidate, layout=layout, judged=judged, progress=progress)
         plugin = Plugin(candidate, library, binding, binding.notes)
         _validate(plugin)
         progress("listing its platforms")
@@ -371,6 +361,27 @@ def load(
             raise
     _open_plugins.append(plugin)
     return plugin
+
+
+def open_and_bind(
+    candidate: PluginCandidate,
+    *,
+    layout: str | None = None,
+    judged: bool = False,
+    progress: Callable[[str], None] = lambda step: None,
+) -> tuple[Library, Binding]:
+    """Open a plugin's library and bind its functions; none of them has been called then. See `load`."""
+    if not judged:
+        progress("reading what it exports")
+        _judge(candidate)
+    progress("opening the library")
+    library = _open(candidate)
+    progress("binding its functions")
+    try:
+        return library, bind_adapter(library, layout=layout) if candidate.interface == "UR" else bind_plugin(library)
+    except FairleadError:
+        library.close()
+        raise
 
 
 def _validate(plugin: Plugin) -> None:
