@@ -25,7 +25,7 @@ from .ur import UR
 #: Told of a call before it is forwarded: (slot, arguments). None forwards it, a number answers it.
 Before: TypeAlias = Callable[[int, Sequence[int]], int | None]
 #: Told of a call that came back: (slot, arguments, result).
-After: TypeAlias = Callable[[int, Sequence[int], int], None]
+After: TypeAlias = Callable[[int, Sequence[int], int], object]
 
 _POINTER: Final = "void *const *"
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .adapters import Platform, backend_library, load
+from .adapters import backend_library, load
 from .children import Request, run_all
+from .devices import Platform
 from .discovery import PluginCandidate
 from .errors import FairleadError, LibraryError
 from .search import Candidate

@@ -19,7 +19,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from .adapters import Device, Platform, Plugin, load
+from .adapters import Plugin, load
+from .devices import Device, Platform
 from .discovery import PluginCandidate, find_adapters, find_plugins
 from .errors import FairleadError, LibraryError, NotFoundError
 from .log import logger, pi_trace, trace_bits
@@ -51,7 +52,7 @@ class Plugins:
         selector: Selector | None,
     ) -> None:
         self.interface = interface
-        self.plugins = tuple(plugins)
+        self.plugins: tuple[Plugin, ...] = tuple(plugins)
         self.refusals = tuple(refusals)
         self.search = search
         self.selector = selector

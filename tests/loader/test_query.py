@@ -32,8 +32,9 @@ def listing(given: list[int], says: int | None = None, code: int = 0) -> Callabl
     def call(room: int, into: Any, count: Any) -> int:
         if count is not None:
             ctypes.cast(count, ctypes.POINTER(ctypes.c_uint32))[0] = len(given) if says is None else says
-        for index, handle in enumerate(given[:room] if into is not None else ()):
-            into[index] = handle
+        if into is not None:
+            for index, handle in enumerate(given[:room]):
+                into[index] = handle
         return code
 
     return call

@@ -12,7 +12,8 @@ from typing import Any
 
 from fairlead.backends import nested_environment
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.adapters import Device, load
+from fairlead.loader.adapters import load
+from fairlead.loader.devices import Device
 from fairlead.loader.discovery import PluginCandidate
 from fairlead.loader.memory import read_word
 from fairlead.loader.table import DispatchTable
