@@ -31,7 +31,7 @@ _SELECTORS: Final = (ONEAPI_DEVICE_SELECTOR, SYCL_DEVICE_FILTER, SYCL_BE)
 #: What the bits of a variable print.
 _TRACES: Final = {
     "SYCL_PI_TRACE": ((1, "prints the plugins that are found"), (2, "prints the calls of PI and Unified Runtime to stdout")),
-    "SYCL_UR_TRACE": ((2, "prints the calls of Unified Runtime to stdout"),),
+    "SYCL_UR_TRACE": ((1, "prints the adapters that are found"), (2, "prints the calls of Unified Runtime to stdout")),
 }
 #: The loggers that fairlead has, and what they say.
 _LOGS: Final = {

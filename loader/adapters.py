@@ -49,7 +49,11 @@ _NEEDS: Final = {
 }
 
 
-_CALLED: Final = {"UR": "a Unified Runtime adapter", "PI": "a PI plugin"}
+#: What a plugin of each interface is called, and where one is named.
+_CALLED: Final = {
+    "UR": ("a Unified Runtime adapter", "UR_ADAPTERS_FORCE_LOAD or plugins.conf"),
+    "PI": ("a PI plugin", "SYCL_PI_CONFIG's file or plugins.conf"),
+}
 
 
 @dataclass(eq=False)
@@ -264,8 +268,8 @@ def _judge(candidate: PluginCandidate) -> None:
             remedy=f"install an adapter of Unified Runtime {UR_VERSION} (DPC++ 2025.3 or 2026)",
         )
     if seen.interface != candidate.interface:
-        is_what, wanted = (_CALLED[name] for name in (seen.interface, candidate.interface))
-        raise BindError(f"it is {is_what}, not {wanted}", remedy=f"name it where {is_what} is wanted, or correct plugins.conf")
+        (is_what, place), (wanted, _) = (_CALLED[name] for name in (seen.interface, candidate.interface))
+        raise BindError(f"it is {is_what}, not {wanted}", remedy=f"name it in {place}, as {is_what}")
 
 
 def _open(candidate: PluginCandidate) -> Library:

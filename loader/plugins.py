@@ -23,7 +23,7 @@ from .adapters import Plugin, load
 from .devices import Device, Platform
 from .discovery import PluginCandidate, find_adapters, find_plugins
 from .errors import FairleadError, LibraryError, NotFoundError
-from .log import logger, pi_trace, trace_bits
+from .log import Logger, logger, pi_trace, trace_bits
 from .plugin_config import PluginEntry, read_config, shipped_config, sycl_be_names
 from .search import Candidate, Place, Refusal, SearchResult, excluding_pattern, secure_environ
 from .selector import SYCL_BE_NAMES, Selector, from_environment, selector_strings
@@ -130,7 +130,7 @@ class Plugins:
         closed = tuple(plugin for plugin in self.plugins if plugin not in keep)
         self.plugins = tuple(plugin for plugin in self.plugins if plugin in keep)
         for plugin in closed:
-            logger("LOADER").info(f"unloading {plugin.path}: none of its devices is used")
+            _log().info(f"unloading {plugin.path}: none of its devices is used")
         _close(closed)
         return closed
 
@@ -249,9 +249,9 @@ def _probe(
 
 
 def _refuse(refusals: list[Refusal], refusal: Refusal) -> None:
-    logger("LOADER").info(f"failed to load {refusal.what}: {refusal.reason}")
+    _log().info(f"failed to load {refusal.what}: {refusal.reason}")
     if refusal.remedy:
-        logger("LOADER").debug(f"remedy: {refusal.remedy}")
+        _log().debug(f"remedy: {refusal.remedy}")
     pi_trace("all", f"Check if plugin is present. Failed to load plugin: {refusal.what}")
     pi_trace("-1", f"{refusal.what}: {refusal.reason}")
     refusals.append(refusal)
@@ -260,9 +260,14 @@ def _refuse(refusals: list[Refusal], refusal: Refusal) -> None:
 # What can be followed
 
 
+def _log() -> Logger:
+    """UR_LOG_LOADER's; SYCL_UR_TRACE=1 asks for it too."""
+    return logger("LOADER", default="info" if trace_bits("SYCL_UR_TRACE") & 1 else "quiet")
+
+
 def _tell_search(interface: str, found: SearchResult) -> None:
     """UR_LOG_LOADER: where was looked, what was passed over."""
-    log = logger("LOADER")
+    log = _log()
     for place in found.places:
         log.debug(f"{_NOUN[interface]}s: {_place(place)}")
     for refusal in found.refusals:
@@ -275,9 +280,9 @@ def _place(place: Place) -> str:
 
 def _tell_loaded(plugin: Plugin) -> None:
     name = plugin.path.rsplit("/", 1)[-1]
-    logger("LOADER").info(f"loaded {_NOUN[plugin.interface]} 0x{plugin.library.handle:x} ({plugin.path}), {plugin.version}")
+    _log().info(f"loaded {_NOUN[plugin.interface]} 0x{plugin.library.handle:x} ({plugin.path}), {plugin.version}")
     for note in plugin.notes:
-        logger("LOADER").info(f"{name}: {note}")
+        _log().info(f"{name}: {note}")
     pi_trace("basic", f"Plugin found and successfully loaded: {name} [ PluginVersion: {plugin.version} ]")
 
 

@@ -76,7 +76,9 @@ def layer_names(environ: Mapping[str, str] | None = None, *, report: Report | No
         if name in _SANITIZERS:
             (report or _warn)(f"UR_ENABLE_LAYERS: {name} is not offered: it needs kernels that the DPC++ compiler instrumented")
         elif name not in _STANDS_FOR:
-            (report or _warn)(f"UR_ENABLE_LAYERS: there is no layer {name}; there are {', '.join(_STANDS_FOR)}")
+            (report or _warn)(
+                f"UR_ENABLE_LAYERS is a comma list, and there is no layer {name}; there are {', '.join(_STANDS_FOR)}"
+            )
     return _resolved(names)
 
 

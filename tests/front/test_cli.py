@@ -269,3 +269,9 @@ def test_version_and_help() -> None:
 def test_wrong_arguments_are_exit_code_2(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2 and "Traceback" not in result.output
+
+
+def test_json_is_json_whatever_is_traced(run_python: RunPython, fake_plugin: FakePlugin) -> None:
+    env = {"UR_ADAPTERS_FORCE_LOAD": str(fake_plugin()), "SYCL_PI_TRACE": "-1", "SYCL_UR_TRACE": "2"}
+    code = "from fairlead.cli import main; main(['devices', '--json', '--interface', 'ur'])"
+    assert [row["interface"] for row in json.loads(run_python(code, env=env).out)] == ["UR"]

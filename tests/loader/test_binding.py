@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -577,3 +578,18 @@ def test_platforms_devices_and_parts_of_them(fake_plugin: FakePlugin, interface:
     parts = handles(divide, names[2], check, devices[1][2], (ctypes.c_ssize_t * 3)(1, 0, 0))
     parent = query(info, names[3], check, parts[0], api[f"{prefix}_DEVICE_INFO_PARENT_DEVICE"])
     assert len(parts) == 2 and int.from_bytes(parent, "little") == devices[1][2]
+
+
+def test_a_getter_of_a_library_that_it_needs_is_not_its_own(fake_plugin: FakePlugin, tmp_path: Path) -> None:
+    """dlsym looks into dependencies as well: an adapter linked with the loader would be bound to the loader."""
+    whole = fake_plugin()
+    (tmp_path / "libwhole.so").symlink_to(whole)
+    source = tmp_path / "needy.c"
+    source.write_text("int it(void) { return 0; }\n")
+    needy = tmp_path / "libneedy.so"
+    command = ["cc", "-shared", "-fPIC", str(source), "-o", str(needy), "-Wl,--no-as-needed", f"-L{tmp_path}", "-lwhole"]
+    subprocess.run([*command, f"-Wl,-rpath,{tmp_path}", f"-Wl,-rpath,{whole.parent}"], check=True)
+    library = open_library(str(needy))
+    assert library.symbol("urGetAdapterProcAddrTable") and library.own_symbol("urGetAdapterProcAddrTable") is None
+    with pytest.raises(BindError, match="so it is no Unified Runtime adapter"):
+        bind_adapter(library)

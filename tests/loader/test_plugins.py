@@ -345,3 +345,31 @@ os.wait()
         done = run_python(code, str(fake_plugin()), *more, env={"FAKE_LOG": str(log), "FAIRLEAD_PROBE": "0"})
         assert done.out.splitlines()[-1].startswith("told") and done.err == ""
         assert log.read_text().count("release") >= 1
+
+
+def test_sycl_ur_trace_1_tells_what_is_found(run_python: RunPython, fake_plugin: FakePlugin) -> None:
+    env = {"UR_ADAPTERS_FORCE_LOAD": str(fake_plugin())}
+    assert "<LOADER>[INFO]: loaded adapter" in run_python(OPEN, "UR", env=env | {"SYCL_UR_TRACE": "1"}).err
+    assert run_python(OPEN, "UR", env=env).err == ""
+
+
+@pytest.mark.parametrize("value", ["x", "", "-1"])
+def test_no_value_of_sycl_pi_trace_ends_the_process(run_python: RunPython, real_plugins: Path, value: str) -> None:
+    """DPC++'s own plugins read it too, and abort if it is no number."""
+    env = {"SYCL_OVERRIDE_PI_OPENCL": str(real_plugins / "pi/libpi_opencl.so"), "SYCL_PI_TRACE": value}
+    done = run_python(OPEN, "PI", env=env, check=False)
+    assert "invalid_argument" not in done.err and done.code in (0, 1)
+
+
+def test_what_leaks_is_reported_at_the_end_though_nothing_was_closed(run_python: RunPython, fake_plugin: FakePlugin) -> None:
+    code = """
+import ctypes, sys
+from fairlead.loader.plugins import open_plugins
+plugins = open_plugins("UR", {"UR_ADAPTERS_FORCE_LOAD": sys.argv[1]})
+device, context = plugins.devices[0], ctypes.c_void_p()
+handles = (ctypes.c_void_p * 1)(device.handle)
+device.platform.plugin.table.urContextCreate(1, handles, None, ctypes.byref(context))
+"""
+    done = run_python(code, str(fake_plugin()), env={"UR_ENABLE_LAYERS": "UR_LAYER_LEAK_CHECKING"})
+    leaks = [line for line in done.err.splitlines() if "has leaked" in line]
+    assert len(leaks) == 1 and "ur_context_handle_t" in leaks[0], "the devices that were listed are released"

@@ -501,3 +501,34 @@ ur.urAdapterGet(0, None, ctypes.byref(out))
         FAIRLEAD_TRACE="ur",
     )
     assert plain(done.err) == 2 * UR_LINES.format("")
+
+
+def test_a_forked_child_begins_with_nothing_and_can_go_on(run_python: RunPython) -> None:
+    code = """
+import ctypes, os, threading
+from fairlead.loader import layers
+from fairlead.loader.table import DispatchTable
+from fairlead.loader.ur import UR
+table = DispatchTable(UR, layers.new_table(UR)[0])
+from fairlead.loader.trace import trace
+stop = False
+def busy():
+    while not stop:
+        table.urAdapterGet(0, None, None)
+threads = [threading.Thread(target=busy) for _ in range(3)]
+with trace() as t:
+    for thread in threads:
+        thread.start()
+    for _ in range(30):
+        child = os.fork()
+        if not child:
+            before = len(t)
+            table.urAdapterGet(0, None, None)
+            os._exit(0 if before == 0 and len(t) == 1 and t[0].thread == os.getpid() else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    stop = True
+    for thread in threads:
+        thread.join()
+print(len(t) > 0)
+"""
+    assert run_python(code).out == "True\n"
