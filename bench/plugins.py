@@ -85,16 +85,18 @@ def _opencl_adapter() -> Plugin:
     return load(candidates[0])
 
 
-def _calls(plugin: Plugin) -> tuple[Any, ...]:
+#: What the call of `_arguments` writes to.
+_ANSWER, _SIZE = ctypes.c_uint32(), ctypes.c_size_t()
+
+
+def _arguments(plugin: Plugin) -> tuple[Any, ...]:
     """The arguments of a call that an adapter answers at once, and that leads to memory in two places."""
-    answer, size = ctypes.c_uint32(), ctypes.c_size_t()
-    _calls.keep = answer, size  # type: ignore[attr-defined]
     name = UR["UR_ADAPTER_INFO_VERSION"]
-    return plugin.handles[0], name, ctypes.sizeof(answer), ctypes.addressof(answer), ctypes.addressof(size)
+    return plugin.handles[0], name, ctypes.sizeof(_ANSWER), ctypes.addressof(_ANSWER), ctypes.addressof(_SIZE)
 
 
 def _call(plugin: Plugin, quick: bool) -> Row:
-    table, arguments = plugin.table, _calls(plugin)
+    table, arguments = plugin.table, _arguments(plugin)
     pointer = table.pointer(UR.functions["urAdapterGetInfo"].slot or 0)
     bare = ctypes.CFUNCTYPE(ctypes.c_int32)(pointer)
     bare.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p]
@@ -115,7 +117,7 @@ def _call(plugin: Plugin, quick: bool) -> Row:
 
 
 def _tracing(plugin: Plugin, quick: bool) -> Row:
-    table, arguments = plugin.table, _calls(plugin)
+    table, arguments = plugin.table, _arguments(plugin)
     calls = range(100 if quick else 2000)
 
     def untraced() -> None:

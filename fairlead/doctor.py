@@ -19,7 +19,8 @@ from typing import Any, Final
 from . import loaders, nodes, plugin_doctor
 from .icd import discovery, quirks
 from .icd.drivers import excluding_pattern
-from .icd.probe import DEFAULT_TIMEOUT, PlatformReport, ProbeReport, probe_all
+from .icd.probe import PlatformReport, ProbeReport, probe_all
+from .loader.children import DEFAULT_TIMEOUT
 from .loader.search import Candidate, Place, Refusal, secure_environ
 from .plugin_doctor import PluginSurvey
 from .verdict import Problem, is_gone, problems

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from .loader import discovery
-from .loader.discovery import PluginCandidate
+from .loader.discovery import FIND, PluginCandidate, explain_variables
 from .loader.log import LEGAL, LEVELS, Settings, parse, trace_bits
 from .loader.plugin_config import shipped_config
 from .loader.plugins import environment_selector
@@ -25,7 +24,6 @@ from .loader.validation import layer_names
 if TYPE_CHECKING:
     from .loader.plugin_probe import PlatformReport, PluginReport
 
-_FIND: Final = {"UR": discovery.find_adapters, "PI": discovery.find_plugins}
 _PARTS: Final = 64  # of a device, in a selector
 _SELECTORS: Final = (ONEAPI_DEVICE_SELECTOR, SYCL_DEVICE_FILTER, SYCL_BE)
 #: What the bits of a variable print.
@@ -127,7 +125,7 @@ def survey(drivers: Sequence[str], timeout: float | None = None) -> PluginSurvey
     from .backends import registered
     from .loader.plugin_probe import probe_all
 
-    found = {interface: find() for interface, find in _FIND.items()}
+    found = {interface: find() for interface, find in FIND.items()}
     candidates = [c for search in found.values() for c in search.candidates if isinstance(c, PluginCandidate)]
     patterns = {candidate: excluding_pattern(candidate.library) for candidate in candidates}
     wanted = [candidate for candidate in candidates if not patterns[candidate]]
@@ -222,7 +220,7 @@ def _numbered(states: Sequence[PluginState], selector: Selector | None) -> Itera
     }
     strings: dict[int, str] = {}
     selected: set[_Selectable] = set()
-    for interface in _FIND:
+    for interface in FIND:
         own = [id(device) for state in states if state.interface == interface for device in state.devices]
         devices = [seen[key] for key in own]
         strings |= zip(own, selector_strings(devices), strict=True)
@@ -246,7 +244,7 @@ def variables() -> Iterator[tuple[str, str, str]]:
     environ = secure_environ()
     _, report = _selector()
     told = set(_SELECTORS)
-    for used in discovery.explain_variables():
+    for used in explain_variables():
         if used.variable.name not in told:
             yield used.variable.name, used.value, used.outcome
     for name in sorted(os.environ):

@@ -117,9 +117,9 @@ def gather(folder: Path) -> Gathered:
             found.events += json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
         except (OSError, ValueError, KeyError, TypeError):
             found.warnings.append(f"the trace of process {path.stem} is not complete, and left out")
+    named = {event["pid"] for event in found.events if event["ph"] == "M"}
     for process in trace_layer.processes(folder):
-        named = any(event["ph"] == "M" and event["pid"] == process.pid for event in found.events)
-        if process.calls and not named:
+        if process.calls and process.pid not in named:
             who = {"name": process.name}
             found.events.append({"ph": "M", "name": "process_name", "pid": process.pid, "tid": process.pid, "args": who})
         found.events += [event(call, process.pid) for call in process.calls]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ..loader import search
-from ..loader.errors import FairleadError, LibraryError
+from ..loader.errors import FairleadError, reason_of
 from ..loader.library import Library, check_file, dlopen, open_library
 from ..loader.search import Candidate, Refusal, SearchResult, secure_environ
 from ..loader.verdicts import Report, judge
@@ -312,11 +312,5 @@ def _device_counts(platform: Platform) -> tuple[int, int, int]:
     return sum("GPU" in type for type in types), sum("CPU" in type for type in types), len(types)
 
 
-def reason_of(error: FairleadError) -> str:
-    """What an exception says, as a Refusal has it: the file that a LibraryError names is known there."""
-    head = "" if isinstance(error, LibraryError) else " ".join(filter(None, (error.routine, error.code and f"[{error.code}]")))
-    return f"{head}: {error.message}" if head else error.message
-
-
 def _refusal(what: str, error: FairleadError, found_via: str) -> Refusal:
-    return Refusal(what, reason_of(error), error.remedy, found_via)
+    return Refusal(what, reason_of(error, with_code=True), error.remedy, found_via)

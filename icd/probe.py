@@ -16,11 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..loader.children import DEFAULT_TIMEOUT as DEFAULT_TIMEOUT
 from ..loader.children import Outcome, Request, candidate_from, run_all
-from ..loader.errors import FairleadError, LibraryError
+from ..loader.errors import FairleadError, LibraryError, reason_of
 from ..loader.search import Candidate
-from .drivers import load, reason_of
+from .drivers import load
 from .errors import check
 from .objects import Device, Platform
 
@@ -122,7 +121,9 @@ def describe(candidate: Candidate, progress: Callable[[str], None]) -> ProbeRepo
         driver = load(candidate, progress=progress)
     except FairleadError as error:
         missing = error.missing if isinstance(error, LibraryError) else ()
-        return ProbeReport(candidate, False, reason_of(error), error.remedy, time.monotonic() - started, missing=missing)
+        return ProbeReport(
+            candidate, False, reason_of(error, with_code=True), error.remedy, time.monotonic() - started, missing=missing
+        )
     notes = [f"{refusal.what}: {refusal.reason}" for refusal in driver.refusals]
     platforms = tuple(_platform_report(platform, notes, progress) for platform in driver.platforms)
     return ProbeReport(

@@ -167,6 +167,10 @@ def find_plugins(
     return collect(_plugins(_Request("PI", secure_environ(environ), prefix, accepts_backend)))
 
 
+#: The search of each interface.
+FIND: Final = {"UR": find_adapters, "PI": find_plugins}
+
+
 def explain_variables(environ: Mapping[str, str] | None = None) -> tuple[VariableInUse, ...]:
     """What each of `VARIABLES` that is set in the environment did, in the order of the table."""
     return search.explain_variables(VARIABLES, _effect, environ)

@@ -46,6 +46,13 @@ class LibraryError(FairleadError):
         self.missing = tuple(missing)
 
 
+def reason_of(error: FairleadError, *, with_code: bool = False) -> str:
+    """What an exception says, as a Refusal has it: the file that a LibraryError names is known there."""
+    parts = (error.routine, f"[{error.code}]" if with_code and error.code else "")
+    head = "" if isinstance(error, LibraryError) else " ".join(filter(None, parts))
+    return f"{head}: {error.message}" if head else error.message
+
+
 class NotFoundError(FairleadError):
     """A search found nothing usable. `reasons` holds every place and candidate with why it was passed over."""
 

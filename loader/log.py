@@ -89,7 +89,7 @@ class Logger:
         if self._file is None:
             try:
                 # line-buffered, whatever the flush level is: the last lines before a crash are those that are wanted
-                self._file = open(self.settings.path, "w", 1, encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
+                self._file = open(self.settings.path, "w", 1, encoding="utf-8", errors="backslashreplace")  # noqa: SIM115 - it stays open
             except OSError as error:
                 warn(
                     f"the log file {self.settings.path} of UR_LOG_{self.name} cannot be written ({error.strerror}): logging to stderr"

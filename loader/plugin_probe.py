@@ -14,7 +14,7 @@ from .adapters import backend_library, load
 from .children import Request, run_all
 from .devices import Platform
 from .discovery import PluginCandidate
-from .errors import FairleadError, LibraryError
+from .errors import FairleadError, LibraryError, reason_of
 from .search import Candidate
 
 
@@ -97,8 +97,7 @@ def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
         plugin = load(candidate, environment=data["environment"], progress=progress)
     except FairleadError as error:
         missing = error.missing if isinstance(error, LibraryError) else ()
-        reason = error.message if isinstance(error, LibraryError) or not error.routine else f"{error.routine}: {error.message}"
-        return {"ok": False, "reason": reason, "remedy": error.remedy, "missing": list(missing)}
+        return {"ok": False, "reason": reason_of(error), "remedy": error.remedy, "missing": list(missing)}
     progress("asking its platforms for their devices")
     warnings = list(plugin.warnings)
     platforms = [_describe(number, platform, warnings) for number, platform in enumerate(plugin.platforms)]

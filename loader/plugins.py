@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 from .adapters import Plugin, load
 from .devices import Device, Platform
-from .discovery import PluginCandidate, find_adapters, find_plugins
-from .errors import FairleadError, LibraryError, NotFoundError
+from .discovery import FIND, PluginCandidate
+from .errors import FairleadError, NotFoundError, reason_of
 from .log import Logger, logger, pi_trace, trace_bits
 from .plugin_config import PluginEntry, read_config, shipped_config, sycl_be_names
 from .search import Candidate, Place, Refusal, SearchResult, excluding_pattern, secure_environ
@@ -32,7 +32,6 @@ from .verdicts import judge
 if TYPE_CHECKING:
     from .plugin_probe import PluginReport
 
-_FIND: Final = {"UR": find_adapters, "PI": find_plugins}
 _NOUN: Final = {"UR": "adapter", "PI": "plugin"}
 
 
@@ -100,14 +99,14 @@ class Plugins:
 
         Raises NotFoundError (…DEVICE_NOT_FOUND) with every reason if that leaves none.
         """
+        if self.closed:
+            raise FairleadError(f"these {_NOUN[self.interface]}s are closed", remedy="open them again")
         selector = selector or self.selector
         devices = self.devices
         chosen = tuple(selector.select(devices)) if selector else devices
         if trace_bits("SYCL_PI_TRACE") & 1:
             for device in chosen:
                 pi_trace("basic", f"Selected device:\n  platform: {device.platform.name}\n  device: {device.name}")
-        if self.closed:
-            raise FairleadError(f"these {_NOUN[self.interface]}s are closed", remedy="open them again")
         if not chosen:
             there = (f"{name} is {device.name}" for name, device in zip(selector_strings(devices), devices, strict=True))
             asked = [f"{selector.variable}={selector.text} selects none of the devices"] if selector and devices else []
@@ -170,7 +169,7 @@ def open_plugins(
     Raises SelectorError for a device selector that cannot be understood; a plugin that fails is a Refusal.
     """
     wanted = selector or environment_selector(environ)
-    found = _FIND[interface](environ, accepts_backend=wanted.accepts_backend if wanted else None)
+    found = FIND[interface](environ, accepts_backend=wanted.accepts_backend if wanted else None)
     _tell_search(interface, found)
     refusals = list(found.refusals)
     candidates = list(_wanted([c for c in found.candidates if isinstance(c, PluginCandidate)], refusals))
@@ -208,8 +207,7 @@ def _open_all(
         try:
             plugin = load(candidate, environment=environment, judged=candidate in probed)
         except FairleadError as error:
-            where = "" if isinstance(error, LibraryError) or not error.routine else f"{error.routine}: "
-            yield number, Refusal(candidate.library, f"{where}{error.message}", error.remedy, candidate.found_via)
+            yield number, Refusal(candidate.library, reason_of(error), error.remedy, candidate.found_via)
             continue
         _tell_loaded(plugin)
         yield number, plugin
