@@ -1,28 +1,23 @@
 """A finalized graph: `replay(queue)` enqueues all of its commands by one native call.
 
-The graph's order is scheduled once for every kind of queue that it is replayed on (`graph.schedule`), made into a native program
-(`icd.replay`) and kept. A replay comes after the one before it, also on another queue; it need not be waited for.
+The commands run as a command-buffer (`icd.command_buffer`), which lays them out once for every kind of queue. A replay comes
+after the one before it, also on another queue; it need not be waited for.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from . import _client
-from .graph import Schedule, plan
 from .icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
 from .icd.capture import CaptureError, is_captured
+from .icd.command_buffer import CommandBuffer
 from .icd.errors import OpenCLError, describe, error
-from .icd.replay import Program, Step, time_of_order
 
 if TYPE_CHECKING:
     from .captured import CapturedGraph
-
-#: How much of a branching graph is tried to find out how to run it: barriers and events cost what they cost by its shape.
-_MEASURED_NODES: Final = 128
 
 SCHEDULES: Final = ("auto", "in-order", "levels", "events")
 
@@ -38,22 +33,10 @@ class ReplayError(OpenCLError):
         self.node = node
 
 
-class _Plan:
-    """A schedule as a program, with the queues of our own that it needs besides the caller's."""
-
-    def __init__(self, schedule: Schedule, program: Program, own_queues: list[Any], why: str) -> None:
-        self.schedule, self.program, self.own_queues, self.why = schedule, program, own_queues, why
-
-
 def _is_in_order(queue: Any) -> bool:
     import pyopencl
 
     return not queue.properties & pyopencl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
-
-
-def _steps(schedule: Schedule) -> list[Step]:
-    """A schedule as the native engine takes it."""
-    return [(step.command, step.lane, step.waits, step.signals) for step in schedule.steps]
 
 
 #: Graphs of dropped executables, with the event after which nothing of them is used any more. Looked through now and then.
@@ -82,22 +65,21 @@ class Executable:
                 f"there is no schedule {schedule!r}.", routine="finalize", remedy=f"one of {', '.join(SCHEDULES)}"
             )
         self.graph = graph
-        self._schedule = schedule
-        self._plans: dict[tuple[int, bool], _Plan] = {}
-        self._devices = [queue.device for queue in graph.queues]
-        self._context = graph.recording.context
-        self._pending = graph.recording.pending
-        self._last: tuple[int, Any, Any] | None = None  # queue (handle), event and queue of the last replay
-        self._lock = threading.Lock()
+        recording = graph.recording
+        self._devices = [queue.device.int_ptr for queue in graph.queues]
+        self._context, self._pending = recording.context, recording.pending
+        self._buffer = CommandBuffer(self._context, self._devices, recording.commands, graph, graph, schedule=schedule)
+        self._last: Any = None  # the event of the last replay
         _forget_finished()
 
     def replay(self, queue: Any, times: int = 1, wait_for: Iterable[Any] | None = None) -> Any:
         """Enqueue the graph `times` times on a pyopencl.CommandQueue and return the pyopencl.Event of its end.
 
-        The queue belongs to the context and to a device that the graph was captured from. The first command comes after the events
-        in `wait_for` and after the last replay of this executable. Nothing is waited for.
+        The queue belongs to the context and to a device that the graph was captured from. The first command comes after the
+        events in `wait_for` and after the last replay of this executable. Nothing is waited for.
 
-        Raises ReplayError if a command cannot be enqueued, OpenCLError for a wrong queue or event, ArgumentError for a wrong type.
+        Raises ReplayError if a command cannot be enqueued, OpenCLError for a wrong queue or event, ArgumentError for a wrong
+        type.
         """
         handle = self._checked(queue, "replay")
         if type(times) is not int or not 1 <= times < 1 << 32:
@@ -110,29 +92,19 @@ class Executable:
             )
         import pyopencl
 
-        with self._lock:
-            in_order = _is_in_order(queue)
-            used = self._plan(queue, in_order)
-            if self._last and (self._last[0] != handle or not in_order):
-                waits.append(self._last[1].int_ptr)
-                self._last[2].flush()  # SPEC clFlush: whoever waits for another queue's event has to flush that queue
+        with self._buffer.lock:
             if self._pending:
                 waits += self._still_pending()
-            lanes = [handle, *(own.int_ptr for own in used.own_queues)]
-            code, event, failed = used.program.replay(lanes, times, waits)
+            code, event, failed, _ = self._buffer.enqueue(handle, queue.device.int_ptr, _is_in_order(queue), times, waits)
             if code:
                 raise self._failure(code, failed)
-            result = pyopencl.Event.from_int_ptr(event, False)
-            self._last = (handle, result, queue)
+            self._last = result = pyopencl.Event.from_int_ptr(event, False)
         return result
 
     def explain(self, queue: Any) -> str:
         """How a replay on this queue is run, and why so, in a few words."""
-        self._checked(queue, "explain")
-        with self._lock:
-            used = self._plan(queue, _is_in_order(queue))
-        commands = len(self.graph) - sum(self.graph.order_only)
-        return f"{commands} commands, {used.schedule.kind}, {used.schedule.events} events in one pass: {used.why}"
+        handle = self._checked(queue, "explain")
+        return self._buffer.explain(handle, queue.device.int_ptr, _is_in_order(queue))
 
     def _checked(self, queue: Any, routine: str) -> int:
         """The handle of a queue that is one, and of the graph's context."""
@@ -140,6 +112,9 @@ class Executable:
         if _client.context_of(queue, routine) != self._context:
             remedy = "replay on a queue of that context"
             raise error(CL_INVALID_COMMAND_QUEUE, routine, "It is not of the graph's context.", remedy)
+        if queue.device.int_ptr not in self._devices:
+            remedy = "replay on a queue of a captured device"
+            raise error(CL_INVALID_COMMAND_QUEUE, routine, f"No command was captured for {queue.device.name}.", remedy)
         return handle
 
     def _wait_list(self, wait_for: Iterable[Any] | None) -> list[int]:
@@ -179,61 +154,6 @@ class Executable:
                 waits.append(handle)
         return waits
 
-    def _plan(self, queue: Any, in_order: bool) -> _Plan:
-        device = queue.device
-        found = self._plans.get((device.int_ptr, in_order))
-        if found is None:
-            if device not in self._devices:
-                raise error(
-                    CL_INVALID_COMMAND_QUEUE,
-                    "replay",
-                    f"No command was captured for {device.name}.",
-                    "replay on a queue of a captured device",
-                )
-            found = self._plans[device.int_ptr, in_order] = self._make_plan(queue, device, in_order)
-        return found
-
-    def _make_plan(self, queue: Any, device: Any, in_order: bool) -> _Plan:
-        """Lane 0 is the caller's queue; each other device that commands were captured for has an in-order queue of our own."""
-        import pyopencl
-
-        graph, commands = self.graph, self.graph.recording.commands
-        lane_of_device, own_queues = {device.int_ptr: 0}, []
-        used = {commands[node].queue for node in range(len(graph)) if not graph.order_only[node]}
-        for other in (self._devices[number] for number in sorted(used)):
-            if other.int_ptr not in lane_of_device:
-                own_queues.append(pyopencl.CommandQueue(queue.context, other))
-                lane_of_device[other.int_ptr] = len(own_queues)
-        lanes = [lane_of_device.get(self._devices[commands[node].queue].int_ptr, 0) for node in range(len(graph))]
-        ordered = set(range(1, len(own_queues) + 1)) | ({0} if in_order else set())
-        if own_queues:
-            kind, why = "events", "commands of several devices wait for each other by events"
-        elif in_order:
-            kind, why = "in-order", "the queue keeps the order"
-        else:
-            kind, why = self._choose(device)
-            if kind == "in-order":
-                kind, lanes, ordered = "events", [1] * len(graph), {1}
-                own_queues.append(pyopencl.CommandQueue(queue.context, device))
-        schedule = plan(graph, lanes, frozenset(ordered), kind)
-        return _Plan(schedule, Program(commands, graph, _steps(schedule), schedule.final_waits), own_queues, why)
-
-    def _choose(self, device: Any) -> tuple[str, str]:
-        """How to run on one out-of-order queue."""
-        if self._schedule != "auto":
-            return self._schedule, "asked for"
-        if self.graph.is_path:
-            return "in-order", "the graph is a single path, so an in-order queue of its own needs no events"
-        shape = self.graph.beginning(_MEASURED_NODES)
-        seconds = {}
-        for kind in ("levels", "events"):
-            schedule = plan(shape, [0] * len(shape), frozenset(), kind)
-            seconds[kind] = time_of_order(self._context, device.int_ptr, len(shape), _steps(schedule), schedule.final_waits)
-        figures = ", ".join(f"{kind} {value * 1e6:.0f} µs" for kind, value in seconds.items())
-        return min(
-            seconds, key=seconds.__getitem__
-        ), f"measured with empty commands in place of its first {len(shape)}: {figures}"
-
     def _failure(self, code: int, failed: int) -> ReplayError:
         name, sentence = describe(code)
         node = self.graph[failed] if failed >= 0 else None
@@ -247,7 +167,7 @@ class Executable:
         """Host memory and SVM go with the graph, so a graph whose replay may still be using them is kept until that has ended."""
         last = getattr(self, "_last", None)
         if last is not None and self.graph.uses_host_memory:
-            _unfinished.append((last[1], self.graph))
+            _unfinished.append((last, self.graph))
             _forget_finished()
 
     def __repr__(self) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import overload
+
+from ..loader.schedule import Order
 
 
 @dataclass(frozen=True)
@@ -36,22 +37,12 @@ class Node:
     details: dict[str, object] = field(default_factory=dict)
 
 
-class Graph(Sequence[Node]):
-    """`len(graph)`, `graph[i]` and iteration give nodes; `edges` gives pairs; `to_dot()` gives Graphviz.
-
-    `order_only` says of each node whether it is only there for its order (a barrier, a marker).
-    """
-
-    def __init__(self, dependencies: Sequence[Sequence[int]], order_only: Sequence[bool]) -> None:
-        self.dependencies = dependencies
-        self.order_only = order_only
+class Graph(Order, Sequence[Node]):
+    """`len(graph)`, `graph[i]` and iteration give nodes; `edges` gives pairs; `to_dot()` gives Graphviz."""
 
     def node(self, index: int) -> Node:
         """The node of a number from 0 on."""
         return Node(index, "command", "command", 0, tuple(self.dependencies[index]))
-
-    def __len__(self) -> int:
-        return len(self.dependencies)
 
     @overload
     def __getitem__(self, index: int) -> Node: ...
@@ -73,28 +64,6 @@ class Graph(Sequence[Node]):
     def edges(self) -> Iterator[tuple[int, int]]:
         """Pairs (earlier node, later node)."""
         return ((before, node) for node, predecessors in enumerate(self.dependencies) for before in predecessors)
-
-    @cached_property
-    def levels(self) -> list[int]:
-        """Task level of each node: how many commands of the longest path lie before it. Order-only nodes add none."""
-        levels: list[int] = []
-        after: list[int] = []
-        for predecessors, order_only in zip(self.dependencies, self.order_only, strict=True):
-            level = max((after[before] for before in predecessors), default=0)
-            levels.append(level)
-            after.append(level if order_only else level + 1)
-        return levels
-
-    @cached_property
-    def is_path(self) -> bool:
-        """Whether every command comes after the one before it, so that nothing could run at the same time."""
-        commands = [level for level, order_only in zip(self.levels, self.order_only, strict=True) if not order_only]
-        return len(set(commands)) == len(commands)
-
-    def beginning(self, count: int) -> Graph:
-        """The first `count` nodes as a graph of their own: order and shape alone."""
-        count = min(count, len(self))
-        return Graph([tuple(self.dependencies[node]) for node in range(count)], self.order_only[:count])
 
     def to_dot(self) -> str:
         """The graph in Graphviz's language, one box a node."""

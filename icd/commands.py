@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 from ._native import ffi, lib
 from .abi import OPENCL
 from .capture import OPS
+from .errors import check
 
 #: What the numbers in `fl_command.n` are, for the commands that have some.
 _NUMBERS: Final[dict[str, tuple[str, ...]]] = {
@@ -26,9 +28,13 @@ def address(pointer: Any) -> int:
 
 def call(handle: int, name: str, *arguments: Any) -> Any:
     """Call an OpenCL function through the dispatch table of the object that `handle` is."""
-    function = OPENCL.functions[name]
     table = lib.fl_table_of(ffi.cast("void *", handle))
-    return function.prototype(address(table[function.slot]))(handle, *arguments)
+    return _function(name, address(table[OPENCL.functions[name].slot]))(handle, *arguments)
+
+
+@lru_cache(maxsize=256)
+def _function(name: str, pointer: int) -> Any:
+    return OPENCL.functions[name].prototype(pointer)
 
 
 def kernel_name(kernel: int) -> str:
@@ -61,3 +67,26 @@ def describe(command: Any) -> tuple[str, dict[str, object]]:
     if command.pattern_size:
         details["pattern"] = bytes(ffi.buffer(command.pattern, command.pattern_size))
     return f"{op}({details['size']} bytes)" if "size" in details else op, details
+
+
+def new_queue(context: int, device: int, properties: int = 0) -> int:
+    """A queue of our own, in order unless `properties` says otherwise. Raises OpenCLError."""
+    code = ffi.new("int32_t *")
+    queue = call(context, "clCreateCommandQueue", device, properties, address(code))
+    check(code[0], "clCreateCommandQueue")
+    return queue
+
+
+def properties_of(queue: int) -> int:
+    """CL_QUEUE_PROPERTIES of a queue."""
+    value = ffi.new("uint64_t *")
+    check(call(queue, "clGetCommandQueueInfo", OPENCL["CL_QUEUE_PROPERTIES"], 8, address(value), None), "clGetCommandQueueInfo")
+    return value[0]
+
+
+def wait_for(event: int) -> None:
+    """Wait for an event, whatever became of its command."""
+    events = ffi.new("uintptr_t[]", [event])
+    prototype = OPENCL.functions["clWaitForEvents"].prototype
+    table = lib.fl_table_of(ffi.cast("void *", event))
+    prototype(address(table[OPENCL.functions["clWaitForEvents"].slot]))(1, address(events))

@@ -1,21 +1,15 @@
 """Replay: a schedule becomes a `Program`, a flat C array that the native engine walks without the GIL.
 
-A program refers to the commands in its recording's memory, which it keeps alive. It has kernels of its own, on which it sets arguments as
-it goes, so one thread at a time replays it.
+A program refers to the commands in its recording's memory, which it keeps alive. It has kernels of its own, on which it sets
+arguments as it goes, so one thread at a time replays it.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from statistics import median
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ._native import ffi, lib
-from .abi import OPENCL
-from .capture import OPS
-from .commands import call
-from .errors import check
 
 _BARRIER: Final = 0xFFFFFFFF
 
@@ -26,42 +20,66 @@ Step = tuple[int, int, Sequence[int], bool]
 class Program:
     """`steps` over an array of `fl_command`; a last barrier on lane 0 waits for the steps in `final_waits`, if there are any.
 
-    `owner` is whatever the array's memory belongs to.
+    `owner` is whatever the array's memory belongs to. `externals` says for steps which slots of the outside events they wait for,
+    `exports` which steps' events a replay gives. An `updatable` one can be told of changes in its commands; `others` are kernels
+    (handles) that these may then name. `memory` are the addresses of the functions that the driver has for memory by address, if
+    they are not SVM's (command_buffer.Memory).
     """
 
-    def __init__(self, commands: Any, owner: Any, steps: Sequence[Step], final_waits: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        commands: Any,
+        owner: Any,
+        steps: Sequence[Step],
+        final_waits: Sequence[int] = (),
+        *,
+        externals: Mapping[int, range] | None = None,
+        exports: Sequence[int] = (),
+        updatable: bool = False,
+        others: Sequence[int] = (),
+        memory: tuple[int, int, int] = (0, 0, 0),
+    ) -> None:
         waits: list[int] = []
-        self._steps = ffi.new("fl_step[]", max(1, len(steps)))
-        for target, (command, lane, step_waits, signals) in zip(self._steps, steps, strict=False):
+        slots = externals or {}
+        array = ffi.new("fl_step[]", max(1, len(steps)))
+        for number, (target, (command, lane, step_waits, signals)) in enumerate(zip(array, steps, strict=False)):
+            all_waits = [*step_waits, *(len(steps) + slot for slot in slots[number])] if number in slots else step_waits
             target.command = _BARRIER if command < 0 else command
             target.lane, target.signals = lane, signals
-            target.first_wait, target.wait_count = len(waits), len(step_waits)
-            waits += step_waits
-        self._waits = ffi.new("uint32_t[]", waits)
-        self._final = ffi.new("uint32_t[]", list(final_waits))
-        self._owner = owner
-        program = ffi.new(
-            "fl_program *",
-            {
-                "commands": commands,
-                "steps": self._steps,
-                "step_count": len(steps),
-                "waits": self._waits,
-                "final_wait_count": len(final_waits),
-                "final_waits": self._final,
-            },
-        )
-        self.native = ffi.gc(program, lib.fl_release)
+            target.first_wait, target.wait_count = len(waits), len(all_waits)
+            waits += all_waits
+        program = {
+            "commands": commands,
+            "steps": array,
+            "step_count": len(steps),
+            "waits": ffi.new("uint32_t[]", waits),
+            "final_wait_count": len(final_waits),
+            "final_waits": ffi.new("uint32_t[]", list(final_waits)),
+            "updatable": updatable,
+            "external_count": sum(map(len, slots.values())),
+            "export_count": len(exports),
+            "exports": ffi.new("uint32_t[]", list(exports)),
+            "exported": ffi.new("void *[]", max(1, len(exports))),
+            "other_count": len(others),
+            "others": ffi.new("void *[]", [ffi.cast("void *", kernel) for kernel in others]),
+            **dict(zip(("set_pointer", "copy_memory", "fill_memory"), (ffi.cast("void *", f) for f in memory), strict=True)),
+        }
+        self._kept = owner, program
+        self.native = ffi.gc(ffi.new("fl_program *", program), lib.fl_release)
 
-    def replay(self, lanes: Sequence[int], times: int, wait_list: Sequence[int]) -> tuple[int, int, int]:
+    def replay(
+        self, lanes: Sequence[int], times: int, wait_list: Sequence[int], externals: Sequence[int] = ()
+    ) -> tuple[int, int, int, list[int]]:
         """Enqueue the program on `lanes` (queue handles).
 
-        Returns the OpenCL code, the event's handle (the caller owns the reference), and after a failure the number of the command
-        that failed (-1: a barrier of the schedule).
+        Returns the OpenCL code, the event's handle (the caller owns the reference), after a failure the number of the command
+        that failed (-1: a barrier of the schedule), and the events of the exported steps (a reference each).
         """
-        event, failed = ffi.new("void **"), ffi.new("uint32_t *")
+        event, failed, native = ffi.new("void **"), ffi.new("uint32_t *"), self.native
+        outside = ffi.new("void *[]", [ffi.cast("void *", one) for one in externals]) if externals else ffi.NULL
+        native.externals = outside
         code = lib.fl_replay(
-            self.native,
+            native,
             [ffi.cast("void *", lane) for lane in lanes],
             len(lanes),
             times,
@@ -70,31 +88,13 @@ class Program:
             event,
             failed,
         )
-        return code, int(ffi.cast("uintptr_t", event[0])), -1 if failed[0] == _BARRIER else failed[0]
+        exported = [int(ffi.cast("uintptr_t", native.exported[i])) for i in range(native.export_count if code == 0 else 0)]
+        return code, int(ffi.cast("uintptr_t", event[0])), -1 if failed[0] == _BARRIER else failed[0], exported
 
+    def update(self, step: int, relaunched: bool) -> int:
+        """The command of a step has other arguments than before, or, `relaunched`, another kernel. Returns the OpenCL code."""
+        return lib.fl_update(self.native, step, relaunched)
 
-def time_of_order(
-    context: int, device: int, commands: int, steps: Sequence[Step], final_waits: Sequence[int], runs: int = 3
-) -> float:
-    """Seconds that `steps` take on an out-of-order queue of the device when each command is an empty one: the median of some runs.
-
-    What is measured is what the order alone costs: the barriers or the events of a schedule, in the numbers that the graph has.
-    """
-    code = ffi.new("int32_t *")
-    flags = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
-    queue = call(context, "clCreateCommandQueue", device, flags, int(ffi.cast("uintptr_t", code)))
-    check(code[0], "clCreateCommandQueue")
-    markers = ffi.new("fl_command[]", [{"op": OPS.index("marker")}] * max(1, commands))
-    program = Program(markers, None, steps, final_waits)
-    times = []
-    try:
-        for _ in range(runs):
-            start = time.perf_counter()
-            failed, event, _node = program.replay([queue], 1, ())
-            check(failed, "measuring the order")
-            check(call(queue, "clFinish"), "clFinish")
-            times.append(time.perf_counter() - start)
-            call(event, "clReleaseEvent")
-    finally:
-        call(queue, "clReleaseCommandQueue")
-    return median(times)
+    def close(self) -> None:
+        """Give up its kernels."""
+        ffi.release(self.native)

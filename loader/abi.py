@@ -208,6 +208,11 @@ class Api:
         return {int(code): (name, sentence) for code, name, sentence in fields}
 
     @cached_property
+    def codes(self) -> dict[str, int]:
+        """Symbolic name → code."""
+        return {name: code for code, (name, _) in self.errors.items()}
+
+    @cached_property
     def constants(self) -> dict[str, Constant]:
         """Constant name → Constant."""
         return {constant.name: constant for constant in self._constants()}

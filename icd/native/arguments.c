@@ -321,29 +321,73 @@ static bool same_list(const fl_arguments *a, const fl_arguments *b) {
     return true;
 }
 
-/* The arguments that a kernel has now, in one piece of memory; NULL if there is none. */
-static fl_arguments *list_arguments(const kernel_state *state) {
-    size_t bytes = 0, head = sizeof(fl_arguments) + state->count * sizeof(fl_argument);
-    for (uint32_t i = 0; i < state->count; i++)
-        bytes += state->arguments[i].value ? state->arguments[i].size : 0;
+/* A list of arguments in one piece of memory: their values lie behind them. */
+static fl_arguments *new_list(const fl_argument *arguments, uint32_t count) {
+    size_t bytes = 0, head = sizeof(fl_arguments) + count * sizeof *arguments;
+    for (uint32_t i = 0; i < count; i++)
+        bytes += arguments[i].kind != FL_ARG_SVM && arguments[i].value ? arguments[i].size : 0;
     fl_arguments *list = malloc(head + bytes);
     if (!list)
         return NULL;
     unsigned char *at = (unsigned char *)list + head;
-    *list = (fl_arguments){.users = 1, .count = state->count, .hash = 14695981039346656037u};   /* FNV-1a over all values */
-    for (uint32_t i = 0; i < state->count; i++) {
-        const argument *a = &state->arguments[i];
-        list->list[i] = (fl_argument){a->kind, a->size, a->value ? at : a->kind == FL_ARG_SVM ? a->object : NULL};
-        const unsigned char *from = a->value ? a->value : (const unsigned char *)&a->object;
-        for (size_t k = 0; k < (a->value ? a->size : sizeof a->object); k++)
+    *list = (fl_arguments){.users = 1, .count = count, .hash = 14695981039346656037u};   /* FNV-1a over all values */
+    for (uint32_t i = 0; i < count; i++) {
+        const fl_argument *a = &arguments[i];
+        bool copied = a->kind != FL_ARG_SVM && a->value;
+        list->list[i] = (fl_argument){a->kind, a->size, copied ? at : a->value};
+        const unsigned char *from = copied ? a->value : (const unsigned char *)&a->value;
+        for (size_t k = 0; k < (copied ? a->size : sizeof a->value); k++)
             list->hash = (list->hash ^ from[k]) * 1099511628211u;
-        if (a->value) {
+        if (copied) {
             memcpy(at, a->value, a->size);
             at += a->size;
         }
     }
     list->hash ^= list->hash >> 32;
     return list;
+}
+
+/* The arguments that a kernel has now; NULL if there is no memory. */
+static fl_arguments *list_arguments(const kernel_state *state) {
+    fl_argument *arguments = calloc(state->count + 1, sizeof *arguments);
+    if (!arguments)
+        return NULL;
+    for (uint32_t i = 0; i < state->count; i++) {
+        const argument *a = &state->arguments[i];
+        arguments[i] = (fl_argument){a->kind, a->size, a->kind == FL_ARG_SVM ? a->object : a->value};
+    }
+    fl_arguments *list = new_list(arguments, state->count);
+    free(arguments);
+    return list;
+}
+
+fl_arguments *fl_change_arguments(const fl_arguments *base, uint32_t count, const fl_change *changes, uint32_t change_count) {
+    fl_argument few[16] = {0}, *arguments = count <= 16 ? few : calloc(count, sizeof *arguments);
+    if (!arguments)
+        return NULL;
+    if (base)
+        memcpy(arguments, base->list, count * sizeof *arguments);
+    for (uint32_t i = 0; i < change_count; i++)
+        if (changes[i].index < count)
+            arguments[changes[i].index] = (fl_argument){(uint8_t)changes[i].kind, changes[i].size, changes[i].value};
+    fl_arguments *list = new_list(arguments, count);
+    if (arguments != few)
+        free(arguments);
+    return list;
+}
+
+int fl_get_argument(const fl_arguments *list, uint32_t index, fl_change *argument) {
+    if (!list || index >= list->count)
+        return CL_INVALID_ARG_INDEX;
+    *argument = (fl_change){index, list->list[index].kind, list->list[index].size, list->list[index].value};
+    return CL_SUCCESS;
+}
+
+uint32_t fl_argument_count(const fl_arguments *list) { return list ? list->count : 0; }
+
+void *fl_clone_kernel(void *kernel) {
+    bool with_arguments;
+    return fl_copy_kernel(kernel, &with_arguments);
 }
 
 static uint32_t list_place(const kernel_state *state, const fl_arguments *list) {

@@ -60,15 +60,36 @@ uint32_t fl_kept(const fl_recording *recording);
 uint32_t fl_pinned(const fl_recording *recording);
 int fl_forgotten_kernels(void);
 
+/* --- arguments.c: the arguments of a launch, immutable and shared --- */
+/* What an argument becomes. `kind`: 1 a value (NULL: `size` bytes of local memory), 2 a memory object, 3 a sampler (`value` leads to the
+ * handle, `size` is 8), 4 a pointer (`value` is it, `size` is 0). */
+typedef struct fl_change {
+    uint32_t index, kind;
+    size_t size;
+    const void *value;
+} fl_change;
+/* A list of `count` arguments: those of `base` (NULL: none is set) with `changes`. NULL: there is no memory. The caller owns a reference. */
+fl_arguments *fl_change_arguments(const fl_arguments *base, uint32_t count, const fl_change *changes, uint32_t change_count);
+void fl_release_arguments(fl_arguments *list);
+/* What an argument is: its kind (0: not set) and size; `value` leads to its bytes, or is the pointer. */
+int fl_get_argument(const fl_arguments *list, uint32_t index, fl_change *argument);
+uint32_t fl_argument_count(const fl_arguments *list);
+/* A kernel of the same function that nobody else has, with its arguments where the driver has clCloneKernel; NULL if there is none. */
+void *fl_clone_kernel(void *kernel);
+
 /* --- replay.c: what is executed. A step enqueues a command, or (command == UINT32_MAX) a barrier, on a lane. Its wait list are
- * `wait_count` numbers of earlier signalling steps from `waits[first_wait]` on; `signals` is 1 if a later step waits for it. --- */
+ * `wait_count` numbers from `waits[first_wait]` on: of earlier signalling steps, or, from step_count on, of `externals`. `signals` is 1
+ * if a later step waits for it, or if it is exported. --- */
 typedef struct fl_step {
     uint32_t command, lane, first_wait, wait_count, signals;
 } fl_step;
 
 typedef struct fl_prepared fl_prepared;
 
-/* `prepared` begins as NULL; it is made by the first replay and given up by fl_release. One thread at a time replays a program. */
+/* `prepared` begins as NULL; it is made by the first replay and given up by fl_release. One thread at a time replays a program or
+ * updates it. The last members may be 0: `externals` are events that a replay waits for, `exports` the steps whose events it gives to
+ * `exported` (one reference each); `others` are kernels that commands may come to name, and an `updatable` program has room for any
+ * argument to be set before any launch; set_pointer, copy_memory and fill_memory are for drivers that have USM and no SVM. */
 typedef struct fl_program {
     const fl_command *commands;
     const fl_step *steps;
@@ -77,8 +98,17 @@ typedef struct fl_program {
     uint32_t final_wait_count;
     const uint32_t *final_waits;
     fl_prepared *prepared;
+    uint32_t updatable;
+    uint32_t external_count, export_count, other_count;
+    void *const *externals;
+    const uint32_t *exports;
+    void **exported;
+    void *const *others;
+    void *set_pointer, *copy_memory, *fill_memory;
 } fl_program;
 
 int fl_replay(fl_program *program, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count,
               void *const *wait_list, void **event, uint32_t *failed);
+/* The command of a step has other arguments than before; `relaunched`: or another kernel. */
+int fl_update(fl_program *program, uint32_t step, int relaunched);
 void fl_release(fl_program *program);

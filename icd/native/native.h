@@ -82,7 +82,6 @@ struct fl_arguments {
     fl_argument list[];
 };
 
-void fl_release_arguments(fl_arguments *list);
 bool fl_same_argument(const fl_argument *a, const fl_argument *b);
 cl_kernel fl_copy_kernel(cl_kernel kernel, bool *with_arguments);
 /* Freeze a launch: *kernel becomes a copy of it that nobody else has, kept by `keep`; *arguments are those of this moment (the caller
@@ -101,15 +100,18 @@ typedef struct fl_set {
     unsigned char bytes[16];
 } fl_set;
 struct fl_prepared {
-    fl_keep copied;            /* the kernels that commands name; `kernels` are the program's own copies, in the same order */
+    fl_keep copied;            /* the kernels that commands name, or may; `kernels` are the program's own copies, in the same order */
     cl_kernel *kernels;
-    cl_kernel *kernel_of;      /* by step; NULL where the step launches none */
-    fl_set *initial;           /* what makes the kernels as the last step leaves them: needed once, and after a failure */
-    uint32_t initial_count;
+    uint32_t *last_step;       /* by kernel: the last step that launches it, UINT32_MAX if none does */
+    uint32_t *kernel_of;       /* by step; UINT32_MAX where the step launches none */
+    uint32_t *next, *prior;    /* by step: the next that launches the same kernel, the first again after the last; and the one before */
     fl_set *sets;
-    uint32_t *first_set;       /* by step, and one more: its sets are first_set[i] … first_set[i + 1] */
-    bool ready;
+    uint32_t *first_set;       /* by step, and one more: there is room for its sets from first_set[i] to first_set[i + 1] */
+    uint32_t *set_count;       /* by step */
+    bool ready;                /* the kernels are as the last step leaves them */
 };
 cl_int fl_prepare(fl_program *program);
+/* What turns the arguments `before` (NULL: nothing is known) into `after` is written to `sets`, or only counted if that is NULL. */
+uint32_t fl_differences(cl_kernel kernel, const fl_arguments *before, const fl_arguments *after, fl_set *sets);
 
 #endif

@@ -136,7 +136,7 @@ unsigned fl_unpatch(void **table, int slot) {
 void *fl_patched(const void *object, int slot) {
     void **table = fl_table_of(object);
     struct patch *patch = find(table, slot);
-    void *function = patch ? atomic_load(&patch->original) : __atomic_load_n(&table[slot], __ATOMIC_ACQUIRE);
+    void *function = patch ? atomic_load(&patch->original) : fl_slot(table, slot);
     return function ? function : fl_stubs[slot];
 }
 

@@ -2,8 +2,8 @@
  *
  * A launch has a copied kernel and a list of arguments. A program has one kernel of its own for each copy, and sets before a launch
  * those arguments that differ from what the launch before it left: that is what a C program does, and it is faster than a kernel
- * for every launch, which drivers meet with cold caches each time. What differs is worked out once. The program begins over and over,
- * so the launch before a kernel's first is its last. */
+ * for every launch, which drivers meet with cold caches each time. What differs is worked out once, and after an update again for the two
+ * launches that it touches. The program begins over and over, so the launch before a kernel's first is its last. */
 #include "native.h"
 
 #include <stdlib.h>
@@ -24,8 +24,7 @@ static void put(fl_set *set, cl_kernel kernel, cl_uint index, const fl_argument 
     set->value = set->bytes;
 }
 
-/* Append what turns the arguments `before` (NULL: nothing is known) into `after`; with `sets` NULL only count. */
-static uint32_t differences(cl_kernel kernel, const fl_arguments *before, const fl_arguments *after, fl_set *sets) {
+uint32_t fl_differences(cl_kernel kernel, const fl_arguments *before, const fl_arguments *after, fl_set *sets) {
     uint32_t count = 0;
     for (uint32_t i = 0; before != after && i < after->count; i++) {
         const fl_argument *a = &after->list[i];
@@ -45,57 +44,88 @@ static bool copy_kernels(const fl_program *p, fl_prepared *made) {
         if (c && fl_keep_add(&made->copied, c->kernel, FL_KEEP_KERNEL, false) < 0)
             return false;
     }
+    for (uint32_t i = 0; i < p->other_count; i++)
+        if (fl_keep_add(&made->copied, p->others[i], FL_KEEP_KERNEL, false) < 0)
+            return false;
     made->kernels = calloc(made->copied.count + 1, sizeof *made->kernels);
-    made->kernel_of = calloc(p->step_count + 1, sizeof *made->kernel_of);
-    if (!made->kernels || !made->kernel_of)
-        return false;
-    for (uint32_t i = 0; i < made->copied.count; i++)
+    for (uint32_t i = 0; made->kernels && i < made->copied.count; i++)
         if (!(made->kernels[i] = fl_copy_kernel(made->copied.entries[i].object, &with_arguments)))
             return false;
+    return made->kernels != NULL;
+}
+
+/* Which step launches which kernel, and which comes next for it. */
+static void link_steps(const fl_program *p, fl_prepared *made, uint32_t *first) {
+    for (uint32_t k = 0; k < made->copied.count; k++)
+        made->last_step[k] = first[k] = NONE;
+    for (uint32_t i = 0; i < p->step_count; i++) {
+        const fl_command *c = launch(p, i);
+        uint32_t kernel = made->kernel_of[i] = c ? fl_keep_index(&made->copied, c->kernel) : NONE;
+        if (!c)
+            continue;
+        if (first[kernel] == NONE)
+            first[kernel] = i;
+        else
+            made->next[made->last_step[kernel]] = i;
+        made->last_step[kernel] = i;
+        made->next[i] = first[kernel];
+    }
+    for (uint32_t i = 0; i < p->step_count; i++)
+        if (made->kernel_of[i] != NONE)
+            made->prior[made->next[i]] = i;
+}
+
+/* What has to be set between two launches of a kernel; `sets` NULL only counts. */
+static uint32_t between(const fl_program *p, const fl_prepared *made, uint32_t before, uint32_t after, fl_set *sets) {
+    return fl_differences(made->kernels[made->kernel_of[after]], launch(p, before)->arguments, launch(p, after)->arguments, sets);
+}
+
+/* Room for the sets of every step: what they are, or in a program that will be updated, what they can come to be. */
+static bool make_room(const fl_program *p, fl_prepared *made) {
+    for (uint32_t i = 0; i < p->step_count; i++)
+        made->first_set[i + 1] = 0;
+    for (uint32_t i = 0; i < p->step_count; i++)
+        if (launch(p, i)) {
+            uint32_t after = made->next[i];
+            made->first_set[after + 1] = p->updatable ? launch(p, after)->arguments->count : between(p, made, i, after, NULL);
+        }
+    made->first_set[0] = 0;
+    for (uint32_t i = 0; i < p->step_count; i++)
+        made->first_set[i + 1] += made->first_set[i];
+    made->sets = calloc(made->first_set[p->step_count] + 1, sizeof *made->sets);
+    return made->sets != NULL;
+}
+
+static void work_out(const fl_program *p, fl_prepared *made) {
     for (uint32_t i = 0; i < p->step_count; i++)
         if (launch(p, i))
-            made->kernel_of[i] = made->kernels[fl_keep_index(&made->copied, launch(p, i)->kernel)];
+            made->set_count[made->next[i]] = between(p, made, i, made->next[i], made->sets + made->first_set[made->next[i]]);
+}
+
+static bool lay_out(const fl_program *p, fl_prepared *made) {
+    uint32_t *first = calloc(made->copied.count + 1, sizeof *first);
+    if (first)
+        link_steps(p, made, first);
+    free(first);
+    free(made->sets);
+    made->sets = NULL;
+    if (!first || !make_room(p, made))
+        return false;
+    memset(made->set_count, 0, p->step_count * sizeof *made->set_count);
+    work_out(p, made);
+    made->ready = false;
     return true;
 }
 
-/* Walk the steps with each kernel's arguments at hand; `sets` NULL only counts. The answer is how many sets there are. */
-static uint32_t walk(const fl_program *p, fl_prepared *made, const fl_arguments **present, fl_set *sets) {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < p->step_count; i++) {
-        const fl_command *c = launch(p, i);
-        made->first_set[i] = count;
-        if (!c)
-            continue;
-        uint32_t kernel = fl_keep_index(&made->copied, c->kernel);
-        count += differences(made->kernel_of[i], present[kernel], c->arguments, sets ? sets + count : NULL);
-        present[kernel] = c->arguments;
-    }
-    made->first_set[p->step_count] = count;
-    return count;
-}
-
-static bool work_out(const fl_program *p, fl_prepared *made) {
-    const fl_arguments **present = calloc(made->copied.count + 1, sizeof *present);
-    made->first_set = calloc(p->step_count + 1, sizeof *made->first_set);
-    bool done = false;
-    if (!present || !made->first_set)
-        goto out;
-    walk(p, made, present, NULL);   /* now `present` is how the last step leaves them */
-    uint32_t initial = 0;
-    for (uint32_t i = 0; i < made->copied.count; i++)
-        initial += present[i]->count;
-    uint32_t count = walk(p, made, present, NULL);
-    made->initial = calloc(initial + 1, sizeof *made->initial);
-    made->sets = calloc(count + 1, sizeof *made->sets);
-    if (!made->initial || !made->sets)
-        goto out;
-    for (uint32_t i = 0; i < made->copied.count; i++)
-        made->initial_count += differences(made->kernels[i], NULL, present[i], made->initial + made->initial_count);
-    walk(p, made, present, made->sets);
-    done = true;
-out:
-    free(present);
-    return done;
+static bool allocate(const fl_program *p, fl_prepared *made) {
+    size_t steps = (size_t)p->step_count + 1;
+    made->last_step = calloc(made->copied.count + 1, sizeof *made->last_step);
+    made->kernel_of = calloc(steps, sizeof *made->kernel_of);
+    made->next = calloc(steps, sizeof *made->next);
+    made->prior = calloc(steps, sizeof *made->prior);
+    made->first_set = calloc(steps, sizeof *made->first_set);
+    made->set_count = calloc(steps, sizeof *made->set_count);
+    return made->last_step && made->kernel_of && made->next && made->prior && made->first_set && made->set_count;
 }
 
 void fl_release(fl_program *p) {
@@ -107,10 +137,13 @@ void fl_release(fl_program *p) {
             CALL(fl_table_of(made->kernels[i]), clReleaseKernel)(made->kernels[i]);
     fl_keep_release(&made->copied);
     free(made->kernels);
+    free(made->last_step);
     free(made->kernel_of);
-    free(made->initial);
+    free(made->next);
+    free(made->prior);
     free(made->sets);
     free(made->first_set);
+    free(made->set_count);
     free(made);
     p->prepared = NULL;
 }
@@ -119,8 +152,22 @@ cl_int fl_prepare(fl_program *p) {
     if (p->prepared)
         return CL_SUCCESS;
     p->prepared = calloc(1, sizeof *p->prepared);
-    if (p->prepared && copy_kernels(p, p->prepared) && work_out(p, p->prepared))
+    if (p->prepared && copy_kernels(p, p->prepared) && allocate(p, p->prepared) && lay_out(p, p->prepared))
         return CL_SUCCESS;
     fl_release(p);
     return CL_OUT_OF_HOST_MEMORY;
+}
+
+int fl_update(fl_program *p, uint32_t step, int relaunched) {
+    fl_prepared *made = p->prepared;
+    if (!made)
+        return CL_SUCCESS;
+    if (relaunched)
+        return lay_out(p, made) ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+    uint32_t kernel = made->kernel_of[step], after = made->next[step];
+    made->set_count[step] = between(p, made, made->prior[step], step, made->sets + made->first_set[step]);
+    made->set_count[after] = between(p, made, step, after, made->sets + made->first_set[after]);
+    if (made->last_step[kernel] == step)
+        made->ready = false;
+    return CL_SUCCESS;
 }

@@ -8,7 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static cl_int issue(const fl_command *c, cl_kernel kernel, void **t, cl_command_queue q, cl_uint waits, const cl_event *list, cl_event *event) {
+/* The driver's own functions, also while somebody watches them, or those that its USM has instead. */
+typedef struct functions {
+    fn_clSetKernelArg *set;
+    fn_clSetKernelArgSVMPointer *set_pointer;
+    fn_clEnqueueSVMMemcpy *copy_memory;
+    fn_clEnqueueSVMMemFill *fill_memory;
+} functions;
+
+static cl_int issue(const fl_command *c, cl_kernel kernel, const functions *f, void **t, cl_command_queue q, cl_uint waits, const cl_event *list,
+                    cl_event *event) {
     const size_t *n = c->n;
     switch ((enum fl_op)c->op) {
     case FL_KERNEL:
@@ -31,9 +40,9 @@ static cl_int issue(const fl_command *c, cl_kernel kernel, void **t, cl_command_
         return CALL(t, clEnqueueWriteBufferRect)(q, c->target, CL_FALSE, n, n + 3, n + 6, n[9], n[10], n[11], n[12], c->host, waits,
                                                  list, event);
     case FL_SVM_COPY:
-        return CALL(t, clEnqueueSVMMemcpy)(q, CL_FALSE, c->target, c->source, n[0], waits, list, event);
+        return f->copy_memory(q, CL_FALSE, c->target, c->source, n[0], waits, list, event);
     case FL_SVM_FILL:
-        return CALL(t, clEnqueueSVMMemFill)(q, c->target, c->pattern, c->pattern_size, n[1], waits, list, event);
+        return f->fill_memory(q, c->target, c->pattern, c->pattern_size, n[1], waits, list, event);
     case FL_MARKER:
     case FL_HINT:
         return CALL(t, clEnqueueMarkerWithWaitList)(q, waits, list, event);
@@ -45,7 +54,7 @@ static cl_int issue(const fl_command *c, cl_kernel kernel, void **t, cl_command_
 
 static const fl_command barrier = {.op = FL_BARRIER}, marker = {.op = FL_MARKER};
 
-/* Room for the events of one pass and for the longest wait list. */
+/* Room for the events of one pass, `externals` after them, and for the longest wait list. */
 typedef struct workspace {
     cl_event *signals;     /* by step; NULL where none */
     cl_event *list;
@@ -59,28 +68,57 @@ static void release_signals(const fl_program *p, workspace *w) {
         }
 }
 
+/* The caller gets the events of the exported steps. */
+static void export_signals(const fl_program *p, workspace *w) {
+    for (uint32_t i = 0; i < p->export_count; i++) {
+        p->exported[i] = w->signals[p->exports[i]];
+        CALL(fl_table_of(p->exported[i]), clRetainEvent)(p->exported[i]);
+    }
+}
+
 static uint32_t gather(const workspace *w, const uint32_t *steps, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
         w->list[i] = w->signals[steps[i]];
     return count;
 }
 
-/* The driver's own functions, also while somebody watches them. */
-typedef struct setters {
-    fn_clSetKernelArg *argument;
-    fn_clSetKernelArgSVMPointer *svm;
-} setters;
-
-static cl_int set(const setters *f, const fl_set *sets, uint32_t count) {
+static cl_int set(const functions *f, const fl_set *sets, uint32_t count) {
     cl_int code = CL_SUCCESS;
     for (uint32_t i = 0; i < count && code == CL_SUCCESS; i++)
-        code = sets[i].svm ? f->svm(sets[i].kernel, sets[i].index, sets[i].value)
-                           : f->argument(sets[i].kernel, sets[i].index, sets[i].size, sets[i].value);
+        code = sets[i].svm ? f->set_pointer(sets[i].kernel, sets[i].index, sets[i].value)
+                           : f->set(sets[i].kernel, sets[i].index, sets[i].size, sets[i].value);
     return code;
 }
 
+/* Every kernel as its last launch leaves it: before the first replay, after a failure, and where an update has changed a last launch. */
+static cl_int make_ready(const fl_program *p, const functions *f) {
+    const fl_prepared *made = p->prepared;
+    cl_int code = CL_SUCCESS;
+    for (uint32_t k = 0; k < made->copied.count && code == CL_SUCCESS; k++) {
+        if (made->last_step[k] == UINT32_MAX)
+            continue;
+        const fl_arguments *arguments = p->commands[p->steps[made->last_step[k]].command].arguments;
+        fl_set *sets = calloc(arguments->count + 1, sizeof *sets);
+        if (!sets)
+            return CL_OUT_OF_HOST_MEMORY;
+        code = set(f, sets, fl_differences(made->kernels[k], NULL, arguments, sets));
+        free(sets);
+    }
+    return code;
+}
+
+static functions functions_of(const fl_program *p, const void *object) {
+    void **t = fl_table_of(object);
+    return (functions){
+        (fn_clSetKernelArg *)fl_patched(object, SLOT_clSetKernelArg),
+        (fn_clSetKernelArgSVMPointer *)(p->set_pointer ? p->set_pointer : fl_patched(object, SLOT_clSetKernelArgSVMPointer)),
+        (fn_clEnqueueSVMMemcpy *)(p->copy_memory ? p->copy_memory : fl_slot(t, SLOT_clEnqueueSVMMemcpy)),
+        (fn_clEnqueueSVMMemFill *)(p->fill_memory ? p->fill_memory : fl_slot(t, SLOT_clEnqueueSVMMemFill)),
+    };
+}
+
 /* One pass over the steps. `head` and `head_list` go before everything, on lane 0. */
-static cl_int pass(const fl_program *p, const setters *f, void *const *lanes, workspace *w, cl_uint head, const cl_event *head_list, cl_event *event,
+static cl_int pass(const fl_program *p, const functions *f, void *const *lanes, workspace *w, cl_uint head, const cl_event *head_list, cl_event *event,
                    uint32_t *failed) {
     void **table = fl_table_of(lanes[0]);   /* all lanes are of one driver */
     const fl_step *steps = p->steps;
@@ -90,6 +128,12 @@ static cl_int pass(const fl_program *p, const setters *f, void *const *lanes, wo
         const fl_step *s = &steps[i];
         const cl_event *list = NULL;
         cl_uint waits = 0;
+        if (head && s->wait_count) {
+            cl_int code = issue(&barrier, NULL, f, table, lanes[s->lane], head, head_list, NULL);
+            if (code != CL_SUCCESS)
+                return code;
+            head = 0;
+        }
         if (head) {
             waits = head;
             list = head_list;
@@ -100,13 +144,17 @@ static cl_int pass(const fl_program *p, const setters *f, void *const *lanes, wo
         }
         const fl_command *command = s->command == UINT32_MAX ? &barrier : &p->commands[s->command];
         cl_event *out = s->signals ? &w->signals[i] : i == last && !p->final_wait_count ? event : NULL;
-        const uint32_t *sets = &made->first_set[i];
-        cl_int code = sets[0] < sets[1] ? set(f, made->sets + sets[0], sets[1] - sets[0]) : CL_SUCCESS;
+        cl_int code = made->set_count[i] ? set(f, made->sets + made->first_set[i], made->set_count[i]) : CL_SUCCESS;
+        cl_kernel kernel = made->kernel_of[i] == UINT32_MAX ? NULL : made->kernels[made->kernel_of[i]];
         if (code == CL_SUCCESS)
-            code = issue(command, made->kernel_of[i], table, lanes[s->lane], waits, list, out);
+            code = issue(command, kernel, f, table, lanes[s->lane], waits, list, out);
         if (code != CL_SUCCESS) {
             *failed = s->command;
             return code;
+        }
+        if (s->signals && i == last && !p->final_wait_count && event) {   /* exported, and the caller's as well */
+            *event = w->signals[i];
+            CALL(fl_table_of(*event), clRetainEvent)(*event);
         }
     }
     if (!p->final_wait_count)
@@ -114,7 +162,7 @@ static cl_int pass(const fl_program *p, const setters *f, void *const *lanes, wo
     /* Several ends: a marker on lane 0 is the one that the caller sees, and what the next pass comes after. */
     *failed = UINT32_MAX;
     cl_uint waits = gather(w, p->final_waits, p->final_wait_count);
-    return issue(&barrier, NULL, table, lanes[0], waits, w->list, event);
+    return issue(&barrier, NULL, f, table, lanes[0], waits, w->list, event);
 }
 
 /* Enqueue the program `times` times. *event, if wanted, is complete when all of it is. On failure *failed is the command's number,
@@ -124,33 +172,33 @@ int fl_replay(fl_program *p, void *const *lanes, uint32_t lane_count, uint32_t t
     workspace w = {NULL, NULL};
     cl_int code = CL_SUCCESS;
     uint32_t widest = p->final_wait_count;
-    bool events = p->final_wait_count > 0;
+    bool events = p->final_wait_count > 0 || p->external_count > 0;
     *failed = UINT32_MAX;
     if (p->step_count == 0)
-        return issue(&marker, NULL, fl_table_of(lanes[0]), lanes[0], wait_count, (cl_event *)wait_list, (cl_event *)event);
+        return issue(&marker, NULL, NULL, fl_table_of(lanes[0]), lanes[0], wait_count, (cl_event *)wait_list, (cl_event *)event);
     for (uint32_t i = 0; i < p->step_count; i++) {
         events |= p->steps[i].signals;
         if (p->steps[i].wait_count > widest)
             widest = p->steps[i].wait_count;
     }
     if (events) {
-        w.signals = calloc(p->step_count, sizeof *w.signals);
+        w.signals = calloc((size_t)p->step_count + p->external_count, sizeof *w.signals);
         w.list = calloc(widest ? widest : 1, sizeof *w.list);
         if (!w.signals || !w.list)
             code = CL_OUT_OF_HOST_MEMORY;
     }
     if (code == CL_SUCCESS)
         code = fl_prepare(p);
-    setters f = {NULL, NULL};
-    if (code == CL_SUCCESS && p->prepared->copied.count) {
-        f.argument = (fn_clSetKernelArg *)fl_patched(p->prepared->kernels[0], SLOT_clSetKernelArg);
-        f.svm = (fn_clSetKernelArgSVMPointer *)fl_patched(p->prepared->kernels[0], SLOT_clSetKernelArgSVMPointer);
-        if (!p->prepared->ready)
-            code = set(&f, p->prepared->initial, p->prepared->initial_count);
-    }
+    functions f = functions_of(p, lanes[0]);
+    if (code == CL_SUCCESS && !p->prepared->ready)
+        code = make_ready(p, &f);
+    for (uint32_t i = 0; i < p->external_count && code == CL_SUCCESS; i++)
+        w.signals[p->step_count + i] = p->externals[i];
     for (uint32_t i = 0; i < times && code == CL_SUCCESS; i++) {
         cl_uint head = i == 0 ? wait_count : 0;
         code = pass(p, &f, lanes, &w, head, (cl_event *)wait_list, i + 1 == times ? (cl_event *)event : NULL, failed);
+        if (code == CL_SUCCESS && i + 1 == times)
+            export_signals(p, &w);
         if (events)
             release_signals(p, &w);
     }

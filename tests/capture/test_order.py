@@ -123,14 +123,17 @@ def test_every_schedule_honours_every_edge(
                 assert not behind[node] & set(part[place + 1 :])
 
 
-def test_explain_says_how_and_why(queue: cl.CommandQueue, out_of_order: cl.CommandQueue, log: Log) -> None:
+def test_explain_says_how_and_why(
+    queue: cl.CommandQueue, out_of_order: cl.CommandQueue, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with capture(out_of_order) as path:
         log.note(1, [log.note(0, queue=out_of_order)], queue=out_of_order)
     with capture(out_of_order) as branches:
         first = log.note(0, queue=out_of_order)
         for number in (1, 2, 3):
             log.note(number, [first], queue=out_of_order)
-    assert "2 commands, in-order, 0 events in one pass: the queue keeps the order" in path.finalize().explain(queue)
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "replay")
+    assert "2 commands, replay, in-order, 0 events in one pass: the queue keeps the order; not native" in path.finalize().explain(queue)
     assert "single path" in path.finalize().explain(out_of_order)
     assert "measured with empty commands" in branches.finalize().explain(out_of_order)
     assert "levels" in branches.finalize(schedule="levels").explain(out_of_order)

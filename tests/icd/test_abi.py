@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import subprocess
@@ -98,8 +99,6 @@ def test_every_error_code_of_cl_h_has_a_sentence(headers: Path) -> None:
 
 
 def test_every_scalar_type_has_the_size_of_the_headers(headers: Path, tmp_path: Path) -> None:
-    import ctypes
-
     lines = [
         "#define CL_ENABLE_BETA_EXTENSIONS",
         "#include <CL/cl_icd.h>",
@@ -111,6 +110,17 @@ def test_every_scalar_type_has_the_size_of_the_headers(headers: Path, tmp_path: 
     for name in OPENCL.types:
         if OPENCL.resolve(name) != "struct" and not windows_only.search(name):
             lines.append(f'_Static_assert(sizeof({name}) == {ctypes.sizeof(OPENCL.ctype(name))}, "{name}");')
+    _compile(headers, tmp_path, lines)
+
+
+def test_every_struct_is_that_of_the_headers(headers: Path, tmp_path: Path) -> None:
+    lines = ["#include <stddef.h>", "#define CL_ENABLE_BETA_EXTENSIONS", "#include <CL/cl_icd.h>", "#include <CL/cl_ext.h>"]
+    for name in OPENCL.structs:
+        struct = OPENCL.struct(name)
+        lines.append(f'_Static_assert(sizeof({name}) == {ctypes.sizeof(struct)}, "{name}");')
+        for field, _ in struct._fields_:
+            offset = getattr(struct, field).offset
+            lines.append(f'_Static_assert(offsetof({name}, {field}) == {offset}, "{name}.{field}");')
     _compile(headers, tmp_path, lines)
 
 

@@ -12,7 +12,7 @@ from support import ROOT
 ALLOWED = {
     "loader": set[str](),
     "icd": {"loader"},
-    "graph": set[str](),
+    "graph": {"loader"},
     "plugins": {"icd", "loader"},
     "fairlead": {"loader", "icd", "graph", "plugins"},
 }

@@ -1,4 +1,4 @@
-"""From a graph to steps: which command is enqueued when, on which lane, and which events it needs.
+"""From an order to steps: which command is enqueued when, on which lane, and which events it needs.
 
 A lane is a queue. On an in-order lane the order of the steps is order enough, and no event is made. Elsewhere there are two ways:
 *level by level*, with a barrier between two task levels, or *by events*, where a command waits for the events of those that it
@@ -10,12 +10,47 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
-from .graph import Graph
-
-#: A step's `command` when it is a barrier that belongs to the schedule and not to the graph.
+#: A step's `command` when it is a barrier that belongs to the schedule and not to the order.
 BARRIER: Final = -1
+
+
+class Order:
+    """What each command comes directly after: earlier ones only, so that the order of recording is itself a valid one.
+
+    `order_only` says of each command whether it is only there for its order (a barrier, a marker).
+    """
+
+    def __init__(self, dependencies: Sequence[Sequence[int]], order_only: Sequence[bool]) -> None:
+        self.dependencies = dependencies
+        self.order_only = order_only
+
+    def __len__(self) -> int:
+        return len(self.dependencies)
+
+    @cached_property
+    def levels(self) -> list[int]:
+        """Task level of each node: how many commands of the longest path lie before it. Order-only nodes add none."""
+        levels: list[int] = []
+        after: list[int] = []
+        for predecessors, order_only in zip(self.dependencies, self.order_only, strict=True):
+            level = max((after[before] for before in predecessors), default=0)
+            levels.append(level)
+            after.append(level if order_only else level + 1)
+        return levels
+
+    @cached_property
+    def is_path(self) -> bool:
+        """Whether every command comes after the one before it, so that nothing could run at the same time."""
+        commands = [level for level, order_only in zip(self.levels, self.order_only, strict=True) if not order_only]
+        return len(set(commands)) == len(commands)
+
+    def beginning(self, count: int) -> Order:
+        """The first `count` nodes as an order of their own: order and shape alone."""
+        count = min(count, len(self))
+        return Order([tuple(self.dependencies[node]) for node in range(count)], self.order_only[:count])
 
 
 @dataclass
@@ -42,16 +77,16 @@ class Schedule:
         return sum(step.signals for step in self.steps)
 
 
-def in_order(graph: Graph) -> Schedule:
+def in_order(order: Order) -> Schedule:
     """All commands on one in-order lane, in the order of recording; nothing else is needed."""
-    return Schedule("in-order", [Step(node) for node in range(len(graph)) if not graph.order_only[node]])
+    return Schedule("in-order", [Step(node) for node in range(len(order)) if not order.order_only[node]])
 
 
-def by_level(graph: Graph) -> Schedule:
+def by_level(order: Order) -> Schedule:
     """All commands on one out-of-order lane, a barrier between two task levels."""
     levels: dict[int, list[int]] = {}
-    for node, level in enumerate(graph.levels):
-        if not graph.order_only[node]:
+    for node, level in enumerate(order.levels):
+        if not order.order_only[node]:
             levels.setdefault(level, []).append(node)
     steps = [Step(BARRIER)]
     for level in sorted(levels):
@@ -60,25 +95,25 @@ def by_level(graph: Graph) -> Schedule:
     return Schedule("levels", steps)
 
 
-def reduced(graph: Graph) -> list[list[int]]:
+def reduced(order: Order) -> list[list[int]]:
     """Each node's predecessors without those that another predecessor already comes directly after."""
     result = []
-    for predecessors in graph.dependencies:
+    for predecessors in order.dependencies:
         if len(predecessors) > 1:
-            implied = {earlier for before in predecessors for earlier in graph.dependencies[before]}
+            implied = {earlier for before in predecessors for earlier in order.dependencies[before]}
             result.append([before for before in predecessors if before not in implied])
         else:
             result.append(list(predecessors))
     return result
 
 
-def by_events(graph: Graph, lanes: Sequence[int], in_order_lanes: frozenset[int], kind: str = "events") -> Schedule:
+def by_events(order: Order, lanes: Sequence[int], in_order_lanes: frozenset[int], kind: str = "events") -> Schedule:
     """Node n on lane `lanes[n]`; events where the order of a lane does not do. Order-only nodes become steps that wait and signal."""
     steps = [Step(BARRIER)]
     step_of: list[int] = []
     last_on: dict[int, int] = {0: 0}
     followed: set[int] = set()
-    for node, predecessors in enumerate(reduced(graph)):
+    for node, predecessors in enumerate(reduced(order)):
         lane = lanes[node]
         here = len(steps)
         waits = [step_of[p] for p in predecessors if lanes[p] != lane or lane not in in_order_lanes]
@@ -97,10 +132,10 @@ def by_events(graph: Graph, lanes: Sequence[int], in_order_lanes: frozenset[int]
     return Schedule(kind, steps, ends)
 
 
-def plan(graph: Graph, lanes: Sequence[int], in_order_lanes: frozenset[int], kind: str) -> Schedule:
+def plan(order: Order, lanes: Sequence[int], in_order_lanes: frozenset[int], kind: str) -> Schedule:
     """The schedule of a kind: "in-order" (one in-order lane 0), "levels" (one out-of-order lane 0) or "events" (any lanes)."""
     if kind == "in-order":
-        return in_order(graph)
+        return in_order(order)
     if kind == "levels":
-        return by_level(graph)
-    return by_events(graph, lanes, in_order_lanes)
+        return by_level(order)
+    return by_events(order, lanes, in_order_lanes)

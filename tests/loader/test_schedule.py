@@ -7,26 +7,25 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.graph import Graph, Schedule, plan
-from fairlead.graph.schedule import BARRIER, reduced
+from fairlead.loader.schedule import BARRIER, Order, Schedule, plan, reduced
 
 
 @dataclass(frozen=True)
 class Case:
     """A graph, the lane of each node, and which lanes are in order."""
 
-    graph: Graph
+    graph: Order
     lanes: list[int]
     in_order: frozenset[int]
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> Graph:
+def graphs(draw: st.DrawFn) -> Order:
     size = draw(st.integers(0, 24))
     dependencies = [
         draw(st.lists(st.integers(0, max(node - 1, 0)), max_size=4, unique=True)) if node else [] for node in range(size)
     ]
-    return Graph(dependencies, draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+    return Order(dependencies, draw(st.lists(st.booleans(), min_size=size, max_size=size)))
 
 
 @st.composite
@@ -36,7 +35,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(graph, lanes, frozenset({1, 2} | ({0} if draw(st.booleans()) else set())))
 
 
-def closure(graph: Graph) -> list[set[int]]:
+def closure(graph: Order) -> list[set[int]]:
     """All nodes that each node comes after."""
     behind: list[set[int]] = []
     for predecessors in graph.dependencies:
@@ -58,7 +57,7 @@ def behind_steps(schedule: Schedule, in_order: frozenset[int]) -> list[set[int]]
     return behind
 
 
-def assert_honours(graph: Graph, schedule: Schedule, in_order: frozenset[int], lanes: set[int]) -> None:
+def assert_honours(graph: Order, schedule: Schedule, in_order: frozenset[int], lanes: set[int]) -> None:
     steps = schedule.steps
     of_node = {step.command: number for number, step in enumerate(steps) if step.command != BARRIER}
     commands = {node for node in range(len(graph)) if not graph.order_only[node]}
@@ -81,7 +80,7 @@ def assert_honours(graph: Graph, schedule: Schedule, in_order: frozenset[int], l
 
 
 @given(graphs())
-def test_in_order_and_levels(graph: Graph) -> None:
+def test_in_order_and_levels(graph: Order) -> None:
     assert_honours(graph, plan(graph, [0] * len(graph), frozenset({0}), "in-order"), frozenset({0}), {0})
     levels = plan(graph, [0] * len(graph), frozenset(), "levels")
     assert_honours(graph, levels, frozenset(), {0})
@@ -94,33 +93,26 @@ def test_events_on_several_lanes(case: Case) -> None:
 
 
 @given(graphs())
-def test_events_on_one_out_of_order_lane(graph: Graph) -> None:
+def test_events_on_one_out_of_order_lane(graph: Order) -> None:
     assert_honours(graph, plan(graph, [0] * len(graph), frozenset(), "events"), frozenset(), {0})
 
 
 @given(graphs())
-def test_a_path_on_a_lane_of_its_own_needs_two_events(graph: Graph) -> None:
+def test_a_path_on_a_lane_of_its_own_needs_two_events(graph: Order) -> None:
     schedule = plan(graph, [1] * len(graph), frozenset({1}), "events")
     assert_honours(graph, schedule, frozenset({1}), {0, 1})
     assert schedule.events <= 2
 
 
 @given(graphs())
-def test_reduction_keeps_the_order(graph: Graph) -> None:
-    assert closure(Graph(reduced(graph), graph.order_only)) == closure(graph)
+def test_reduction_keeps_the_order(graph: Order) -> None:
+    assert closure(Order(reduced(graph), graph.order_only)) == closure(graph)
 
 
 @given(graphs())
-def test_levels_are_the_lengths_of_longest_paths(graph: Graph) -> None:
+def test_levels_are_the_lengths_of_longest_paths(graph: Order) -> None:
     for node, before in enumerate(closure(graph)):
         commands = [other for other in before if not graph.order_only[other]]
         assert graph.levels[node] == max((graph.levels[other] + 1 for other in commands), default=0)
     distinct = {graph.levels[node] for node in range(len(graph)) if not graph.order_only[node]}
     assert graph.is_path == (len(distinct) == sum(not only for only in graph.order_only))
-
-
-def test_edges_dot_and_nodes_of_a_plain_graph() -> None:
-    graph = Graph([[], [0], [0, 1]], [False, False, True])
-    assert list(graph.edges) == [(0, 1), (0, 2), (1, 2)]
-    assert graph.to_dot().count("->") == 3
-    assert [node.predecessors for node in graph.nodes] == [(), (0,), (0, 1)]

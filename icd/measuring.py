@@ -1,0 +1,111 @@
+"""What is measured on a device to decide how command-buffers run there: what the order of a graph costs, and whether the driver's own
+command-buffers are faster than the replay. Commands that do nothing stand in for those of the program."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import cache
+from statistics import median
+from typing import Final
+
+from ..loader.schedule import Order
+from ._native import ffi, lib
+from .abi import OPENCL
+from .capture import OPS
+from .commands import address, call, new_queue
+from .errors import OpenCLError, check
+from .replay import Program, Step
+
+_LAUNCHES: Final = 64
+_RUNS: Final = 5
+
+#: A tie is the replay's: it can do more, and a measurement has its chances.
+_CLEARLY: Final = 0.95
+
+
+def time_of_order(
+    context: int, device: int, commands: int, steps: Sequence[Step], final_waits: Sequence[int], runs: int = 3
+) -> float:
+    """Seconds that `steps` take on an out-of-order queue of the device when each command is an empty one: the median of some
+    runs.
+
+    What is measured is what the order alone costs: the barriers or the events of a schedule, in the numbers that the graph has.
+    """
+    queue = new_queue(context, device, OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"])
+    markers = ffi.new("fl_command[]", [{"op": OPS.index("marker")}] * max(1, commands))
+    program = Program(markers, None, steps, final_waits)
+    times = []
+    try:
+        for _ in range(runs):
+            start = time.perf_counter()
+            failed, event, _node, _exported = program.replay([queue], 1, ())
+            check(failed, "measuring the order")
+            check(call(queue, "clFinish"), "clFinish")
+            times.append(time.perf_counter() - start)
+            call(event, "clReleaseEvent")
+    finally:
+        call(queue, "clReleaseCommandQueue")
+    return median(times)
+
+
+@cache
+def native_is_faster(context: int, device: int, in_order: bool) -> tuple[bool, str]:
+    """Whether a device's own command-buffers run launches faster than the replay, and the figures; measured once with empty
+    kernels."""
+    try:
+        seconds = {mode: _time_of(context, device, in_order, mode) for mode in ("native", "replay")}
+    except OpenCLError as error:
+        return False, f"the measurement failed, {error}"
+    each = ", ".join(f"{mode} {value / _LAUNCHES * 1e6:.1f} µs" for mode, value in seconds.items())
+    return seconds["native"] < _CLEARLY * seconds["replay"], f"{each} a launch, measured with {_LAUNCHES} empty ones"
+
+
+def _time_of(context: int, device: int, in_order: bool, mode: str) -> float:
+    """Seconds that a command-buffer of empty launches takes: a path on an in-order queue, independent ones on an out-of-order
+    one."""
+    from .command_buffer import CommandBuffer, Commands  # which imports this module
+
+    with _EmptyKernel(context, device) as kernel:
+        commands = Commands()
+        for index in range(_LAUNCHES):
+            arguments = lib.fl_change_arguments(ffi.NULL, 0, ffi.NULL, 0)
+            after = (index - 1,) if in_order and index else ()
+            commands.add("kernel", after, (0, 0, 0, 1, 1, 1, 1, 1, 1), work_dim=1, kernel=kernel, arguments=arguments)
+        order = Order(commands.dependencies, commands.order_only)
+        queue = new_queue(context, device, 0 if in_order else OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"])
+        buffer = CommandBuffer(context, [device], commands.array, order, commands, mode=mode)
+        times = []
+        try:
+            for _ in range(_RUNS):
+                start = time.perf_counter()
+                code, event, _, _ = buffer.enqueue(queue, device, in_order)
+                check(code, "measuring a command-buffer")
+                check(call(queue, "clFinish"), "clFinish")
+                times.append(time.perf_counter() - start)
+                call(event, "clReleaseEvent")
+        finally:
+            buffer.close()
+            call(queue, "clReleaseCommandQueue")
+    return median(times[1:])
+
+
+class _EmptyKernel:
+    """`with _EmptyKernel(context, device) as kernel:` a kernel that does nothing."""
+
+    def __init__(self, context: int, device: int) -> None:
+        source = ffi.new("char[]", b"kernel void fairlead_nothing(void) {}")
+        sources, code, devices = ffi.new("char *[]", [source]), ffi.new("int32_t *"), ffi.new("uintptr_t[]", [device])
+        self._kernel = 0
+        self._program = call(context, "clCreateProgramWithSource", 1, address(sources), None, address(code))
+        check(code[0], "clCreateProgramWithSource")
+        check(call(self._program, "clBuildProgram", 1, address(devices), None, None, None), "clBuildProgram")
+        self._kernel = call(self._program, "clCreateKernel", b"fairlead_nothing", address(code))
+        check(code[0], "clCreateKernel")
+
+    def __enter__(self) -> int:
+        return self._kernel
+
+    def __exit__(self, *_: object) -> None:
+        call(self._kernel, "clReleaseKernel")
+        call(self._program, "clReleaseProgram")
