@@ -12,6 +12,12 @@ UR_NOW  := 2026.2.0
 UR_THEN := 2025.3.3
 PI_LAST := 2024.2.1
 UMF     := 1.2.0
+# Programs that others wrote, and the DPC++ runtimes they run on: today's, and the last one with PI plugins.
+CLIENTS := $(CACHE)/clients-1
+DPCTL_NOW := 0.22.1
+DPCTL_PI  := 0.17.0
+DPCTL   := 'dpctl/*.py' 'dpctl/*.so' 'dpctl/*.so.0' 'dpctl/memory/*' 'dpctl/program/*' 'dpctl/utils/*'
+INTEL   := 'lib/libimf.so' 'lib/libintlc.so.5' 'lib/libirng.so' 'lib/libsvml.so'
 # Kernel caches are private to a run.
 RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
 
@@ -46,7 +52,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-NATIVE := $(wildcard icd/native/* loader/native/* */*.abi) loader/abi.py setup.py setup.cfg pyproject.toml
+NATIVE := $(wildcard icd/native/* loader/native/* plugins/native/* */*.abi) loader/abi.py plugins/build.py setup.py setup.cfg pyproject.toml
 $(VENV)/installed-demo: $(BIN)/python $(NATIVE)
 	@$(PYTHON) -c "$$REQUIRE"
 	$(BIN)/python -m pip install --quiet --editable '.[pocl,pyopencl]'
@@ -75,11 +81,23 @@ $(PLUGINS)/fetched: | $(BIN)/python
 	$(call FETCH,intel-sycl-rt,$(PI_LAST),$(PLUGINS)/pi,'libpi_opencl.so')
 	@touch $@
 
+# dpctl of the last PI generation was built for CPython 3.10 and 3.11 alone.
+HAS_DPCTL_PI = $(filter 3.10 3.11,$(shell $(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'))
+$(CLIENTS)/fetched: | $(BIN)/python
+	$(call FETCH,intel-sycl-rt,$(UR_NOW),$(CLIENTS)/now,'lib/libsycl.so.9' 'include/sycl/**' 'include/CL/**' 'include/unified-runtime/**')
+	$(call FETCH,intel-cmplr-lib-ur,$(UR_NOW),$(CLIENTS)/now,'lib/libur_loader.so.0')
+	$(call FETCH,intel-cmplr-lib-rt,$(UR_NOW),$(CLIENTS)/now,$(INTEL))
+	$(call FETCH,dpctl,$(DPCTL_NOW),$(CLIENTS)/now,$(DPCTL))
+	$(call FETCH,intel-sycl-rt,$(PI_LAST),$(CLIENTS)/pi,'lib/libsycl.so.7' 'lib/libpi_opencl.so')
+	$(call FETCH,intel-cmplr-lib-rt,$(PI_LAST),$(CLIENTS)/pi,$(INTEL))
+	$(if $(HAS_DPCTL_PI),$(call FETCH,dpctl,$(DPCTL_PI),$(CLIENTS)/pi,$(DPCTL)))
+	@touch $@
+
 demo: $(VENV)/installed-demo
 	@$(RUN) $(BIN)/python examples/wave.py
 
-test: $(VENV)/installed-test $(HEADERS)/fetched $(PLUGINS)/fetched
-	OPENCL_HEADERS=$(HEADERS) UR_PLUGINS=$(PLUGINS) $(RUN) $(BIN)/python -m pytest -q $(TESTS)
+test: $(VENV)/installed-test $(HEADERS)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched
+	OPENCL_HEADERS=$(HEADERS) UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) $(RUN) $(BIN)/python -m pytest -q $(TESTS)
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .
@@ -98,5 +116,5 @@ sanitize: $(VENV)/installed-test
 	$(BIN)/python tests/native/sanitize.py
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info icd/_native.* icd/libfairlead_trace.* loader/_native.* .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info */_native.* icd/libfairlead_trace.* plugins/lib*.so* .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,4 +1,5 @@
-"""The command `fairlead`: `devices` lists what can be used, `doctor` explains what cannot, `trace` records the calls of a program.
+"""The command `fairlead`: `devices` lists what can be used, `doctor` explains what cannot, `trace` records the calls of a program,
+`conformance` tests a library.
 
 An error of fairlead's own is printed as its message, with exit code 1. Colours are for terminals only.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -139,3 +141,89 @@ def trace(
     from .trace_command import run
 
     ctx.exit(run(command, apis, None if live else output, times, sycl))
+
+
+@main.command()
+@click.option("--area", default="", metavar="NAME", help="Run the cases of one area only, such as command-buffer.")
+@click.option(
+    "--device",
+    default="",
+    metavar="DEVICE",
+    help="Which device: its number, or a selector such as opencl:cpu. [default: the first]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one object: the library, the areas, and every case.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=20.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds that a case may take.",
+)
+@click.argument("library", type=click.Path(path_type=Path))
+@click.pass_context
+def conformance(ctx: click.Context, library: Path, area: str, device: str, as_json: bool, timeout: float) -> None:
+    """Test a Unified Runtime adapter, a PI plugin or an OpenCL driver against the specification of its interface.
+
+    LIBRARY is the library's file; what it is, is told from it. Cases are run in child processes: one that crashes or hangs has failed, and
+    the rest goes on. Printed are a table per area of what passed, failed or is unsupported, and a line for each failure:
+    entry point, rule, expected, got.
+
+    The exit code is 1 if a case failed.
+    """
+    from .conformance_command import run
+
+    ctx.exit(run(library, area=area, device=device, as_json=as_json, timeout=timeout))
+
+
+@main.command("build-adapter")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="The library, or a folder. [default: libur_adapter_NAME.so.0 here]"
+)
+@click.argument("module", metavar="MODULE_OR_FILE")
+def build_adapter(module: str, output: Path | None) -> None:
+    """Build a Unified Runtime adapter: a shared library of the Python module, or the .py file, that has it in a variable `adapter`.
+
+    The library takes none of its code along, but its name and this Python environment's place: it stays the same when the module
+    changes. Its path is printed.
+    """
+    from .plugins import build
+
+    try:
+        path = build.build_adapter(module, output)
+    except ImportError as error:
+        hint = f"; is the file {module}.py meant?" if Path(f"{module}.py").exists() else ""
+        raise click.ClickException(f"{error}{hint}") from None
+    except OSError as error:
+        raise click.ClickException(f"{error.filename}: {error.strerror}") from None
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(str(path))
+    click.echo(f"use it: UR_ADAPTERS_FORCE_LOAD={_list_item(path)} PROGRAM", err=True)
+    if not build.python_library():
+        click.echo(
+            "warning: this Python was built without a shared library: only programs that it runs can use the adapter", err=True
+        )
+
+
+def _list_item(path: Path) -> str:
+    """A path as a loader reads it in a list, and a shell in a command."""
+    return shlex.quote(f'"{path}"' if set(str(path)) & set(":;,") else str(path))
+
+
+@main.command()
+@click.option(
+    "--pi", is_flag=True, help="The same as a PI plugin, for DPC++ up to 2024.2, which loads it by the name libpi_opencl.so."
+)
+def adapter(pi: bool) -> None:
+    """Print the path of fairlead's own Unified Runtime adapter, which drives any OpenCL device.
+
+    \b
+    UR_ADAPTERS_FORCE_LOAD=$(fairlead adapter) PROGRAM
+    """
+    from .plugins import reference_adapter, reference_plugin
+
+    path = reference_plugin() if pi else reference_adapter()
+    if not os.path.exists(path):
+        raise click.ClickException(f"{path} is not there: fairlead was installed without its native parts")
+    click.echo(path)

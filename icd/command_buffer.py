@@ -24,8 +24,9 @@ from ..loader.forks import new_lock
 from ..loader.schedule import BARRIER, Order, Schedule, plan
 from ..loader.search import secure_environ
 from ._native import ffi, lib
+from .abi import OPENCL
 from .capture import OPS
-from .commands import call, new_queue, properties_of, wait_for
+from .commands import call, enqueue_marker, new_queue, properties_of, wait_for
 from .errors import OpenCLError, check
 from .measuring import native_is_faster, time_of_order
 from .native_command_buffer import NativeCommandBuffer, support_of, why_not
@@ -33,6 +34,8 @@ from .replay import Program
 
 #: How much of a branching order is tried to find out how to run it: barriers and events cost what they cost by its shape.
 _MEASURED: Final = 128
+
+_INCOMPATIBLE: Final = -1140  # CL_INCOMPATIBLE_COMMAND_QUEUE_KHR
 
 _OP: Final = {name: number for number, name in enumerate(OPS)}
 
@@ -131,12 +134,13 @@ class CommandBuffer:
         exports: Sequence[int] = (),
         profiled: bool = False,
         mode: str = "",
+        native: NativeCommandBuffer | None = None,
     ) -> None:
         self.context, self.devices, self.array, self.order, self.owner = context, devices, array, order, owner
         self._schedule, self._updatable, self._others, self._memory = schedule, updatable, others, memory
         self._externals, self._exports = dict(externals or {}), list(exports)
         self._first = next((index for index, only in enumerate(order.order_only) if not only), None) if profiled else None
-        self._mode = mode or mode_of_environment()
+        self._mode, self._given = mode or mode_of_environment(), native
         self._plans: dict[tuple[int, bool], Plan] = {}
         self._natives: dict[tuple[int, int], NativeCommandBuffer] = {}  # by device and the queue's properties
         self._why_not: dict[tuple[int, bool], str] = {}
@@ -159,7 +163,12 @@ class CommandBuffer:
             if last_event and (last_queue != queue or not in_order):
                 waits = [*waits, last_event]
                 call(last_queue, "clFlush")  # SPEC clFlush: whoever waits for another queue's event has to flush that queue
-            event = 0 if self._why_not_native(device, in_order) else self._enqueue_native(queue, device, in_order, times, waits)
+            if self._given is not None:
+                event = self._enqueue_given(self._given, queue, times, waits)
+            elif self._why_not_native(device, in_order):
+                event = 0
+            else:
+                event = self._enqueue_native(queue, device, in_order, times, waits)
             if event:
                 code, failed, exported = 0, -1, list[int]()
             else:
@@ -187,19 +196,43 @@ class CommandBuffer:
             return 0
         return event
 
+    def _enqueue_given(self, native: NativeCommandBuffer, queue: int, times: int, waits: Sequence[int]) -> int:
+        """The event of the end of one that was recorded for a queue that nobody knew yet: if the driver takes it on no other, it goes on
+        that one, and the caller's queue waits for it."""
+        event = 0
+        for _ in range(times):
+            code, made = native.enqueue(queue, [*waits, event] if event else waits)
+            if code == _INCOMPATIBLE:
+                before = enqueue_marker(queue, waits, "clEnqueueMarkerWithWaitList")
+                code, made = native.enqueue(native.queue, [before])
+                call(queue, "clFlush")
+                call(native.queue, "clFlush")
+                call(before, "clReleaseEvent")
+                if code == 0:
+                    after, made = made, enqueue_marker(queue, [made], "clEnqueueBarrierWithWaitList")
+                    call(after, "clReleaseEvent")
+            check(code, "clEnqueueCommandBufferKHR")
+            if event:
+                call(event, "clReleaseEvent")
+            event = made
+        return event
+
     def _native(self, queue: int, device: int) -> NativeCommandBuffer:
         properties = properties_of(queue)
         found = self._natives.get((device, properties))
         if found is None:
             support = support_of(device)
             assert support is not None
-            found = self._natives[device, properties] = NativeCommandBuffer(
-                support, self.context, device, properties, self.array, self.order, updatable=self._updatable
-            )
+            found = NativeCommandBuffer(support, self.context, device, properties, updatable=self._updatable)
+            found.record(self.array, self.order)
+            found.finalize()
+            self._natives[device, properties] = found
         return found
 
     def _why_not_native(self, device: int, in_order: bool) -> str:
         """Why it is replayed, and not given to the driver as a whole; "" if it is given."""
+        if self._given is not None:
+            return ""
         key = device, in_order
         if key not in self._why_not:
             self._why_not[key] = self._decide(device, in_order)
@@ -254,6 +287,13 @@ class CommandBuffer:
         events = f"{used.schedule.events} events in one pass"
         return f"{commands} commands, replay, {used.schedule.kind}, {events}: {used.why}; not native: {reason}"
 
+    def _why_native(self, device: int, in_order: bool) -> str:
+        if self._given is not None:
+            return "it has native commands"
+        if self._mode == "native":
+            return "FAIRLEAD_COMMAND_BUFFER=native"
+        return native_is_faster(self.context, device, in_order)[1]
+
     # updating
 
     def update(self, changes: Sequence[tuple[int, bool]]) -> int:
@@ -263,10 +303,16 @@ class CommandBuffer:
         for used in self._plans.values():
             for command, relaunched in changes:
                 code = code or used.program.update(used.step_of[command], relaunched)
-        for native in self._natives.values():
-            if self._last[1]:  # SPEC clUpdateMutableCommandsKHR: not while it is executed
-                wait_for(self._last[1])
-            code = code or native.update([command for command, _ in changes])
+        natives = [*self._natives.values(), *([self._given] if self._given else [])]
+        # SPEC clUpdateMutableCommandsKHR: not while it is executed, unless it is for simultaneous use
+        if self._last[1] and not all(native.simultaneous for native in natives):
+            wait_for(self._last[1])
+        numbers = [command for command, _ in changes]
+        if any(native.update(numbers) for native in self._natives.values()):  # the replay can do it
+            self._natives.clear()
+            self._why_not = dict.fromkeys(self._why_not, "the driver refused an update")
+        if self._given is not None:
+            code = code or self._given.update(numbers)
         return code
 
     # planning
@@ -286,7 +332,7 @@ class CommandBuffer:
             used = {self.array[node].queue for node in range(count) if not order.order_only[node]}
             for other in (self.devices[number] for number in sorted(used)):
                 if other not in lane_of:
-                    own_queues.append(new_queue(self.context, other))
+                    own_queues.append(self._own_queue(other))
                     lane_of[other] = len(own_queues)
             lanes = [lane_of.get(self.devices[self.array[node].queue], 0) for node in range(count)]
         else:
@@ -300,7 +346,7 @@ class CommandBuffer:
             kind, why = self._choose(device)
             if kind == "in-order":
                 kind, lanes, ordered = "events", [1] * count, {1}
-                own_queues.append(new_queue(self.context, device))
+                own_queues.append(self._own_queue(device))
         schedule = plan(order, lanes, frozenset(ordered), kind)
         return self._as_plan(schedule, own_queues, why)
 
@@ -341,6 +387,10 @@ class CommandBuffer:
         figures = ", ".join(f"{kind} {value * 1e6:.0f} µs" for kind, value in seconds.items())
         best = min(seconds, key=seconds.__getitem__)
         return best, f"measured with empty commands in place of its first {len(shape)}: {figures}"
+
+    def _own_queue(self, device: int) -> int:
+        profiling = self._exports or self._first is not None  # somebody sees events of its commands
+        return new_queue(self.context, device, OPENCL["CL_QUEUE_PROFILING_ENABLE"] if profiling else 0)
 
     def close(self) -> None:
         """Give up what it holds of the driver; what was enqueued runs to its end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -82,6 +83,13 @@ def properties_of(queue: int) -> int:
     value = ffi.new("uint64_t *")
     check(call(queue, "clGetCommandQueueInfo", OPENCL["CL_QUEUE_PROPERTIES"], 8, address(value), None), "clGetCommandQueueInfo")
     return value[0]
+
+
+def enqueue_marker(queue: int, waits: Sequence[int], name: str) -> int:
+    """Enqueue a marker or a barrier (`name` is the function) after `waits`: its event, a reference for the caller. Raises OpenCLError."""
+    event, listed = ffi.new("uintptr_t *"), ffi.new("uintptr_t[]", list(waits))
+    check(call(queue, name, len(waits), address(listed) if waits else None, address(event)), name)
+    return event[0]
 
 
 def wait_for(event: int) -> None:

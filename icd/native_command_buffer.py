@@ -34,6 +34,7 @@ _SVM: Final = (0, 9, 4)
 _OUT_OF_ORDER: Final = 1 << 3
 
 _POINTER: Final = 4  # fl_change.kind
+_INVALID_VALUE: Final = -30
 
 #: All that a launch's update can change: CL_MUTABLE_DISPATCH_GLOBAL_OFFSET_KHR … CL_MUTABLE_DISPATCH_EXEC_INFO_KHR.
 _ALL_FIELDS: Final = 0x1F
@@ -125,34 +126,50 @@ def why_not(support: Support | None, array: Any, order: Order, updatable: bool, 
 
 
 class NativeCommandBuffer:
-    """A finalized command-buffer of the driver's, for queues of the device with the same properties.
+    """A command-buffer of the driver's, for queues of the device with these properties. `record` and `finalize` fill it, once each or
+    bit by bit; `cl` is the driver's handle.
 
-    Raises OpenCLError if the driver refuses something.
+    All of them raise OpenCLError if the driver refuses something.
     """
 
-    def __init__(
-        self, support: Support, context: int, device: int, properties: int, array: Any, order: Order, *, updatable: bool
-    ) -> None:
-        self._support, self._array, self._updatable = support, array, updatable
-        self._queue = new_queue(context, device, properties)
+    def __init__(self, support: Support, context: int, device: int, properties: int, *, updatable: bool) -> None:
+        self._support, self._updatable = support, updatable
         self._in_order = not properties & OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
         self._kernels: list[int] = []
         self._points: list[list[int]] = []  # of each command: the sync-points that stand for it
+        self._array: Any = None
         self.mutable: dict[int, int] = {}
+        self._shapes: dict[int, tuple[int, bool]] = {}  # of launches: dimensions, whether a local size was given
+        self.cl = 0
+        self.queue = new_queue(context, device, properties)
         self.cl = self._create()
-        try:
-            for index in range(len(order)):
-                self._record(index, order.dependencies[index])
-            check(support.function("clFinalizeCommandBufferKHR")(self.cl), "clFinalizeCommandBufferKHR")
-        except BaseException:
-            self.close()
-            raise
+
+    @property
+    def simultaneous(self) -> bool:
+        """Whether it can be enqueued and updated while it is executed."""
+        return self._support.simultaneous
+
+    def record(self, array: Any, order: Order) -> None:
+        """Record the commands that are not recorded yet."""
+        self._array = array
+        for index in range(len(self._points), len(order)):
+            self._record(index, order.dependencies[index])
+
+    def barrier(self) -> None:
+        """Everything that comes later comes after all that is recorded."""
+        head = [None] if self._support.version >= _WITH_PROPERTIES else []
+        name = "clCommandBarrierWithWaitListKHR"
+        check(self._support.function(name)(self.cl, None, *head, 0, None, None, None), name)
+
+    def finalize(self) -> None:
+        """No more commands."""
+        check(self._support.function("clFinalizeCommandBufferKHR")(self.cl), "clFinalizeCommandBufferKHR")
 
     def _create(self) -> int:
         flags = OPENCL["CL_COMMAND_BUFFER_SIMULTANEOUS_USE_KHR"] if self._support.simultaneous else 0
         flags |= OPENCL["CL_COMMAND_BUFFER_MUTABLE_KHR"] if self._updatable else 0
         properties = (ctypes.c_uint64 * 3)(OPENCL["CL_COMMAND_BUFFER_FLAGS_KHR"], flags, 0) if flags else None
-        code, queues = ctypes.c_int32(), (ctypes.c_void_p * 1)(self._queue)
+        code, queues = ctypes.c_int32(), (ctypes.c_void_p * 1)(self.queue)
         made = self._support.function("clCreateCommandBufferKHR")(1, queues, properties, ctypes.byref(code))
         check(code.value, "clCreateCommandBufferKHR")
         return made
@@ -185,6 +202,7 @@ class NativeCommandBuffer:
         self._points.append([point.value])
         if out is not None:
             self.mutable[index] = handle.value or 0
+            self._shapes[index] = command.work_dim, bool(command.has_local)
 
     # the arguments of each function between the properties and the wait list
 
@@ -228,7 +246,13 @@ class NativeCommandBuffer:
         return code, event.value or 0
 
     def update(self, commands: Sequence[int]) -> int:
-        """Launches have changed in the array: give the driver their arguments and sizes. Returns OpenCL's code."""
+        """Launches have changed in the array: give the driver their arguments and sizes. Returns OpenCL's code, CL_INVALID_VALUE for what
+        cannot be said: another number of dimensions, and a local size that the driver is to choose from now on."""
+        for index in commands:
+            dim, local = self._shapes[index]
+            if self._array[index].work_dim != dim or (local and not self._array[index].has_local):
+                return _INVALID_VALUE
+            self._shapes[index] = dim, bool(self._array[index].has_local)
         keep: list[Any] = []
         configs = [self._config(index, keep) for index in commands]
         kinds = (ctypes.c_uint32 * len(configs))(*[OPENCL["CL_STRUCTURE_TYPE_MUTABLE_DISPATCH_CONFIG_KHR"]] * len(configs))
@@ -269,7 +293,10 @@ class NativeCommandBuffer:
             self._support.function("clReleaseCommandBufferKHR")(self.cl)
         for kernel in self._kernels:
             call(kernel, "clReleaseKernel")
-        if self._queue:
-            call(self._queue, "clReleaseCommandQueue")
-        self.cl = self._queue = 0
+        if self.queue:
+            call(self.queue, "clReleaseCommandQueue")
+        self.cl = self.queue = 0
         self._kernels.clear()
+
+    def __del__(self) -> None:
+        self.close()

@@ -32,7 +32,7 @@ _POINTER: Final = "void *const *"
 _thunks: dict[Api, Any] = {UR: lib.fl_ur_thunks(), PI: lib.fl_pi_thunks()}
 _leases: dict[int, Layer] = {}  # every layer that was ever taken, by its key, and who has it or had it last
 _idle: list[Layer] = []  # given back, the longest ago first
-_handled: dict[int, Layer] = {}
+_handled: dict[Any, Layer] = {}  # by their C layer
 _lock = new_lock()
 
 
@@ -83,7 +83,7 @@ class Layer:
                 return
             self.given_back = True
             self.log(None)
-            _handled.pop(self.key, None)
+            _handled.pop(self.pointer, None)
             _idle.append(self)
 
     def turn(self, next: int) -> None:
@@ -100,7 +100,7 @@ class Layer:
         """Hand the calls to Python. The handlers run on the calling thread; an exception in one is printed and the call forwarded."""
         self._before, self._after = before, after
         with _lock:
-            _handled[self.key] = self
+            _handled[self.pointer] = self
         lib.fl_set_handlers(
             self.pointer,
             lib.fl_python_before if before else ffi.NULL,
@@ -166,8 +166,8 @@ class Log:
 
 
 def _called(call: Any) -> tuple[Layer | None, list[int]]:
-    layer = _handled.get(int(ffi.cast("uintptr_t", call.layer)))
-    return layer, list(ffi.unpack(call.arguments, call.count)) if call.count else []
+    count = call.count
+    return _handled.get(call.layer), ffi.unpack(call.arguments, count) if count else []
 
 
 @ffi.def_extern(name="fl_python_before", error=0)

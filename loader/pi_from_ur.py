@@ -3,7 +3,7 @@
 The PI table is a C table without anything behind it (`layers.Layer`), so that C code can call it too. A call comes to
 `Service.before` as (slot, words). Most functions are one line of `pi_from_ur.map`: a `Call` converts the words by the types of the
 two prototypes (`pi_mapping`) and calls UR; a `Query` also converts the name that is asked for and the answer. The others are written
-out in `pi_translation` and `pi_kernels`. Result codes are converted on the way back. The handles of PI are those of UR.
+out in `pi_translation`, `pi_kernels` and `pi_queries`. Result codes are converted on the way back. The handles of PI are those of UR.
 
 What UR has nothing for is in `UNSUPPORTED`, with the reason, and answers PI_ERROR_UNSUPPORTED_FEATURE; so does what this one adapter
 does not have. `piTearDown` releases the adapter, and everything answers PI_ERROR_UNINITIALIZED from then on.
@@ -14,10 +14,10 @@ from __future__ import annotations
 import ctypes
 import re
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from . import layers, pi_kernels, pi_translation
+from . import layers, pi_kernels, pi_queries, pi_translation
 from .abi import Function
 from .errors import FairleadError
 from .forks import new_lock
@@ -51,11 +51,11 @@ _MAY_BE_NULL: Final = {("piextKernelCreateWithNativeHandle", "program"), ("piext
 _TOKEN: Final = re.compile(r"[^,{}]*\{(?:[^{}]|\{[^{}]*\})*\}|[^,{}]+")
 
 
-def serve(table: DispatchTable) -> DispatchTable:
+def serve(table: DispatchTable, ended: Callable[[], object] = lambda: None) -> DispatchTable:
     """A PI 15.47 table that is answered from the UR adapter behind `table`.
 
-    It is never freed; call its `piTearDown` when it is not used any longer. Raises FairleadError if `table` is none of UR, or if 16
-    tables of PI are layered or served already.
+    It is never freed; call its `piTearDown` when it is not used any longer, which calls `ended` at last. Raises FairleadError if
+    `table` is none of UR, or if 16 tables of PI are layered or served already.
     """
     if table.api is not UR:
         raise FairleadError(
@@ -63,7 +63,7 @@ def serve(table: DispatchTable) -> DispatchTable:
             remedy="give the table of a bound UR adapter; a PI plugin has a PI table already",
         )
     layer = layers.Layer(PI, 0, PI_CODES["PI_ERROR_UNINITIALIZED"])
-    service = Service(table, layer)
+    service = Service(table, layer, ended)
     layer.handle(service.before)
     return DispatchTable(PI, layer.address, label=f"PI from {table.label or 'UR'}")
 
@@ -71,23 +71,26 @@ def serve(table: DispatchTable) -> DispatchTable:
 class Service:
     """One adapter that PI is served from. `kernels` holds the arguments of each kernel whose adapter takes them with the launch."""
 
-    def __init__(self, ur: DispatchTable, layer: layers.Layer) -> None:
+    def __init__(self, ur: DispatchTable, layer: layers.Layer, ended: Callable[[], object] = lambda: None) -> None:
         self.ur = ur
         self.layer = layer
-        self.kernels: dict[int, dict[int, pi_kernels.KernelArgument]] = {}
+        self._when_ended = ended
+        self.kernels: dict[int, pi_kernels.KernelArguments] = {}
         self._ended = False
         self._adapters: list[int] | None = None
         self._lock = new_lock()
         self._absent = frozenset({0, *layers.stubs(UR, "unsupported"), *layers.stubs(UR, "uninitialized")})
+        self._has: dict[str, bool] = {}
         self._told = False
 
     def before(self, slot: int, arguments: Sequence[int]) -> int:
         """Answer a PI call: its pi_result. Whatever goes wrong in here is told once, and the call answers PI_ERROR_UNKNOWN."""
         try:
-            for index, code in _required(slot):
+            required, translation = _plans.get(slot) or _plan(slot)
+            for index, code in required:
                 if not arguments[index]:
                     return code
-            return _translation(slot)(self, arguments)
+            return translation(self, arguments)
         except PIError as error:
             return error.value
         except URError as error:
@@ -102,7 +105,9 @@ class Service:
 
     def has(self, name: str) -> bool:
         """Whether the adapter has a function of its own for this."""
-        return self.ur.pointer(UR.functions[name].slot or 0) not in self._absent
+        if name not in self._has:
+            self._has[name] = self.ur.pointer(UR.functions[name].slot or 0) not in self._absent
+        return self._has[name]
 
     def call(self, name: str, *arguments: Any) -> int:
         """Call a UR function; the result as one of PI."""
@@ -153,6 +158,7 @@ class Service:
             ended, self._ended = self._ended, True
         if not ended:
             self.layer.give_back()
+            self._when_ended()
 
 
 # Functions that follow from the map
@@ -169,8 +175,14 @@ class Call:
         if len(texts) != len(self.ur.parameters):
             raise ValueError(f"{self.name} has {len(self.ur.parameters)} parameters, and {function.name} gives it {len(texts)}")
         self.makers = [self._maker(text, target) for text, target in zip(texts, self.ur.parameters, strict=True)]
+        #: Whether UR gets the words of PI as they came.
+        self.as_it_is = texts == [p.name for p in function.parameters] and not any(
+            map(argument, function.parameters, self.ur.parameters)
+        )
 
     def __call__(self, service: Service, arguments: Sequence[int]) -> int:
+        if self.as_it_is:
+            return service.call(self.name, *arguments)
         return service.call(self.name, *[make(service, arguments) for make in self.makers])
 
     def _maker(self, text: str, target: Any) -> _Maker:
@@ -219,7 +231,7 @@ class Query(Call):
 
     def __call__(self, service: Service, arguments: Sequence[int]) -> int:
         name = PI.groups[self.info.pi].get(arguments[self.asked], "")
-        own = pi_translation.ANSWERS.get(name)
+        own = pi_queries.ANSWERS.get(name)
         if own:
             return service.answer(own(service, *arguments), *arguments[-3:])
         if name in self.info.fixed:
@@ -229,10 +241,11 @@ class Query(Call):
             return PI_CODES["PI_ERROR_INVALID_VALUE"]
         convert = answer(PI.constants[name], self.info.constants[name])
         values = [make(service, arguments) for make in self.makers]
-        if convert is None:
+        no_room = not arguments[-3] and arguments[-2]  # enough for an empty answer, but UR refuses it in any case
+        if convert is None and not no_room:
             return service.call(self.name, *values)
         data = service.query(self.name, *values[:-3])
-        return service.answer(_narrowed(convert(data), len(data), arguments[-3]), *arguments[-3:])
+        return service.answer(_narrowed(convert(data) if convert else data, len(data), arguments[-3]), *arguments[-3:])
 
 
 def _narrowed(data: bytes, before: int, size: int) -> bytes:
@@ -251,29 +264,25 @@ def _make_translation(function: Function) -> Callable[[Service, Sequence[int]], 
     return (Query if is_query else Call)(function, FUNCTIONS[function.name])
 
 
-_translations: dict[int, Callable[[Service, Sequence[int]], int]] = {}
-_checks: dict[int, tuple[tuple[int, int], ...]] = {}
+#: What must not be NULL in a call, (parameter, result if it is), and what answers it; by slot.
+_plans: dict[int, tuple[tuple[tuple[int, int], ...], Callable[[Service, Sequence[int]], int]]] = {}
 
 
-def _translation(slot: int) -> Callable[[Service, Sequence[int]], int]:
-    """What answers a slot; made when it is first called."""
-    if slot not in _translations:
-        _translations[slot] = _make_translation(PI.slots[slot])
-    return _translations[slot]
+def _plan(slot: int) -> Any:
+    """The plan of a slot, made when it is first called."""
+    function = PI.slots[slot]
+    _plans[slot] = tuple(_required(function)), _make_translation(function)
+    return _plans[slot]
 
 
-def _required(slot: int) -> tuple[tuple[int, int], ...]:
-    """The parameters of a slot's function that must not be NULL, and the result if one is: handles, and pointers for what comes out."""
-    if slot not in _checks:
-        function = PI.slots[slot]
-        _checks[slot] = tuple(
-            (index, PI_CODES[_NULL_HANDLE.get(p.type, "PI_ERROR_INVALID_VALUE") if not p.stars else "PI_ERROR_INVALID_VALUE"])
-            for index, p in enumerate(function.parameters)
-            if "optional" not in p.words
-            and (function.name, p.name) not in _MAY_BE_NULL
-            and ((p.stars and "out" in p.words) or (not p.stars and p.type in _NULL_HANDLE))
-        )
-    return _checks[slot]
+def _required(function: Function) -> Iterator[tuple[int, int]]:
+    """The parameters that must not be NULL, and the result if one is: handles, and pointers for what comes out."""
+    for index, p in enumerate(function.parameters):
+        handle = not p.stars and p.type in _NULL_HANDLE
+        if "optional" in p.words or (function.name, p.name) in _MAY_BE_NULL:
+            continue
+        if handle or (p.stars and "out" in p.words):
+            yield index, PI_CODES[_NULL_HANDLE[p.type] if handle else "PI_ERROR_INVALID_VALUE"]
 
 
 def translated() -> Mapping[str, str]:

@@ -7,30 +7,62 @@ that they wait in `Service.kernels` until then. What the adapter has decides, no
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from .pi import PI
 from .pi_mapping import ENUMS, new
-from .pi_translation import context_devices, serves, text, word_of
-from .ur import UR
+from .pi_queries import context_devices
+from .pi_translation import serves, text, word_of
+from .ur import UR, URError
 
 if TYPE_CHECKING:
     from .pi_from_ur import Service
 
 
-@dataclass(frozen=True)
-class KernelArgument:
-    """An argument that waits for its launch: a UR_EXP_KERNEL_ARG_TYPE_…, the size, and for a value its bytes, else word and flags."""
-
-    kind: str
-    size: int
-    word: int = 0
-    flags: int = 0
-    data: bytes = b""
-
-
+_Entry: Final = UR.struct("ur_exp_kernel_arg_properties_t")
+_STYPE: Final = UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"]
+_VALUE, _POINTER, _MEM_OBJ, _LOCAL, _SAMPLER = (
+    UR[f"UR_EXP_KERNEL_ARG_TYPE_{kind}"] for kind in ("VALUE", "POINTER", "MEM_OBJ", "LOCAL", "SAMPLER")
+)
 _SET: Final = "urKernelSetArgValue"  # stands for all that set one argument
+
+
+class KernelArguments:
+    """The arguments of a kernel that wait for a launch: `array`, in the order of their indices, is what a launch takes. What an entry
+    points to lies in `_values`; to set an argument again changes it there."""
+
+    def __init__(self) -> None:
+        self.array: Any = (_Entry * 0)()
+        self._entries: dict[int, Any] = {}
+        self._values: dict[int, Any] = {}
+
+    def set(self, index: int, kind: int, size: int, word: int = 0, flags: int = 0) -> None:
+        """Set an argument of a type UR_EXP_KERNEL_ARG_TYPE_…; of a value `word` is its address."""
+        entry = self._entries.get(index)
+        if entry is None:
+            entry = self._insert(index)
+        entry.type, entry.size = kind, size
+        if kind == _VALUE:
+            room = self._values.get(index)
+            if room is None or len(room) < size:
+                room = self._values[index] = ctypes.create_string_buffer(max(size, 8))
+            ctypes.memmove(room, word, size)
+            entry.value.value = ctypes.addressof(room)
+        elif kind == _MEM_OBJ:
+            entry.value.memObjTuple.hMem, entry.value.memObjTuple.flags = word, flags
+        else:
+            entry.value.pointer = word
+
+    def _insert(self, index: int) -> Any:
+        """A new entry: the array is made anew."""
+        old = {**self._entries, index: _Entry(stype=_STYPE, index=index)}
+        self.array = (_Entry * len(old))(*[old[key] for key in sorted(old)])
+        self._entries = dict(zip(sorted(old), self.array, strict=True))
+        return self._entries[index]
+
+
+#: Those of a kernel that has none.
+_NONE: Final = KernelArguments()
 
 
 @serves("piKernelCreate")
@@ -51,65 +83,73 @@ def _fresh(service: Service, code: int, kernel: int) -> int:
     return code
 
 
-def _set_argument(service: Service, kernel: int, index: int, given: KernelArgument, name: str, *arguments: Any) -> int:
-    """Set it now if the adapter can, else when the kernel is launched."""
-    if service.has(name):
-        return service.call(name, kernel, index, *arguments)
-    service.kernels.setdefault(kernel, {})[index] = given
+@serves("piKernelRelease")
+def _kernel_release(service: Service, kernel: int) -> int:
+    """The last reference takes the arguments along."""
+    is_last = kernel in service.kernels and _references(service, kernel) == 1
+    code = service.call("urKernelRelease", kernel)
+    if is_last and not code:
+        service.kernels.pop(kernel, None)
+    return code
+
+
+def _references(service: Service, kernel: int) -> int:
+    try:
+        return word_of(service.query("urKernelGetInfo", kernel, UR["UR_KERNEL_INFO_REFERENCE_COUNT"]))
+    except URError:
+        return 0
+
+
+def _wait(service: Service, kernel: int, index: int, kind: int, size: int, word: int = 0, flags: int = 0) -> int:
+    """Keep an argument until the kernel is launched."""
+    arguments = service.kernels.get(kernel)
+    if arguments is None:
+        arguments = service.kernels.setdefault(kernel, KernelArguments())
+    arguments.set(index, kind, size, word, flags)
     return 0
 
 
 @serves("piKernelSetArg")
 def _set_arg(service: Service, kernel: int, index: int, size: int, value: int) -> int:
     """Without a value it is local memory."""
-    if not value:
-        return _set_argument(service, kernel, index, KernelArgument("LOCAL", size), "urKernelSetArgLocal", size, None)
-    given = KernelArgument("VALUE", size, data=ctypes.string_at(value, size))
-    return _set_argument(service, kernel, index, given, "urKernelSetArgValue", size, None, value)
+    if not service.has(_SET):
+        return _wait(service, kernel, index, _VALUE if value else _LOCAL, size, value)
+    if value:
+        return service.call("urKernelSetArgValue", kernel, index, size, None, value)
+    return service.call("urKernelSetArgLocal", kernel, index, size, None)
 
 
 @serves("piextKernelSetArgPointer")
 def _set_arg_pointer(service: Service, kernel: int, index: int, size: int, value: int) -> int:
     """PI gives the address of the pointer, UR wants the pointer."""
-    pointer = ctypes.c_uint64.from_address(value).value if value else 0
-    given = KernelArgument("POINTER", size, word=pointer)
-    return _set_argument(service, kernel, index, given, "urKernelSetArgPointer", None, pointer)
+    pointer = _word_at(value)
+    if not service.has(_SET):
+        return _wait(service, kernel, index, _POINTER, size, pointer)
+    return service.call("urKernelSetArgPointer", kernel, index, None, pointer)
 
 
 @serves("piextKernelSetArgMemObj")
 def _set_arg_mem(service: Service, kernel: int, index: int, properties: int, value: int) -> int:
-    mem = ctypes.c_uint64.from_address(value).value if value else 0
-    flags, given = 0, None
+    mem, flags, given = _word_at(value), 0, None
     if properties:
         access = PI.struct("pi_mem_obj_property").from_address(properties).mem_access
         flags = ENUMS["pi_mem_obj_access"].to_ur(access)
         given = ctypes.byref(new("ur_kernel_arg_mem_obj_properties_t", memoryAccess=flags))
-    return _set_argument(service, kernel, index, KernelArgument("MEM_OBJ", 8, mem, flags), "urKernelSetArgMemObj", given, mem)
+    if not service.has(_SET):
+        return _wait(service, kernel, index, _MEM_OBJ, 8, mem, flags)
+    return service.call("urKernelSetArgMemObj", kernel, index, given, mem)
 
 
 @serves("piextKernelSetArgSampler")
 def _set_arg_sampler(service: Service, kernel: int, index: int, value: int) -> int:
-    sampler = ctypes.c_uint64.from_address(value).value if value else 0
-    return _set_argument(service, kernel, index, KernelArgument("SAMPLER", 8, sampler), "urKernelSetArgSampler", None, sampler)
+    sampler = _word_at(value)
+    if not service.has(_SET):
+        return _wait(service, kernel, index, _SAMPLER, 8, sampler)
+    return service.call("urKernelSetArgSampler", kernel, index, None, sampler)
 
 
-def _arguments(service: Service, kernel: int) -> Any:
-    """The kernel's arguments as a launch takes them: an array of ur_exp_kernel_arg_properties_t, in the order of their indices."""
-    given = sorted(service.kernels.get(kernel, {}).items())
-    array = (UR.struct("ur_exp_kernel_arg_properties_t") * len(given))()
-    array.kept = []
-    for entry, (index, value) in zip(array, given, strict=False):
-        entry.stype = UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"]
-        entry.type = UR[f"UR_EXP_KERNEL_ARG_TYPE_{value.kind}"]
-        entry.index, entry.size = index, value.size
-        if value.kind == "MEM_OBJ":
-            entry.value.memObjTuple.hMem, entry.value.memObjTuple.flags = value.word, value.flags
-        elif value.kind == "VALUE":
-            array.kept.append(ctypes.create_string_buffer(value.data, max(value.size, 1)))
-            entry.value.value = ctypes.addressof(array.kept[-1])
-        else:
-            entry.value.pointer = value.word
-    return array
+def _word_at(address: int) -> int:
+    return ctypes.c_uint64.from_address(address).value if address else 0
 
 
 @serves("piEnqueueKernelLaunch")
@@ -118,7 +158,7 @@ def _launch(service: Service, queue: int, kernel: int, *arguments: int, flags: i
     sizes, events = arguments[:4], arguments[4:]
     extra = ctypes.byref(new("ur_kernel_launch_ext_properties_t", flags=flags)) if flags else None
     if not service.has(_SET):
-        values = _arguments(service, kernel)
+        values = service.kernels.get(kernel, _NONE).array
         return service.call("urEnqueueKernelLaunchWithArgsExp", queue, kernel, *sizes, len(values), values, extra, *events)
     if service.has("urEnqueueKernelLaunch_2025_3"):
         properties = (_LaunchProperty * 1)(_LaunchProperty(1, (1, 0))) if flags else None
@@ -144,7 +184,7 @@ def _append_launch(service: Service, buffer: int, kernel: int, *arguments: int) 
     sizes, waits = first[:4], first[4:]
     rest = (0, None, *waits, 0, None, sync_point, None, None)
     if not service.has(_SET):
-        values = _arguments(service, kernel)
+        values = service.kernels.get(kernel, _NONE).array
         name = "urCommandBufferAppendKernelLaunchWithArgsExp"
         return service.call(name, buffer, kernel, *sizes, len(values), values, *rest)
     return service.call("urCommandBufferAppendKernelLaunchExp", buffer, kernel, *sizes, *rest)

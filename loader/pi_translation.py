@@ -1,16 +1,14 @@
 """The PI functions that differ from Unified Runtime by more than words: each is written out, the others are in `pi_from_ur.map`.
-Those of kernels are in `pi_kernels`.
+Those of kernels are in `pi_kernels`, info queries in `pi_queries`.
 
-A function gets the `Service` and the PI call's arguments as words, and returns a pi_result. `ANSWERS` are info queries that UR answers
-elsewhere, or not at once; they return the answer's bytes. Whatever is refused or fails on the way is raised (`PIError`, `URError`):
-the service makes a result of it.
+A function gets the `Service` and the PI call's arguments as words, and returns a pi_result. Whatever is refused or fails on the way is
+raised (`PIError`, `URError`): the service makes a result of it.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from .pi import PI
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
 
 #: PI function → the function that serves it.
 FUNCTIONS: Final[dict[str, Callable[..., int]]] = {}
-#: PI info constant → the function that gives its answer.
-ANSWERS: Final[dict[str, Callable[..., bytes]]] = {}
 
 UNSUPPORTED_FEATURE: Final = PI_CODES["PI_ERROR_UNSUPPORTED_FEATURE"]
 _Notify = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -91,10 +87,6 @@ def text(address: int) -> Any:
 def word_of(data: bytes) -> int:
     """The handle, or number, that a query answered."""
     return int.from_bytes(data[:8], "little")
-
-
-def _handles_of(data: bytes) -> list[int]:
-    return [word_of(data[at : at + 8]) for at in range(0, len(data), 8)]
 
 
 # Platforms and devices
@@ -489,38 +481,3 @@ def _tear_down(service: Service, torn: int) -> int:
         ctypes.c_bool.from_address(torn).value = True
     service.end()
     return 0
-
-
-# Queries that UR answers elsewhere
-
-
-def context_devices(service: Service, context: int) -> list[int]:
-    """The devices of a context. Raises URError."""
-    return _handles_of(service.query("urContextGetInfo", context, UR["UR_CONTEXT_INFO_DEVICES"]))
-
-
-def _context_platform(service: Service, context: int, *rest: int) -> bytes:
-    return service.query("urDeviceGetInfo", context_devices(service, context)[0], UR["UR_DEVICE_INFO_PLATFORM"])
-
-
-def _of_all_devices(enum: str, asked: str) -> Callable[..., bytes]:
-    """What all devices of the context are capable of."""
-
-    def answer(service: Service, context: int, *rest: int) -> bytes:
-        found = (service.query("urDeviceGetInfo", device, UR[asked]) for device in context_devices(service, context))
-        common = reduce(lambda one, other: one & other, map(word_of, found))
-        return ENUMS[enum].to_pi(common).to_bytes(8, "little")
-
-    return answer
-
-
-def _number_of_registers(service: Service, kernel: int, *rest: int) -> bytes:
-    return service.query("urKernelGetInfo", kernel, UR["UR_KERNEL_INFO_NUM_REGS"])
-
-
-ANSWERS.update({"PI_CONTEXT_INFO_PLATFORM": _context_platform, "PI_KERNEL_GROUP_INFO_NUM_REGS": _number_of_registers})
-for _what in ("ATOMIC_MEMORY", "ATOMIC_FENCE"):
-    for _kind in ("order", "scope"):
-        ANSWERS[f"PI_EXT_CONTEXT_INFO_{_what}_{_kind.upper()}_CAPABILITIES"] = _of_all_devices(
-            f"pi_memory_{_kind}_capabilities", f"UR_DEVICE_INFO_{_what}_{_kind.upper()}_CAPABILITIES"
-        )

@@ -1,1 +1,32 @@
-"""Adapters written in Python and built as drop-in shared libraries; the reference adapter over OpenCL will be `opencl`."""
+"""Adapters written in Python and built as drop-in shared libraries; `opencl` is the reference adapter, for any OpenCL driver.
+
+What an adapter is made of, whatever it drives (docs/write_an_adapter.md):
+
+- `Adapter`, `Object`, `failure`: entry points, what they hand out, and how they fail;
+- `UR`: the constants of Unified Runtime by their names, `UR["UR_DEVICE_TYPE_CPU"]`;
+- `build_adapter`: the shared library that any Unified Runtime loader takes; `build_plugin`: one that DPC++ up to 2024.2 takes.
+
+`reference_adapter()` and `reference_plugin()` are the paths of ours.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..loader.ur import UR
+from .adapter import Adapter
+from .build import build_adapter, build_plugin
+from .objects import Object
+from .wrap import failure
+
+__all__ = ["UR", "Adapter", "Object", "build_adapter", "build_plugin", "failure", "reference_adapter", "reference_plugin"]
+
+
+def reference_adapter() -> str:
+    """The path of the reference adapter, for UR_ADAPTERS_FORCE_LOAD."""
+    return str(Path(__file__).with_name("libur_adapter_fairlead.so.0"))
+
+
+def reference_plugin() -> str:
+    """The path of the reference adapter as a PI plugin, which DPC++ up to 2024.2 loads under the name libpi_opencl.so."""
+    return str(Path(__file__).with_name("libpi_fairlead.so"))

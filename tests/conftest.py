@@ -32,6 +32,9 @@ for _name in tuple(os.environ):
     if _name.startswith(("OCL_ICD_", "OPENCL_", "FAIRLEAD_", "SYCL_", "ONEAPI_", "UR_")) and _name not in (
         "OPENCL_HEADERS",
         "UR_PLUGINS",
+        "SYCL_CLIENTS",
+        "SYCL_CLIENTS_ADAPTER",
+        "SYCL_CLIENTS_PLUGIN",
     ):
         del os.environ[_name]
 

@@ -1,5 +1,7 @@
 """Takes files out of a wheel: `unpack_wheel.py WHEEL DIRECTORY PATTERN...` puts what lies at paths that end in one of the patterns
-into DIRECTORY, with as many of the innermost folders as the pattern names: `CL/*.h` makes DIRECTORY/CL/cl.h."""
+into DIRECTORY, with as many of the innermost folders as the pattern names: `CL/*.h` makes DIRECTORY/CL/cl.h. A pattern that ends in
+`/**` names a folder, which is taken with all that is below it: `include/sycl/**` makes DIRECTORY/include/sycl/ext/oneapi/owner_less.hpp.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,23 @@ from pathlib import Path, PurePosixPath
 def main(wheel: str, directory: str, *patterns: str) -> None:
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
-            path = PurePosixPath(name)
             for pattern in patterns:
-                if path.match(pattern):
-                    target = Path(directory, *path.parts[-len(PurePosixPath(pattern).parts) :])
+                kept = _below(name, pattern[:-2]) if pattern.endswith("/**") else _innermost(name, pattern)
+                if kept is not None:
+                    target = Path(directory, kept)
                     target.parent.mkdir(parents=True, exist_ok=True)
                     target.write_bytes(archive.read(name))
+
+
+def _innermost(name: str, pattern: str) -> PurePosixPath | None:
+    path = PurePosixPath(name)
+    return PurePosixPath(*path.parts[-len(PurePosixPath(pattern).parts) :]) if path.match(pattern) else None
+
+
+def _below(name: str, folder: str) -> PurePosixPath | None:
+    """The path from `folder`, which ends in a slash, if it lies below that; the entries of folders themselves do not."""
+    _, found, rest = f"/{name}".partition(f"/{folder}")
+    return PurePosixPath(folder, rest) if found and not name.endswith("/") else None
 
 
 if __name__ == "__main__":

@@ -376,6 +376,26 @@ fl_arguments *fl_change_arguments(const fl_arguments *base, uint32_t count, cons
     return list;
 }
 
+int fl_set_argument(fl_command *command, uint32_t index, uint32_t kind, size_t size, const void *value) {
+    fl_arguments *list = command->arguments;
+    if (!list || index >= list->count)
+        return CL_INVALID_ARG_INDEX;
+    fl_argument *a = &list->list[index];
+    if (atomic_load(&list->users) == 1 && a->kind == kind && a->size == size && (kind == FL_ARG_SVM || (a->value && value))) {
+        if (kind == FL_ARG_SVM)
+            a->value = value;
+        else
+            memcpy((void *)a->value, value, size);   /* it lies behind the list */
+        return CL_SUCCESS;
+    }
+    fl_arguments *changed = fl_change_arguments(list, list->count, &(fl_change){index, kind, size, value}, 1);
+    if (!changed)
+        return CL_OUT_OF_HOST_MEMORY;
+    command->arguments = changed;
+    fl_release_arguments(list);
+    return CL_SUCCESS;
+}
+
 int fl_get_argument(const fl_arguments *list, uint32_t index, fl_change *argument) {
     if (!list || index >= list->count)
         return CL_INVALID_ARG_INDEX;

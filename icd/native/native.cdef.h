@@ -71,6 +71,8 @@ typedef struct fl_change {
 /* A list of `count` arguments: those of `base` (NULL: none is set) with `changes`. NULL: there is no memory. The caller owns a reference. */
 fl_arguments *fl_change_arguments(const fl_arguments *base, uint32_t count, const fl_change *changes, uint32_t change_count);
 void fl_release_arguments(fl_arguments *list);
+/* Give a launch another argument, in place where that can be: 0, CL_INVALID_ARG_INDEX or CL_OUT_OF_HOST_MEMORY. */
+int fl_set_argument(fl_command *command, uint32_t index, uint32_t kind, size_t size, const void *value);
 /* What an argument is: its kind (0: not set) and size; `value` leads to its bytes, or is the pointer. */
 int fl_get_argument(const fl_arguments *list, uint32_t index, fl_change *argument);
 uint32_t fl_argument_count(const fl_arguments *list);

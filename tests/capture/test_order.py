@@ -133,7 +133,10 @@ def test_explain_says_how_and_why(
         for number in (1, 2, 3):
             log.note(number, [first], queue=out_of_order)
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "replay")
-    assert "2 commands, replay, in-order, 0 events in one pass: the queue keeps the order; not native" in path.finalize().explain(queue)
+    assert (
+        "2 commands, replay, in-order, 0 events in one pass: the queue keeps the order; not native"
+        in path.finalize().explain(queue)
+    )
     assert "single path" in path.finalize().explain(out_of_order)
     assert "measured with empty commands" in branches.finalize().explain(out_of_order)
     assert "levels" in branches.finalize(schedule="levels").explain(out_of_order)

@@ -103,6 +103,14 @@
 #define CONTEXT_ERROR 0
 #endif
 
+/* The first two words of the objects that it makes. */
+#ifndef OBJECT_TABLE
+#define OBJECT_TABLE parent->dispatch
+#endif
+#ifndef OBJECT_DATA
+#define OBJECT_DATA parent->dispatch_data
+#endif
+
 /* What it does to the process. */
 #ifndef AT_LOAD
 #define AT_LOAD /* a statement, such as abort() */
@@ -214,6 +222,8 @@ static cl_int get_device_info(cl_device_id device, cl_device_info name, size_t r
 static fl_object *new_object(const fl_object *parent) {
     fl_object *object = malloc(sizeof *object);
     *object = *parent;
+    object->dispatch = OBJECT_TABLE;
+    object->dispatch_data = OBJECT_DATA;
     return object;
 }
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import RunPython
 
-from fairlead.loader import layers, pi_mapping, pi_translation
+from fairlead.loader import layers, pi_from_ur, pi_mapping, pi_translation
 from fairlead.loader.errors import FairleadError
 from fairlead.loader.pi import PI, serve
 from fairlead.loader.pi_from_ur import UNSUPPORTED, Call, translated
@@ -221,6 +221,31 @@ def test_number_may_be_cut_to_the_width_of_the_caller_but_to_no_less_than_urs(ad
     adapter.on("urDeviceGetInfo", tell(b"\3\0\0\0"))
     assert pi.piDeviceGetInfo(1, PI["PI_DEVICE_INFO_TYPE"], 2, answer, None) == PI_CODES["PI_ERROR_INVALID_VALUE"]
     assert answer.raw == b"\1\7"
+
+
+def test_answer_that_is_empty_needs_no_room(adapter: Adapter, pi: DispatchTable) -> None:
+    """UR refuses a place without a size, PI only if the answer does not fit."""
+    adapter.on("urDeviceGetInfo", lambda *came: tell(data)(*came) if came[2] or not came[3] else 35)  # …_ERROR_INVALID_SIZE
+    size, asked = ctypes.c_size_t(9), PI["PI_EXT_ONEAPI_DEVICE_INFO_COMPONENT_DEVICES"]
+    data = b""
+    assert pi.piDeviceGetInfo(1, asked, 0, ctypes.byref(word()), ctypes.byref(size)) == 0
+    assert size.value == 0
+    data = long_words(5)
+    assert pi.piDeviceGetInfo(1, asked, 0, ctypes.byref(word()), None) == PI_CODES["PI_ERROR_INVALID_VALUE"]
+
+
+@pytest.mark.parametrize("supported", [b"\1", b"\0", None])
+def test_command_buffers_are_among_the_extensions(adapter: Adapter, pi: DispatchTable, supported: bytes | None) -> None:
+    """DPC++ of PI looks for them there, UR has a property."""
+
+    def answer(device: int, name: int, *came: int) -> int:
+        if name == UR["UR_DEVICE_INFO_EXTENSIONS"]:
+            return tell(b"cl_khr_fp64 cl_khr_fp16\0")(*came)
+        return 44 if supported is None else tell(supported)(*came)  # UR_RESULT_ERROR_UNSUPPORTED_FEATURE
+
+    adapter.on("urDeviceGetInfo", answer)
+    found = ask(pi.piDeviceGetInfo, 1, PI["PI_DEVICE_INFO_EXTENSIONS"]).rstrip(b"\0").split()
+    assert found == [b"cl_khr_fp64", b"cl_khr_fp16", *([b"ur_exp_command_buffer"] if supported == b"\1" else [])]
 
 
 def test_infos_without_a_counterpart_are_refused_or_answered_without_ur(adapter: Adapter, pi: DispatchTable) -> None:
@@ -543,7 +568,61 @@ def test_adapter_of_2026_gets_all_arguments_with_the_launch(adapter: Adapter, pi
     assert seen.pop()[1] == []  # a new kernel under an old handle has none of its arguments
 
 
+def test_arguments_are_forgotten_with_the_last_reference_and_not_before(adapter: Adapter, pi: DispatchTable) -> None:
+    counts: list[int] = []
+
+    def launch(queue: int, kernel: int, *came: int) -> int:
+        counts.append(came[4])
+        return 0
+
+    references = 2
+
+    def release(kernel: int) -> int:
+        nonlocal references
+        references -= 1
+        return 0
+
+    adapter.on("urEnqueueKernelLaunchWithArgsExp", launch)
+    adapter.on("urKernelGetInfo", lambda *came: tell(words(references))(*came))
+    adapter.on("urKernelRelease", release)
+    set_all_kinds(pi, 0x10)
+    size = (ctypes.c_size_t * 1)(8)
+    for _ in range(3):
+        assert pi.piEnqueueKernelLaunch(1, 0x10, 1, None, size, None, 0, None, None) == 0
+        assert pi.piKernelRelease(0x10) == 0
+    assert counts == [5, 5, 0]
+
+
+def test_argument_that_is_set_again_replaces_the_one_before(adapter: Adapter, pi: DispatchTable) -> None:
+    seen = []
+
+    def launch(queue: int, kernel: int, *came: int) -> int:
+        for entry in (UR.struct("ur_exp_kernel_arg_properties_t") * came[4]).from_address(came[5]):
+            value = ctypes.string_at(entry.value.value, entry.size) if not entry.type else entry.value.pointer
+            seen.append((entry.index, entry.type, value))
+        return 0
+
+    adapter.on("urEnqueueKernelLaunchWithArgsExp", launch)
+    size = (ctypes.c_size_t * 1)(8)
+    value, pointer, local = (UR[f"UR_EXP_KERNEL_ARG_TYPE_{kind}"] for kind in ("VALUE", "POINTER", "LOCAL"))
+    for data in (b"long enough for all", b"short", b"", b"a longer one than before"):
+        assert pi.piKernelSetArg(0x10, 1, len(data), data) == 0
+        assert pi.piEnqueueKernelLaunch(1, 0x10, 1, None, size, None, 0, None, None) == 0
+        assert seen.pop() == (1, value, data)
+    assert pi.piextKernelSetArgPointer(0x10, 1, 8, ctypes.byref(word(0x77))) == 0
+    assert pi.piKernelSetArg(0x10, 0, 256, None) == 0
+    assert pi.piEnqueueKernelLaunch(1, 0x10, 1, None, size, None, 0, None, None) == 0
+    assert seen == [(0, local, None), (1, pointer, 0x77)]
+
+
 # Programs
+
+
+def test_source_is_a_text_even_if_there_is_none(adapter: Adapter, pi: DispatchTable) -> None:
+    adapter.on("urProgramGetInfo", tell(b""))
+    assert ask(pi.piProgramGetInfo, 1, PI["PI_PROGRAM_INFO_SOURCE"]) == b"\0"
+    adapter.on("urProgramGetInfo", tell(b"\3\2#\7"))
+    assert ask(pi.piProgramGetInfo, 1, PI["PI_PROGRAM_INFO_SOURCE"]) == b"\3\2#\7"
 
 
 @pytest.mark.parametrize("extension", [False, True])
@@ -629,10 +708,12 @@ def test_mistake_in_a_translation_is_told_once_and_is_an_unknown_error(
 def test_tear_down_releases_the_adapter_and_ends_the_service(adapter: Adapter) -> None:
     adapter.on("urAdapterRelease")
     adapter.on("urPlatformGet", lambda which, room, out, count: give([1], out, count))
-    pi = serve(adapter.table)
+    told: list[int] = []
+    pi = pi_from_ur.serve(adapter.table, ended=lambda: told.append(len(adapter.calls["urAdapterRelease"])))
     assert pi.piPlatformsGet(0, None, None) == 0
     torn = ctypes.c_bool()
     assert (pi.piTearDown(ctypes.byref(torn)), torn.value) == (0, True)
+    assert told == [1]
     assert adapter.calls["urAdapterRelease"] == [(0xADA,)]
     assert pi.piPlatformsGet(0, None, None) == PI_CODES["PI_ERROR_UNINITIALIZED"]
     assert pi.piTearDown(None) == PI_CODES["PI_ERROR_UNINITIALIZED"]

@@ -1,4 +1,5 @@
-"""Builds the native code with its harness and the mock driver, and runs every scenario under the sanitizers and valgrind.
+"""Builds the native code with its harness and the mock driver, and the shells of adapters, and runs every scenario under the sanitizers
+and valgrind.
 
 `python tests/native/sanitize.py` (`make sanitize`) makes the runs of `RUNS`, one line each; the whole output of each lies in
 build/sanitize/. The exit code is 0 only if every run was made and found nothing: a missing tool counts as a failure.
@@ -21,15 +22,14 @@ HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parent.parent
 NATIVE: Final = ROOT / "icd" / "native"
 LOADER: Final = ROOT / "loader" / "native"
+PLUGINS: Final = ROOT / "plugins" / "native"
 LOGS: Final = ROOT / "build" / "sanitize"
 
 ADDRESS: Final = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 THREAD: Final = ("-fsanitize=thread",)
 #: Generated functions have the parameters of the ABI, used or not. Allocations go through the harness, which can refuse them.
-_FLAGS: Final = (
-    "-g", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter",
-    "-pthread", "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc",
-)  # fmt: skip
+_STRICT: Final = ("-g", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-pthread")
+_FLAGS: Final = (*_STRICT, "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc")
 _APART: Final = "trace_layer.c"  # it becomes a library by itself, with its own idea of which APIs there are
 _LONGEST: Final = 900.0  # seconds that a run may take
 
@@ -84,10 +84,27 @@ def build(directory: Path, flags: Sequence[str] = ()) -> Path:
         [*compiler, *_FLAGS, *flags, *folders, *sources, "thunks_ur.c", "thunks_cl.o", "thunks_pi.o", "-o", str(program)],
     )
     for command in commands:
-        done = subprocess.run(command, capture_output=True, text=True, cwd=directory)
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
+        _run(command, directory)
     return program
+
+
+def build_shells(directory: Path, flags: Sequence[str] = ()) -> list[Path]:
+    """Compile the shells of an adapter and of a PI plugin with what checks them (shell/check.c), and return the two programs' paths."""
+    directory.mkdir(parents=True, exist_ok=True)
+    _run([sys.executable, str(PLUGINS / "build.py"), str(directory)], directory)
+    getters = re.findall(r"\b(urGet\w+ProcAddrTable)\(", (directory / "ur_entries.h").read_text(encoding="utf-8"))
+    (directory / "getters.h").write_text(f"#define GETTERS {', '.join(getters)}\n", encoding="utf-8")
+    compiler = [*os.environ.get("CC", "cc").split(), *_STRICT, *flags, f"-I{PLUGINS}", f"-I{directory}", "-rdynamic"]
+    programs = {"check_shell": [], "check_pi_shell": ["-DFL_PI"]}
+    for name, define in programs.items():
+        _run([*compiler, *define, str(HERE / "shell" / "check.c"), "-o", name, "-ldl"], directory)
+    return [directory / name for name in programs]
+
+
+def _run(command: Sequence[str], directory: Path) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, cwd=directory)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
 
 
 def _slots() -> str:
@@ -102,15 +119,20 @@ def _make(run: Run) -> str:
         return f"{run.command[0]} is not installed, so this run was NOT made (Debian: apt-get install {run.command[0]})"
     directory = LOGS / run.name.split()[0].lower()
     try:
-        program = build(directory, run.flags)
+        programs = [build(directory, run.flags), *build_shells(directory, run.flags)]
     except RuntimeError as refused:
         return f"it could not be built\n{refused}"
+    return "\n".join(filter(None, (_run_under(run, program) for program in programs)))
+
+
+def _run_under(run: Run, program: Path) -> str:
+    """Run one program; the answer is what was wrong, "" if nothing was."""
     command = [*run.command, str(program), *run.scenarios]
     if run.command:
-        suppressions = directory / "suppressions"
+        suppressions = program.with_name("suppressions")
         suppressions.write_text(_SUPPRESSIONS, encoding="utf-8")
         command.insert(1, f"--suppressions={suppressions}")
-    log = directory / "log"
+    log = program.with_name("log" if program.name == "harness" else f"log_{program.name}")
     with log.open("w", encoding="utf-8") as output:
         try:
             code = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, timeout=_LONGEST).returncode
@@ -129,7 +151,7 @@ def main() -> int:
         wrong = _make(run)
         failed += bool(wrong)
         which = [name for name in scenarios() if not run.scenarios or name.startswith(run.scenarios)]
-        print(f"{run.name}: {wrong or f'{len(which)} scenarios, nothing found'}", flush=True)
+        print(f"{run.name}: {wrong or f'{len(which)} scenarios and the shells, nothing found'}", flush=True)
     return 1 if failed else 0
 
 

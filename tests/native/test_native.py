@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from sanitize import ADDRESS, HERE, build, scenarios
+from sanitize import ADDRESS, HERE, build, build_shells, scenarios
 from support import CHILD_TIMEOUT
 
 _BUILDS = {"plain": (), "sanitized": ADDRESS}
@@ -36,6 +36,15 @@ def harness(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_scenario(harness: Path, scenario: str) -> None:
     done = subprocess.run([harness, scenario], capture_output=True, text=True, timeout=CHILD_TIMEOUT)
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-4000:]
+
+
+@pytest.mark.parametrize("name", _BUILDS)
+def test_the_shells_of_adapters(name: str, tmp_path: Path) -> None:
+    if _BUILDS[name] and not _can_compile(_BUILDS[name], tmp_path):
+        pytest.skip(f"the compiler has no {_BUILDS[name][0]}")
+    for program in build_shells(tmp_path, _BUILDS[name]):
+        done = subprocess.run([program], capture_output=True, text=True, timeout=CHILD_TIMEOUT)
+        assert done.returncode == 0, done.stdout[-500:] + done.stderr[-4000:]
 
 
 def test_every_scenario_that_is_written_is_run() -> None:

@@ -14,20 +14,23 @@ ALLOWED = {
     "icd": {"loader"},
     "graph": {"loader"},
     "plugins": {"icd", "loader"},
-    "fairlead": {"loader", "icd", "graph", "plugins"},
+    "conformance": {"icd", "loader"},
+    "fairlead": {"loader", "icd", "graph", "plugins", "conformance"},
 }
 
+#: Where a package lies that is not a folder of its own name.
+FOLDERS = {"conformance": "tests/conformance"}
 
-def imported_folders(path: Path, folder: str) -> Iterator[str]:
-    """The folders of fairlead that a module imports from, its own excluded."""
+
+def imported_folders(path: Path, folder: str, root: Path) -> Iterator[str]:
+    """The folders of fairlead that a module imports from, its own excluded. `root` is where its own is."""
+    package = ["fairlead", *([] if folder == "fairlead" else [folder]), *path.parent.relative_to(root).parts]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            if node.level == 0:
-                names = [module] + ([f"fairlead.{alias.name}" for alias in node.names] if module == "fairlead" else [])
-            elif node.level == 2 or folder == "fairlead":  # `..icd` in icd's neighbours, `.icd` in the front door
-                names = [f"fairlead.{module}"]
+            above = package[: len(package) + 1 - node.level] if node.level else []
+            module = ".".join(filter(None, [*above, node.module]))
+            names = [module, *(f"{module}.{alias.name}" for alias in node.names)]
         for name in names:
             parts = name.split(".")
             if parts[0] == "fairlead" and len(parts) > 1 and parts[1] in ALLOWED and parts[1] != folder:
@@ -36,19 +39,25 @@ def imported_folders(path: Path, folder: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("folder", ALLOWED)
 def test_imports_go_downwards_only(folder: str) -> None:
-    for path in sorted((ROOT / folder).rglob("*.py")):
-        wrong = set(imported_folders(path, folder)) - ALLOWED[folder]
+    root = ROOT / FOLDERS.get(folder, folder)
+    for path in sorted(root.rglob("*.py")):
+        wrong = set(imported_folders(path, folder, root)) - ALLOWED[folder]
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
 def test_the_test_sees_what_it_forbids(tmp_path: Path) -> None:
-    module = tmp_path / "m.py"
+    module, deeper = tmp_path / "m.py", tmp_path / "sub" / "m.py"
     module.write_text("from ..icd.abi import OPENCL\nimport fairlead.plugins.x\nfrom .search import find\n")
-    assert set(imported_folders(module, "loader")) == {"icd", "plugins"}
+    assert set(imported_folders(module, "loader", tmp_path)) == {"icd", "plugins"}
     module.write_text("from .icd.abi import OPENCL\nfrom fairlead import capture, graph\n")
-    assert set(imported_folders(module, "fairlead")) == {"icd", "graph"}
+    assert set(imported_folders(module, "fairlead", tmp_path)) == {"icd", "graph"}
+    deeper.parent.mkdir()
+    deeper.write_text(
+        "from ...icd.abi import OPENCL\nfrom ..adapter import Adapter\nfrom .graph import x\nfrom ... import loader\n"
+    )
+    assert set(imported_folders(deeper, "plugins", tmp_path)) == {"icd", "loader"}
 
 
 def test_the_native_code_knows_no_python() -> None:
-    for path in (ROOT / "icd/native").glob("*.[ch]"):
+    for path in (*(ROOT / "icd/native").glob("*.[ch]"), *(ROOT / "plugins/native").glob("*.[ch]")):
         assert "Python.h" not in path.read_text(encoding="utf-8")

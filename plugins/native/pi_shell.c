@@ -1,0 +1,3 @@
+/* The shell of a PI plugin. */
+#define FL_PI
+#include "shell.c"

@@ -1,0 +1,267 @@
+/* Finds or begins the Python that an adapter runs in (python.h). The order:
+ *
+ * 1. a Python of this process, whoever has opened it and however;
+ * 2. the program that the environment variable FAIRLEAD_PYTHON names;
+ * 3. the program that the configuration names, if it is there;
+ * 4. the Python of the environment that this file is installed in. */
+#define _GNU_SOURCE
+#include "python.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#define PYTHON(X)                                                                                                              \
+    X(int, Py_IsInitialized, (void))                                                                                           \
+    X(void, Py_InitializeEx, (int))                                                                                            \
+    X(wchar_t *, Py_DecodeLocale, (const char *, size_t *))                                                                    \
+    X(void *, PyEval_SaveThread, (void))                                                                                       \
+    X(void, PyEval_RestoreThread, (void *))                                                                                    \
+    X(int, PyGILState_Check, (void))                                                                                           \
+    X(int, PyGILState_Ensure, (void))                                                                                          \
+    X(void, PyGILState_Release, (int))                                                                                         \
+    X(int, PyRun_SimpleStringFlags, (const char *, void *))
+
+#define FIELD(type, name, parameters) type(*name) parameters;
+#define NAME(type, name, parameters) #name,
+
+struct python {
+    PYTHON(FIELD)
+};
+static const char *const names[] = {PYTHON(NAME)};
+static struct python py;   /* complete once fl_python_begin was successful, and not touched again */
+
+static bool bind_python(struct python *python, void *library) {
+    void **into = (void **)python;
+    for (unsigned i = 0; library && i < sizeof names / sizeof *names; i++)
+        if (!(into[i] = dlsym(library, names[i])))
+            return false;
+    return library != NULL;
+}
+
+static void own_path(char *path) {
+    Dl_info self;
+    if (!dladdr((void *)own_path, &self) || !realpath(self.dli_fname, path))
+        *path = 0;
+}
+
+__attribute__((format(printf, 1, 2))) static void complain(const char *format, ...) {
+    char path[PATH_MAX];
+    own_path(path);
+    fprintf(stderr, "fairlead: %s cannot start: ", path);
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+}
+
+/* The value of a line of the configuration, "" if there is none. */
+static const char *setting(const char *config, const char *name, char *value, size_t size) {
+    size_t length = strlen(name);
+    for (const char *line = config; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, name, length) == 0 && line[length] == '=') {
+            size_t all = strcspn(line + length + 1, "\n");
+            if (all < size) {
+                memcpy(value, line + length + 1, all);
+                value[all] = 0;
+                return value;
+            }
+        }
+    }
+    *value = 0;
+    return value;
+}
+
+/* --- which Python --- */
+
+static int is_python(struct dl_phdr_info *library, size_t size, void *path) {
+    (void)size;
+    const char *name = strrchr(library->dlpi_name, '/');
+    if (!name || strncmp(name, "/libpython3.", 12) != 0 || !isdigit((unsigned char)name[12]))
+        return 0;
+    snprintf(path, PATH_MAX, "%s", library->dlpi_name);
+    return 1;
+}
+
+/* The library of a Python that is in this process, NULL if there is none. One that was opened for its opener alone is made global, since
+ * extension modules look for Python's symbols there. */
+static void *loaded_python(void) {
+    void *all = dlopen(NULL, RTLD_LAZY);
+    if (all && dlsym(all, names[0]))
+        return all;
+    char path[PATH_MAX] = "";
+    dl_iterate_phdr(is_python, path);
+    return *path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL) : NULL;
+}
+
+/* The Python of the environment that this file is in: PREFIX/lib/python3.12/site-packages/… leads to PREFIX/bin/python3.12, and if that is not
+ * there, one of the same version further up. */
+static bool find_above(char *program, size_t size) {
+    char above[PATH_MAX], version[32] = "3";
+    own_path(above);
+    for (char *slash; (slash = strrchr(above, '/')) && slash != above;) {   /* not up to /bin: that is a Python of any environment */
+        if (strncmp(slash, "/python3.", 9) == 0)
+            snprintf(version, sizeof version, "%s", slash + strlen("/python"));
+        *slash = 0;
+        if ((size_t)snprintf(program, size, "%s/bin/python%s", above, version) < size && access(program, X_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool find_program(const char *config, char *program, size_t size) {
+    const char *named = secure_getenv("FAIRLEAD_PYTHON");
+    if (named && *named) {
+        snprintf(program, size, "%s", named);
+        if (access(program, X_OK) == 0)
+            return true;
+        complain("FAIRLEAD_PYTHON is %s, which cannot be executed", named);
+        return false;
+    }
+    if (access(setting(config, "program", program, size), X_OK) == 0 || find_above(program, size))
+        return true;
+    bool recorded = *setting(config, "program", program, size);
+    complain("no Python was found%s%s; FAIRLEAD_PYTHON may name one in whose environment fairlead is installed", recorded ? ": there is no " : "",
+             recorded ? program : "");
+    return false;
+}
+
+/* Asks a Python where its library is: only where the configuration does not fit, since it takes some 20 ms. */
+static bool ask_for_library(const char *program, char *library, size_t size) {
+    static const char question[] = "import os, sys, sysconfig; ask = sysconfig.get_config_var; name = ask('INSTSONAME') or '';"
+                                   "paths = [os.path.join(d, name) for d in (ask('LIBDIR') or '', sys.base_prefix + '/lib')];"
+                                   "print(next(filter(os.path.exists, paths), name))";
+    char command[2 * PATH_MAX];
+    if (strchr(program, '\'') || (size_t)snprintf(command, sizeof command, "unset LD_LIBRARY_PATH LD_PRELOAD; exec '%s' -Ic \"%s\"", program,
+                                                  question) >= sizeof command)
+        return false;
+    FILE *answer = popen(command, "re");
+    bool got = false;
+    while (answer && fgets(library, (int)size, answer))   /* the last line: what is in that environment may print, too */
+        got = true;
+    if (answer)
+        pclose(answer);
+    if (got)
+        library[strcspn(library, "\n")] = 0;
+    return got;
+}
+
+/* Opens the library of a Python program, for all of the process: extension modules expect its symbols there. */
+static void *open_library(const char *config, const char *program) {
+    char recorded[PATH_MAX], library[PATH_MAX];
+    bool fits = strcmp(setting(config, "program", recorded, sizeof recorded), program) == 0 &&
+                access(setting(config, "library", library, sizeof library), R_OK) == 0;
+    if (!fits && !ask_for_library(program, library, sizeof library)) {
+        complain("%s does not say where its shared library is: is it a Python?", program);
+        return NULL;
+    }
+    if (!strstr(library, ".so")) {
+        complain("%s was built without a shared library (--enable-shared), and can serve only programs that it runs itself", program);
+        return NULL;
+    }
+    void *opened = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
+    if (!opened)
+        complain("%s", dlerror());
+    return opened;
+}
+
+static bool begin(const char *config) {
+    void *library = loaded_python();
+    if (bind_python(&py, library) && py.Py_IsInitialized())
+        return true;
+    char program[PATH_MAX];
+    if (!find_program(config, program, sizeof program) || (!library && !(library = open_library(config, program))))
+        return false;
+    void (*set_program)(const wchar_t *) = dlsym(library, "Py_SetProgramName");   /* until 3.14 */
+    if (!bind_python(&py, library) || !set_program) {
+        complain("the Python of %s is of a version that is not known here", program);
+        return false;
+    }
+    int *ignore_environment = dlsym(library, "Py_IgnoreEnvironmentFlag");
+    if (ignore_environment)
+        *ignore_environment = 1;   /* PYTHONHOME and PYTHONPATH are meant for the Python that the user runs, and fatal for another one */
+    set_program(py.Py_DecodeLocale(program, NULL));   /* its environment is found from there; kept for ever */
+    py.Py_InitializeEx(0);                            /* signals are the host's */
+    py.PyEval_SaveThread();
+    return true;
+}
+
+bool fl_python_begin(const char *config) {
+    flockfile(stderr);   /* a lock that all shells of a process share: Python must be begun once */
+    bool begun = begin(config);
+    funlockfile(stderr);
+    return begun;
+}
+
+/* --- the adapter in it --- */
+
+/* Where fairlead is if `import fairlead` does not find it: what the configuration says, and the folder whose package this file is in. */
+static void sites(const char *config, char *list, size_t size) {
+    static const char inside[] = "/fairlead/plugins/";
+    setting(config, "site", list, size);
+    char path[PATH_MAX];
+    own_path(path);
+    char *file = strrchr(path, '/');
+    if (!file || (size_t)(file + 1 - path) < strlen(inside) || strncmp(file + 1 - strlen(inside), inside, strlen(inside)) != 0)
+        return;
+    file[1 - (ptrdiff_t)strlen(inside)] = 0;
+    size_t used = strlen(list);
+    snprintf(list + used, size - used, "\n%s", path);
+}
+
+bool fl_python_start(const char *config, const char *module, void *address) {
+    static const char format[] = "exec('''\n"
+                                 "import sys\n"
+                                 "try:\n"
+                                 "    import fairlead\n"
+                                 "except ImportError:\n"
+                                 "    import ctypes, os, site\n"
+                                 "    for place in os.fsdecode(ctypes.string_at(%ju)).split(chr(10)):\n"
+                                 "        if os.path.isdir(place): site.addsitedir(place)\n"
+                                 "try:\n"
+                                 "    from %s import start\n"
+                                 "except ImportError as error:\n"
+                                 "    which = f'Python {sys.version.split()[0]} of {sys.prefix}'\n"
+                                 "    raise ImportError(f'fairlead cannot be used by {which}: install it there') from error\n"
+                                 "try:\n"
+                                 "    start(%ju)\n"
+                                 "except SystemExit as error:\n"   /* else the host would end */
+                                 "    raise ImportError(f'the module ends the process: {error!r}') from None\n"
+                                 "''', {'__name__': 'fairlead_shell'})\n";
+    char places[2 * PATH_MAX + 1], code[sizeof format + 256];
+    sites(config, places, sizeof places);
+    snprintf(code, sizeof code, format, (uintmax_t)(uintptr_t)places, module, (uintmax_t)(uintptr_t)address);
+    int gil = py.PyGILState_Ensure();
+    int failed = py.PyRun_SimpleStringFlags(code, NULL);
+    py.PyGILState_Release(gil);
+    if (failed)
+        complain("see above");
+    return !failed;
+}
+
+bool fl_python_lives(void) {
+    return py.Py_IsInitialized && py.Py_IsInitialized();
+}
+
+void *fl_python_release(void) {
+    struct python python;
+    bool has = bind_python(&python, loaded_python()) && python.Py_IsInitialized() && python.PyGILState_Check();
+    return has ? python.PyEval_SaveThread() : NULL;
+}
+
+void fl_python_restore(void *thread) {
+    struct python python;
+    if (thread && bind_python(&python, loaded_python()))
+        python.PyEval_RestoreThread(thread);
+}

@@ -1,0 +1,13 @@
+/* What Python is given of a shell: shell.c says what it is. */
+typedef struct fl_shell {
+    uint32_t version;           /* FL_SHELL_VERSION: of all that is here and in the entry points; it stays the first */
+    uint32_t number;            /* the adapter's, given back to every body */
+    uint32_t entry_count;
+    void **bodies;              /* by entry point; NULL: not implemented */
+    const char *const *names;   /* of the entry points */
+    void *const *table;         /* ur_dditable_t: the first word of every handle */
+    const char *config;         /* lines `name=value` */
+    void (*close)(void);        /* from now on nothing reaches Python any more */
+    void (*reset)(void);        /* the same, until it is asked for again */
+    void (*at_exit)(void (*teardown)(uint32_t number));   /* call it before the drivers' own destructors, where Python does not */
+} fl_shell;

@@ -1,0 +1,176 @@
+"""Transfers and fills in a command-buffer, of buffers and of memory by address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...icd._native import ffi as icd_ffi
+from .buffers import Buffer
+from .command_appends import Appended, Place
+from .command_buffers import CommandBuffer
+from .core import adapter, failure
+from .events import Event
+from .transfers import LARGEST_PATTERN, check_pitches, check_range, check_rect, is_power_of_two, region_of, three
+from .usm import as_copy, as_fill
+from .usm_strategies import Operation
+
+
+def _check_range(buffer: Buffer, offset: int, size: int) -> None:
+    if not size:
+        raise failure("INVALID_SIZE", "there is nothing to transfer")
+    check_range(buffer, offset, size)
+
+
+def _rect(origin: Any, other: Any, region: Any, pitches: Sequence[int], first: Buffer, second: Buffer | None) -> list[int]:
+    """`fl_command.n` of a rectangle. Raises URError (INVALID_SIZE) for an empty one, or one that does not lie in its buffers."""
+    size = region_of(region)
+    check_rect(first, three(origin), size, *pitches[:2])
+    if second is None:  # host memory
+        check_pitches(size, *pitches[2:])
+    else:
+        check_rect(second, three(other), size, *pitches[2:])
+    return [*three(origin), *three(other), *size, *pitches]
+
+
+def _check_context(place: Place, *things: Buffer) -> None:
+    if any(thing.context is not place.buffer.context for thing in things):
+        raise failure("INVALID_CONTEXT", "the buffer is of another context")
+
+
+@adapter.entry
+def urCommandBufferAppendMemBufferCopyExp(
+    hCommandBuffer: CommandBuffer, hSrcMem: Buffer, hDstMem: Buffer, srcOffset: int, dstOffset: int, size: int,
+    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
+) -> Appended:  # fmt: skip
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    _check_context(place, hSrcMem, hDstMem)
+    _check_range(hSrcMem, srcOffset, size)
+    _check_range(hDstMem, dstOffset, size)
+    numbers = (srcOffset, dstOffset, size)
+    return place.add("copy", "MEM_BUFFER_COPY", numbers, (hSrcMem, hDstMem), source=hSrcMem.cl, target=hDstMem.cl)
+
+
+@adapter.entry
+def urCommandBufferAppendMemBufferCopyRectExp(
+    hCommandBuffer: CommandBuffer, hSrcMem: Buffer, hDstMem: Buffer, srcOrigin: Any, dstOrigin: Any, region: Any,
+    srcRowPitch: int, srcSlicePitch: int, dstRowPitch: int, dstSlicePitch: int,
+    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
+) -> Appended:  # fmt: skip
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    _check_context(place, hSrcMem, hDstMem)
+    numbers = _rect(srcOrigin, dstOrigin, region, (srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch), hSrcMem, hDstMem)
+    return place.add("copy_rect", "MEM_BUFFER_COPY_RECT", numbers, (hSrcMem, hDstMem), source=hSrcMem.cl, target=hDstMem.cl)
+
+
+@adapter.entry
+def urCommandBufferAppendMemBufferReadExp(
+    hCommandBuffer: CommandBuffer, hBuffer: Buffer, offset: int, size: int, pDst: int,
+    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
+) -> Appended:  # fmt: skip
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    _check_context(place, hBuffer)
+    _check_range(hBuffer, offset, size)
+    return place.add("read", "MEM_BUFFER_READ", (offset, size), (hBuffer,), source=hBuffer.cl, host=pDst)
+
+
+@adapter.entry
+def urCommandBufferAppendMemBufferWriteExp(
+    hCommandBuffer: CommandBuffer, hBuffer: Buffer, offset: int, size: int, pSrc: int,
+    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
+) -> Appended:  # fmt: skip
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    _check_context(place, hBuffer)
+    _check_range(hBuffer, offset, size)
+    return place.add("write", "MEM_BUFFER_WRITE", (offset, size), (hBuffer,), target=hBuffer.cl, host=pSrc)
+
+
+@adapter.entry
+def urCommandBufferAppendMemBufferReadRectExp(
+    hCommandBuffer: CommandBuffer, hBuffer: Buffer, bufferOffset: Any, hostOffset: Any, region: Any,
+    bufferRowPitch: int, bufferSlicePitch: int, hostRowPitch: int, hostSlicePitch: int, pDst: int,
+    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
+) -> Appended:  # fmt: skip
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    _check_context(place, hBuffer)
+    pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
+    numbers = _rect(bufferOffset, hostOffset, region, pitches, hBuffer, None)
+    return place.add("read_rect", "MEM_BUFFER_READ_RECT", numbers, (hBuffer,), source=hBuffer.cl, host=pDst)
+
+
+@adapter.entry
+def urCommandBufferAppendMemBufferWriteRectExp(
+    hCommandBuffer: CommandBuffer, hBuffer: Buffer, bufferOffset: Any, hostOffset: Any, region: Any,
+    bufferRowPitch: int, bufferSlicePitch: int, hostRowPitch: int, hostSlicePitch: int, pSrc: int,
+    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
+) -> Appended:  # fmt: skip
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    _check_context(place, hBuffer)
+    pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
+    numbers = _rect(bufferOffset, hostOffset, region, pitches, hBuffer, None)
+    return place.add("write_rect", "MEM_BUFFER_WRITE_RECT", numbers, (hBuffer,), target=hBuffer.cl, host=pSrc)
+
+
+def _pattern(address: int, pattern_size: int, size: int) -> bytes:
+    """The pattern of a fill. Raises URError (INVALID_SIZE) for one that does not fit."""
+    if not pattern_size or not size or size % pattern_size:
+        raise failure("INVALID_SIZE", "a fill's size is a multiple of its pattern's, and neither is 0")
+    return bytes(icd_ffi.buffer(icd_ffi.cast("char *", address), pattern_size))
+
+
+def _is_pattern(size: int, at: int) -> bool:
+    """Whether OpenCL fills with a pattern of this size from there on."""
+    return size <= LARGEST_PATTERN and is_power_of_two(size) and at % size == 0
+
+
+@adapter.entry
+def urCommandBufferAppendMemBufferFillExp(
+    hCommandBuffer: CommandBuffer, hBuffer: Buffer, pPattern: int, patternSize: int, offset: int, size: int,
+    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
+) -> Appended:  # fmt: skip
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    _check_context(place, hBuffer)
+    pattern = _pattern(pPattern, patternSize, size)
+    _check_range(hBuffer, offset, size)
+    commands = hCommandBuffer.commands
+    if _is_pattern(patternSize, offset):
+        memory = commands.pattern(pattern)
+        return place.add(
+            "fill", "MEM_BUFFER_FILL", (offset, size), (hBuffer,), target=hBuffer.cl, pattern=memory, pattern_size=patternSize
+        )
+    memory = commands.pattern(pattern * (size // patternSize))
+    return place.add("write", "MEM_BUFFER_FILL", (offset, size), (hBuffer,), target=hBuffer.cl, host=memory)
+
+
+# memory by address
+
+
+def _add(place: Place, command: str, operation: Operation) -> Appended:
+    return place.add(operation.op, command, operation.numbers, operation.keep, **operation.fields)
+
+
+@adapter.entry
+def urCommandBufferAppendUSMMemcpyExp(
+    hCommandBuffer: CommandBuffer, pDst: int, pSrc: int, size: int,
+    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
+) -> Appended:  # fmt: skip
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    if not size:
+        raise failure("INVALID_SIZE", "there is nothing to copy")
+    return _add(place, "USM_MEMCPY", as_copy(hCommandBuffer.context, pDst, pSrc, size))
+
+
+@adapter.entry
+def urCommandBufferAppendUSMFillExp(
+    hCommandBuffer: CommandBuffer, pMemory: int, pPattern: int, patternSize: int, size: int,
+    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
+) -> Appended:  # fmt: skip
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    pattern = _pattern(pPattern, patternSize, size)
+    commands = hCommandBuffer.commands
+    if _is_pattern(patternSize, pMemory):
+        memory = commands.pattern(pattern)
+        return _add(place, "USM_FILL", as_fill(hCommandBuffer.context, pMemory, memory, patternSize, size))
+    memory = commands.pattern(pattern * (size // patternSize))
+    source = int(icd_ffi.cast("uintptr_t", memory))
+    return _add(place, "USM_FILL", as_copy(hCommandBuffer.context, pMemory, source, size))

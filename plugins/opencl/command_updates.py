@@ -1,0 +1,218 @@
+"""Updates of a finalized command-buffer: other arguments, sizes, kernels and events for commands whose handle the program has.
+
+An update is all or nothing: everything that is asked for is looked at first, and only then does anything change. What has been
+enqueued keeps what it was enqueued with. (EXP-COMMAND-BUFFER, "Updating command-buffer commands".)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...icd._native import ffi as icd_ffi
+from ...icd._native import lib as icd_lib
+from .command_buffers import Command, CommandBuffer
+from .command_launches import MEMORY, POINTER, VALUE, argument_list, work_sizes
+from .core import adapter, failure
+from .events import CommandEvent, Event
+from .kernels import Kernel
+from .usm import pointer_argument
+
+
+class _Launch:
+    """The sizes and the kernel that a command will have: only for updates that change them."""
+
+    def __init__(self, command: Command) -> None:
+        present = command.present
+        self.command, self.kernel = command, command.kernel
+        self.sizes = list(present.n[0:9])
+        self.dim, self.local, self.offset = present.work_dim, bool(present.has_local), bool(present.has_offset)
+
+    def read(self, desc: Any) -> None:
+        """Take over what an update asks for. Raises URError."""
+        if desc.hNewKernel:
+            self.kernel = _live("ur_kernel_handle_t", desc.hNewKernel, "INVALID_KERNEL")
+            if self.kernel not in self.command.kernels:
+                raise failure("INVALID_VALUE", "the kernel is not one that the command was given as an alternative")
+        dim = desc.newWorkDim
+        if dim != self.dim and not (desc.pNewGlobalWorkOffset and desc.pNewGlobalWorkSize):
+            raise failure("INVALID_VALUE", "another number of dimensions needs a new offset and a new global size")
+        old = self.sizes
+        offset = list(desc.pNewGlobalWorkOffset[0:dim]) if desc.pNewGlobalWorkOffset else old[0:dim]
+        size = list(desc.pNewGlobalWorkSize[0:dim]) if desc.pNewGlobalWorkSize else old[3 : 3 + dim]
+        if desc.pNewLocalWorkSize:
+            local = list(desc.pNewLocalWorkSize[0:dim])
+        else:  # with a new global size and no local one the driver chooses that
+            local = None if desc.pNewGlobalWorkSize or not self.local else old[6 : 6 + dim]
+        self.sizes = work_sizes(dim, offset, size, local)
+        self.kernel.check_group(self.command.buffer.device, local)
+        self.dim, self.local, self.offset = dim, local is not None, self.offset or bool(desc.pNewGlobalWorkOffset)
+
+    def commit(self, arguments: Any) -> bool:
+        """Change the command; `arguments` is the list for another kernel. The answer is whether there is one."""
+        command, present = self.command, self.command.present
+        present.n[0:9] = self.sizes
+        present.work_dim, present.has_local, present.has_offset = self.dim, self.local, self.offset
+        command.dim = self.dim
+        if self.kernel is command.kernel:
+            return False
+        present.kernel = icd_ffi.cast("void *", command.kernels[self.kernel])
+        present.arguments, old = arguments, present.arguments
+        icd_lib.fl_release_arguments(old)
+        command.kernel, command.held = self.kernel, {}
+        return True
+
+
+#: A new argument: index, kind, size, where its value is, and what it uses.
+_Edit = tuple[int, int, int, Any, Any]
+
+
+def _edits(desc: Any, kernel: Kernel, command: Command) -> list[_Edit]:
+    """The arguments that an update asks for. Raises URError."""
+    edits: list[_Edit] = []
+    if desc.numNewValueArgs:
+        edits += _values(desc.numNewValueArgs, desc.pNewValueArgList)
+    if desc.numNewPointerArgs:
+        edits += _pointers(desc.numNewPointerArgs, desc.pNewPointerArgList, command.buffer)
+    if desc.numNewMemObjArgs:
+        edits += _memory(desc.numNewMemObjArgs, desc.pNewMemObjArgList)
+    count, same = kernel.argument_count, kernel is command.kernel
+    for index, kind, size, value, _ in edits:
+        if index >= count:
+            raise failure("INVALID_KERNEL_ARGUMENT_INDEX", f"the kernel has {count} arguments")
+        if same and kind == VALUE and value and (kind, size) != command.shapes[index]:
+            raise failure("INVALID_KERNEL_ARGUMENT_SIZE", f"argument {index} has {command.shapes[index][1]} bytes, not {size}")
+    if not same and {edit[0] for edit in edits} != set(range(count)):
+        raise failure("INVALID_VALUE", "another kernel needs all of its arguments")
+    return edits
+
+
+def _values(count: int, rows: Any) -> list[_Edit]:
+    if not rows:
+        raise failure("INVALID_NULL_POINTER")
+    edits = []
+    for i in range(count):
+        row = rows[i]
+        edits.append((row.argIndex, VALUE, row.argSize, icd_ffi.cast("void *", row.pNewValueArg), None))
+    return edits
+
+
+def _pointers(count: int, rows: Any, buffer: CommandBuffer) -> list[_Edit]:
+    if not rows:
+        raise failure("INVALID_NULL_POINTER")
+    edits: list[_Edit] = []
+    for i in range(count):
+        row = rows[i]
+        address = icd_ffi.cast("uintptr_t *", row.pNewPointerArg)[0] if row.pNewPointerArg else 0  # the address OF the pointer
+        setter, value = pointer_argument(buffer.context, address)
+        if setter == "mem":
+            edits.append((row.argIndex, MEMORY if value else VALUE, 8, icd_ffi.new("uintptr_t *", value), None))
+        else:
+            edits.append((row.argIndex, POINTER, 0, icd_ffi.cast("void *", value), None))
+    return edits
+
+
+def _memory(count: int, rows: Any) -> list[_Edit]:
+    if not rows:
+        raise failure("INVALID_NULL_POINTER")
+    edits: list[_Edit] = []
+    for i in range(count):
+        row = rows[i]
+        memory = _live("ur_mem_handle_t", row.hNewMemObjArg, "INVALID_MEM_OBJECT") if row.hNewMemObjArg else None
+        value = icd_ffi.new("uintptr_t *", memory.cl if memory else 0)
+        edits.append((row.argIndex, MEMORY if memory else VALUE, 8, value, memory))
+    return edits
+
+
+def _live(kind: str, handle: int, code: str) -> Any:
+    registry = adapter.registry
+    assert registry is not None
+    found = registry.of(kind).get(handle)
+    if found is None:
+        raise failure(code if handle else "INVALID_NULL_HANDLE")
+    return found
+
+
+def _check_updatable(buffer: CommandBuffer) -> None:
+    if buffer.runner is None or not buffer.updatable:
+        raise failure("INVALID_OPERATION", "only a finalized command-buffer that was made updatable can be updated")
+
+
+@adapter.entry
+def urCommandBufferUpdateKernelLaunchExp(
+    hCommandBuffer: CommandBuffer, numKernelUpdates: int, pUpdateKernelLaunch: Any
+) -> None:
+    _check_updatable(hCommandBuffer)
+    runner = hCommandBuffer.runner
+    assert runner is not None
+    if not numKernelUpdates:
+        raise failure("INVALID_SIZE", "there is nothing to update")
+    with runner.lock:
+        launches: dict[Command, _Launch] = {}
+        edits: list[tuple[Command, list[_Edit]]] = []
+        for i in range(numKernelUpdates):
+            desc = pUpdateKernelLaunch[i]
+            command = _live(
+                "ur_exp_command_buffer_command_handle_t", desc.hCommand, "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP"
+            )
+            if command.buffer is not hCommandBuffer or not command.kernels:
+                raise failure("INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP", "it is no launch of this command-buffer")
+            launch = launches.get(command)
+            dim, kernel = desc.newWorkDim, desc.hNewKernel
+            if not 1 <= dim <= 3:
+                raise failure("INVALID_WORK_DIMENSION")
+            sizes = desc.pNewGlobalWorkOffset or desc.pNewGlobalWorkSize or desc.pNewLocalWorkSize
+            if launch or sizes or (kernel and kernel != command.kernel.handle) or dim != command.dim:
+                launch = launches.setdefault(command, launch or _Launch(command))
+                launch.read(desc)
+            edits.append((command, _edits(desc, launch.kernel if launch else command.kernel, command)))
+        _commit(hCommandBuffer, launches, edits)
+
+
+def _commit(buffer: CommandBuffer, launches: dict[Command, _Launch], edits: list[tuple[Command, list[_Edit]]]) -> None:
+    """Everything is in order: change the commands, and tell the runner."""
+    runner, changed = buffer.runner, dict[int, bool]()
+    assert runner is not None
+    lists = {command: _list(edits, launch) for command, launch in launches.items() if launch.kernel is not command.kernel}
+    for command, launch in launches.items():
+        changed[command.index] = launch.commit(lists.get(command))
+    code = 0
+    for command, rows in edits:
+        changed.setdefault(command.index, False)
+        present = command.address
+        for index, kind, size, value, uses in rows:
+            code = code or icd_lib.fl_set_argument(present, index, kind, size, value)
+            if command.held.get(index) is not uses:
+                command.held[index] = uses
+    if runner.update(list(changed.items())) or code:
+        raise MemoryError("no memory for the update")
+
+
+def _list(edits: list[tuple[Command, list[_Edit]]], launch: _Launch) -> Any:
+    """The arguments of a launch of another kernel."""
+    rows = [row[:4] for command, rows in edits if command is launch.command for row in rows]
+    made = argument_list(launch.kernel.argument_count, rows)
+    launch.command.shapes = {index: (kind, size) for index, kind, size, _ in rows}
+    return made
+
+
+@adapter.entry
+def urCommandBufferUpdateSignalEventExp(hCommand: Command) -> Event:
+    buffer = hCommand.buffer
+    _check_updatable(buffer)
+    old = buffer.signals.get(hCommand.index)
+    if old is None:
+        raise failure("INVALID_OPERATION", "the command was appended without an event")
+    made = buffer.signals[hCommand.index] = CommandEvent(buffer.context, old.command)
+    return made
+
+
+@adapter.entry
+def urCommandBufferUpdateWaitEventsExp(hCommand: Command, phEventWaitList: list[Event]) -> None:
+    buffer = hCommand.buffer
+    _check_updatable(buffer)
+    if len(phEventWaitList) != len(buffer.waits.get(hCommand.index, ())):
+        raise failure("INVALID_EVENT_WAIT_LIST", "a command waits for as many events as it was appended with")
+    if any(event.context is not buffer.context for event in phEventWaitList):
+        raise failure("INVALID_CONTEXT", "an event of the wait list is of another context")
+    if phEventWaitList:
+        buffer.waits[hCommand.index] = list(phEventWaitList)

@@ -1,0 +1,94 @@
+"""Contexts. What belongs to a context and not to a queue is kept here: its devices, and what frees come through (usm.py)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ...icd.abi import OPENCL
+from .core import CLObject, adapter, create, failure, handles, query, taken_over
+from .devices import Device, device_of
+from .platforms import Platform, driver_of
+
+_Deleter: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+@adapter.kind
+class Context(CLObject):
+    """A cl_context, with the devices in the order in which they were given."""
+
+    type = "ur_context_handle_t"
+    release, retain_function = "clReleaseContext", "clRetainContext"
+
+    def __init__(self, cl: int, devices: Sequence[Device], owned: bool = True) -> None:
+        super().__init__(cl, devices[0].table, owned)
+        self.devices = tuple(devices)
+        self.deleters: list[tuple[int, int]] = []
+
+    @property
+    def platform(self) -> Platform:
+        """The platform of its devices."""
+        return self.devices[0].platform
+
+    def check_device(self, device: Device) -> None:
+        """Raise URError (INVALID_DEVICE) unless the device, or one that it is a part of, is in the context."""
+        part: Device | None = device
+        while part is not None:
+            if part in self.devices:
+                return
+            part = part.parent
+        raise failure("INVALID_DEVICE", "the device is not one of the context")
+
+    def close(self) -> None:
+        for function, data in reversed(self.deleters):  # urContextSetExtendedDeleter: before the context itself goes
+            _Deleter(function)(data)
+        super().close()
+
+
+@adapter.entry
+def urContextCreate(phDevices: list[Device]) -> Context:
+    if not phDevices:
+        raise failure("INVALID_SIZE", "a context has at least one device")
+    platform = phDevices[0].platform
+    if any(device.platform is not platform for device in phDevices):
+        raise failure("INVALID_DEVICE", "the devices of a context belong to one platform")
+    properties = (ctypes.c_ssize_t * 3)(OPENCL["CL_CONTEXT_PLATFORM"], platform.cl, 0)
+    return Context(
+        create(platform.table, "clCreateContext", properties, len(phDevices), handles(phDevices), None, None), phDevices
+    )
+
+
+adapter.info("urContextGetInfo", {
+    "UR_CONTEXT_INFO_NUM_DEVICES": lambda context: len(context.devices),
+    "UR_CONTEXT_INFO_DEVICES": lambda context: context.devices,
+    "UR_CONTEXT_INFO_REFERENCE_COUNT": lambda context: context.references,
+    "UR_CONTEXT_INFO_USM_MEMCPY2D_SUPPORT": True,
+    "UR_CONTEXT_INFO_USM_FILL2D_SUPPORT": True,
+})  # fmt: skip
+
+
+@adapter.entry
+def urContextGetNativeHandle(hContext: Context) -> int:
+    return hContext.cl
+
+
+@adapter.entry
+def urContextCreateWithNativeHandle(hNativeContext: int, phDevices: list[Device], pProperties: Any) -> Context:
+    if not hNativeContext:
+        raise failure("INVALID_NULL_HANDLE")
+    owned = bool(pProperties and pProperties.isNativeHandleOwned)
+    devices = phDevices or _devices_of(hNativeContext)
+    taken_over(Context, hNativeContext, devices[0].table, owned)
+    return Context(hNativeContext, devices)
+
+
+def _devices_of(native: int) -> list[Device]:
+    """The devices of a cl_context."""
+    data = query(driver_of(native).table, "clGetContextInfo", native, OPENCL["CL_CONTEXT_DEVICES"])
+    return [device_of(int.from_bytes(data[at : at + 8], "little")) for at in range(0, len(data), 8)]
+
+
+@adapter.entry
+def urContextSetExtendedDeleter(hContext: Context, pfnDeleter: int, pUserData: int) -> None:
+    hContext.deleters.append((pfnDeleter, pUserData))

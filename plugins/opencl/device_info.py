@@ -1,0 +1,256 @@
+"""urDeviceGetInfo: the tables of device_tables.py made into answers, and `FUNCTIONS`, what takes more than a table."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from ...icd.abi import OPENCL
+from ...icd.errors import OpenCLError
+from ...loader.query import text
+from ...loader.ur import UR
+from .core import adapter
+from .device_tables import BITS, FIXED, LATER, PLAIN, PROMISES, VALUES
+from .devices import TYPES, Device, takes_spirv
+
+
+def bits(value: int, kind: str) -> int:
+    """OpenCL's bits as those of Unified Runtime's type `kind`."""
+    result = 0
+    for name, names in BITS[kind].items():
+        if value & OPENCL[name]:
+            for flag in names:
+                result |= UR[flag]
+    return result
+
+
+def _ask(device: Device, name: str) -> bytes | None:
+    """The driver's answer, None if it does not know the property, whatever its version says."""
+    try:
+        return device.query(f"CL_DEVICE_{name}")
+    except OpenCLError as error:
+        if error.code == "CL_INVALID_VALUE":
+            return None
+        raise
+
+
+def _number(device: Device, name: str) -> int:
+    return int.from_bytes(_ask(device, name) or b"", "little")
+
+
+def _numbers(data: bytes | None, size: str = "N") -> list[int]:
+    return [number for (number,) in struct.iter_unpack(f"@{size}", data or b"")]
+
+
+def _converter(answer: str) -> Callable[[bytes], Any]:
+    """What makes the value of a type of Unified Runtime's out of OpenCL's bytes."""
+    if answer == "char[]":
+        return text
+    if answer == "uint8_t[]":
+        return bytes
+    if answer == "size_t[]":
+        return _numbers
+    if answer == "ur_bool_t":
+        return any
+    if answer in BITS:
+        return lambda data: bits(int.from_bytes(data, "little"), answer)
+    if answer in VALUES:
+        values = {OPENCL[name]: UR[value] for name, value in VALUES[answer].items()}
+        return lambda data: values.get(int.from_bytes(data, "little"))
+    return lambda data: int.from_bytes(data, "little")
+
+
+def _query(name: str, opencl: str) -> Callable[[Device], Any]:
+    convert = _converter(UR.constants[f"UR_DEVICE_INFO_{name}"].answer)
+
+    def answer(device: Device) -> Any:
+        data = _ask(device, opencl)
+        return None if data is None else convert(data)
+
+    return answer
+
+
+def _later(name: str, opencl: str, version: tuple[int, int], extension: str, otherwise: Any) -> Callable[[Device], Any]:
+    ask = _query(name, opencl)
+
+    def answer(device: Device) -> Any:
+        value = ask(device) if device.has(version, extension) else None
+        return otherwise if value is None else value
+
+    return answer
+
+
+# what takes more than a table
+
+
+def _type(device: Device) -> int:
+    kind = device.icd.info("CL_DEVICE_TYPE")
+    return next((UR[name] for name, opencl in TYPES.items() if kind & OPENCL[opencl]), UR["UR_DEVICE_TYPE_CUSTOM"])
+
+
+def _is_gpu(device: Device) -> bool:
+    return _type(device) == UR["UR_DEVICE_TYPE_GPU"]
+
+
+#: The ways of dividing a device that both interfaces have, by the same numbers.
+_PARTITIONS: Final = tuple(UR[f"UR_DEVICE_PARTITION_{name}"] for name in ("EQUALLY", "BY_COUNTS", "BY_AFFINITY_DOMAIN"))
+
+
+def _partitions(device: Device) -> list[int]:
+    return [kind for kind in _numbers(_ask(device, "PARTITION_PROPERTIES")) if kind in _PARTITIONS]
+
+
+def _partition(device: Device) -> bytes:
+    """How a sub-device was made, as an array of ur_device_partition_property_t: two 32-bit numbers each."""
+    kind, *values = _numbers(_ask(device, "PARTITION_TYPE")) or [0]
+    if kind not in _PARTITIONS:
+        return b""
+    ends = values.index(0) if 0 in values else len(values)
+    return b"".join(struct.pack("@II", kind, value) for value in values[:ends])
+
+
+def _sub_group_sizes(device: Device) -> list[int]:
+    extension = "cl_intel_required_subgroup_size"
+    return _numbers(_ask(device, "SUB_GROUP_SIZES_INTEL") if extension in device.icd.extensions else None) or [1]
+
+
+def _atomics(question: str, kind: str, in_2_x: tuple[str, ...]) -> Callable[[Device], int]:
+    """What 3.0 can be asked, and what the versions before it have of themselves (OpenCL 3.0, "Atomic capabilities")."""
+
+    def answer(device: Device) -> int:
+        if device.has((3, 0)):
+            return bits(_number(device, question), kind)
+        names = in_2_x if device.has((2, 0)) else in_2_x[:1]
+        return bits(sum(OPENCL[f"CL_DEVICE_ATOMIC_{name}"] for name in names), kind)
+
+    return answer
+
+
+_ORDERS: Final = "ur_memory_order_capability_flags_t", ("ORDER_RELAXED", "ORDER_ACQ_REL", "ORDER_SEQ_CST")
+_SCOPES: Final = "ur_memory_scope_capability_flags_t", ("SCOPE_WORK_GROUP", "SCOPE_DEVICE")
+
+
+def _pci_address(device: Device) -> str | None:
+    """Domain, bus, device, function (cl_khr_pci_bus_info)."""
+    if "cl_khr_pci_bus_info" not in device.icd.extensions:
+        return None
+    return "{:04x}:{:02x}:{:02x}.{:x}".format(*_numbers(_ask(device, "PCI_BUS_INFO_KHR"), "I"))
+
+
+def _of_windows(name: str) -> Callable[[Device], Any]:
+    """LUID and node mask mean something only where the first is valid (cl_khr_device_uuid)."""
+    ask, extension = _query(name, name), "cl_khr_device_uuid"
+    return lambda device: ask(device) if extension in device.icd.extensions and _number(device, "LUID_VALID") else None
+
+
+def _clock(scope: str) -> Callable[[Device], bool]:
+    bit = OPENCL[f"CL_DEVICE_KERNEL_CLOCK_SCOPE_{scope}_KHR"]
+    has = _extensions("cl_khr_kernel_clock")
+    return lambda device: has(device) and bool(_number(device, "KERNEL_CLOCK_CAPABILITIES_KHR") & bit)
+
+
+def _extensions(*names: str) -> Callable[[Device], bool]:
+    return lambda device: device.icd.extensions.issuperset(names)
+
+
+def _eu_count(device: Device) -> int | None:
+    if not (_is_gpu(device) and "cl_intel_device_attribute_query" in device.icd.extensions):
+        return None
+    names = ("NUM_SLICES_INTEL", "NUM_SUB_SLICES_PER_SLICE_INTEL", "NUM_EUS_PER_SUB_SLICE_INTEL")
+    return math.prod(_number(device, name) for name in names)
+
+
+def _usm(name: str) -> Callable[[Device], int]:
+    def answer(device: Device) -> int:
+        from .usm import support
+
+        return support(device)[f"UR_DEVICE_INFO_{name}"]
+
+    return answer
+
+
+def _launch_capabilities(device: Device) -> int:
+    from .launches import capabilities
+
+    return capabilities(device)
+
+
+def _images(device: Device) -> bool:
+    return _declared("urMemImageCreate") and bool(_number(device, "IMAGE_SUPPORT"))
+
+
+def _updates(device: Device) -> int:
+    """What a command-buffer can have changed: everything that there is a flag for."""
+    flags = UR.groups["ur_device_command_buffer_update_capability_flags_t"]
+    return sum(flags) if _declared("urCommandBufferUpdateKernelLaunchExp") else 0
+
+
+def _declared(*entries: str) -> bool:
+    return adapter.declared.issuperset(entries)
+
+
+_LARGEST: Final = (1 << 8 * struct.calcsize("@N")) - 1
+
+FUNCTIONS: Final[dict[str, Callable[[Device], Any]]] = {
+    "TYPE": _type,
+    "PLATFORM": lambda device: device.platform,
+    "PARENT_DEVICE": lambda device: device.parent or 0,
+    "REFERENCE_COUNT": lambda device: device.references,
+    "DRIVER_VERSION": lambda device: device.icd.driver_version,
+    "BACKEND_RUNTIME_VERSION": lambda device: "{}.{}".format(*device.icd.version_number),
+    "SUPPORTED_PARTITIONS": _partitions,
+    "PARTITION_TYPE": _partition,
+    "MAX_NUM_SUB_GROUPS": lambda device: max(1, _number(device, "MAX_NUM_SUB_GROUPS")),  # a work-group without any is one
+    "SUB_GROUP_SIZES_INTEL": _sub_group_sizes,
+    **{name: _usm(name) for name in (
+        "USM_HOST_SUPPORT", "USM_DEVICE_SUPPORT", "USM_SINGLE_SHARED_SUPPORT", "USM_CROSS_SHARED_SUPPORT", "USM_SYSTEM_SHARED_SUPPORT",
+    )},
+    "PCI_ADDRESS": _pci_address,
+    "LUID": _of_windows("LUID"),
+    "NODE_MASK": _of_windows("NODE_MASK"),
+    "GPU_EU_COUNT": _eu_count,
+    "IS_INTEGRATED_GPU": lambda device: _is_gpu(device) and bool(_number(device, "HOST_UNIFIED_MEMORY")),
+    "IMAGE_SUPPORT": _images,
+    "IMAGE_SRGB": lambda device: device.has((2, 0)) and _images(device),  # OpenCL 2.0, "Required image formats"
+    "BUILD_ON_SUBDEVICE": _is_gpu,
+    "ATOMIC_64": _extensions("cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"),
+    "ATOMIC_MEMORY_ORDER_CAPABILITIES": _atomics("ATOMIC_MEMORY_CAPABILITIES", *_ORDERS),
+    "ATOMIC_MEMORY_SCOPE_CAPABILITIES": _atomics("ATOMIC_MEMORY_CAPABILITIES", *_SCOPES),
+    "ATOMIC_FENCE_ORDER_CAPABILITIES": _atomics("ATOMIC_FENCE_CAPABILITIES", *_ORDERS),
+    "ATOMIC_FENCE_SCOPE_CAPABILITIES": _atomics("ATOMIC_FENCE_CAPABILITIES", *_SCOPES),
+    "BFLOAT16_CONVERSIONS_NATIVE": _extensions("cl_intel_bfloat16_conversions"),
+    "USE_NATIVE_ASSERT": _extensions("cl_intel_devicelib_assert"),
+    "ESIMD_SUPPORT": lambda device: _is_gpu(device) and device.platform.icd.vendor.startswith("Intel"),
+    "PROGRAM_SET_SPECIALIZATION_CONSTANTS": lambda device: (
+        takes_spirv(device) and device.has((2, 2)) and _declared("urProgramSetSpecializationConstants")
+    ),
+    "GLOBAL_VARIABLE_SUPPORT": lambda device: (
+        _declared("urEnqueueDeviceGlobalVariableWrite", "urEnqueueDeviceGlobalVariableRead")
+        and device.platform.icd.extension_function("clEnqueueWriteGlobalVariableINTEL") is not None
+    ),
+    "KERNEL_LAUNCH_CAPABILITIES": _launch_capabilities,
+    "MAX_WORK_GROUPS": lambda device: _LARGEST,
+    "MAX_WORK_GROUPS_3D": lambda device: struct.pack("@3N", *[_LARGEST] * 3),
+    "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": _updates,
+    "CLOCK_SUB_GROUP_SUPPORT_EXP": _clock("SUB_GROUP"),
+    "CLOCK_WORK_GROUP_SUPPORT_EXP": _clock("WORK_GROUP"),
+    "CLOCK_DEVICE_SUPPORT_EXP": _clock("DEVICE"),
+}  # fmt: skip
+
+
+def _promise(entries: tuple[str, ...]) -> Callable[[Device], bool]:
+    return lambda device: _declared(*entries)
+
+
+adapter.info("urDeviceGetInfo", {
+    f"UR_DEVICE_INFO_{name}": value
+    for name, value in {
+        **{name: _query(name, opencl) for name, opencl in PLAIN.items()},
+        **{name: _later(name, *row) for name, row in LATER.items()},
+        **{name: _promise(entries) for name, entries in PROMISES.items()},
+        **FIXED,
+        **FUNCTIONS,
+    }.items()
+})  # fmt: skip

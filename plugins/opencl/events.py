@@ -1,0 +1,219 @@
+"""Events: a cl_event each, with the queue and the kind of command that it came from.
+
+The numbers of execution states are the same in both interfaces (UR_EVENT_STATUS_COMPLETE is CL_COMPLETE, and so on).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ...icd.abi import OPENCL
+from ...loader.forks import new_lock
+from ...loader.ur import UR
+from .core import CLObject, adapter, check, failure, handles, query, taken_over
+
+if TYPE_CHECKING:
+    from .contexts import Context
+    from .queues import Queue
+
+_Notify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_size_t)
+_UserNotify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p)
+_STATUS: Final = OPENCL["CL_EVENT_COMMAND_EXECUTION_STATUS"]
+_HostFunction: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+@adapter.kind
+class Event(CLObject):
+    """The event of a command. `command` is a ur_command_t; `first` is the event of the first of several commands that are one to
+    the caller."""
+
+    type = "ur_event_handle_t"
+    release, retain_function = "clReleaseEvent", "clRetainEvent"
+
+    def __init__(
+        self,
+        cl: int,
+        context: Context,
+        queue: Queue | None = None,
+        command: int = 0,
+        *,
+        first: Event | None = None,
+        owned: bool = True,
+    ) -> None:
+        super().__init__(cl, context.table, owned)
+        self.context, self.queue, self.command, self.first = context, queue, command, first
+
+    def check_there(self) -> None:
+        """Raise URError (INVALID_EVENT) if there is nothing yet that it is the event of."""
+
+    def check_usable(self) -> None:
+        """Raise URError if it cannot be waited for: INVALID_EVENT if there is nothing yet that it is the event of,
+        IN_EVENT_LIST_EXEC_STATUS if its command has failed; a command that waits for such a one never ends on PoCL 3.0.
+        """
+        status = ctypes.c_int32()
+        code = self.table.clGetEventInfo(self.cl, _STATUS, 4, ctypes.byref(status), None)
+        if code or status.value < 0:
+            raise failure("IN_EVENT_LIST_EXEC_STATUS" if not code else "INVALID_EVENT")
+
+    def wait(self) -> None:
+        """Wait until it is complete. Raises OpenCLError if its command has failed."""
+        wait([self])
+
+    @property
+    def status(self) -> int:
+        """Its execution status; negative: the OpenCL code of what failed."""
+        if not self.cl:
+            return UR["UR_EVENT_STATUS_QUEUED"]
+        return ctypes.c_int32.from_buffer_copy(self.query("CL_EVENT_COMMAND_EXECUTION_STATUS")).value
+
+
+class CommandEvent(Event):
+    """The event of a command in a command-buffer: from each enqueue of that on it is another cl_event, and before the first it is
+    none."""
+
+    def __init__(self, context: Context, command: int) -> None:
+        super().__init__(0, context, None, command, owned=False)
+        self.current: Event | None = None
+
+    def become(self, cl: int, queue: Queue) -> None:
+        """The command has been enqueued again: this is its event, a reference of which is given here."""
+        self.current = Event(cl, self.context, queue, self.command)
+        self.cl, self.queue = cl, queue
+
+    def now(self) -> Event:
+        """The event that it is now, which lives as long as somebody holds it."""
+        return self.current or self
+
+    def check_there(self) -> None:
+        if self.current is None:
+            raise failure("INVALID_EVENT", "the command-buffer that signals it has not been enqueued yet")
+
+    def check_usable(self) -> None:
+        self.check_there()
+        self.now().check_usable()
+
+
+def wait(events: Iterable[Event]) -> None:
+    """Wait until all are complete. Raises OpenCLError if one of their commands has failed."""
+    groups: dict[Context, list[Event]] = {}  # SPEC clWaitForEvents: of one context
+    for event in events:
+        groups.setdefault(event.context, []).append(event)
+    for group in groups.values():
+        check(group[0].table.clWaitForEvents(len(group), handles(group)), "clWaitForEvents")
+
+
+@adapter.entry
+def urEventWait(phEventWaitList: Sequence[Event]) -> None:
+    if not phEventWaitList:
+        raise failure("INVALID_VALUE", "there is no event to wait for")
+    for event in phEventWaitList:
+        event.check_usable()
+    wait(phEventWaitList)
+
+
+def _status(event: Event) -> int:
+    status = event.status
+    return status if status >= 0 else UR["UR_EVENT_STATUS_ERROR"]
+
+
+adapter.info("urEventGetInfo", {
+    "UR_EVENT_INFO_COMMAND_QUEUE": lambda event: event.queue,
+    "UR_EVENT_INFO_CONTEXT": lambda event: event.context,
+    "UR_EVENT_INFO_COMMAND_TYPE": lambda event: event.command,
+    "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": _status,
+    "UR_EVENT_INFO_REFERENCE_COUNT": lambda event: event.references,
+})  # fmt: skip
+
+
+_PROFILING: Final = {
+    "UR_PROFILING_INFO_COMMAND_QUEUED": "CL_PROFILING_COMMAND_QUEUED",
+    "UR_PROFILING_INFO_COMMAND_SUBMIT": "CL_PROFILING_COMMAND_SUBMIT",
+    "UR_PROFILING_INFO_COMMAND_START": "CL_PROFILING_COMMAND_START",
+    "UR_PROFILING_INFO_COMMAND_END": "CL_PROFILING_COMMAND_END",
+    "UR_PROFILING_INFO_COMMAND_COMPLETE": "CL_PROFILING_COMMAND_END",
+}
+
+
+def _profiling(opencl: str) -> Any:
+    def answer(event: Event) -> int:
+        asked = event.first if event.first is not None and opencl != "CL_PROFILING_COMMAND_END" else event.now()
+        return int.from_bytes(query(asked.table, "clGetEventProfilingInfo", asked.cl, OPENCL[opencl]), "little")
+
+    return answer
+
+
+adapter.info("urEventGetProfilingInfo", {name: _profiling(opencl) for name, opencl in _PROFILING.items()})
+
+
+@adapter.entry
+def urEventGetNativeHandle(hEvent: Event) -> int:
+    hEvent.check_there()
+    return hEvent.cl
+
+
+@adapter.entry
+def urEventCreateWithNativeHandle(hNativeEvent: int, hContext: Context, pProperties: Any) -> Event:
+    taken_over(Event, hNativeEvent, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned))
+    return Event(hNativeEvent, hContext)
+
+
+# callbacks
+
+_lock = new_lock()
+_numbers = itertools.count(1)
+_waiting: Final[dict[int, Any]] = {}
+
+
+@_Notify
+def _completed(cl: int, status: int, number: int) -> None:
+    """Called by a driver, in whatever thread: one function for all, since a callback cannot free itself."""
+    with _lock:
+        action = _waiting.pop(number, None)
+    if action is not None:
+        try:
+            action(status)
+        except Exception as error:
+            adapter.fail(error, "an event's callback")
+
+
+def when(event: int, table: Any, status: int, action: Any) -> None:
+    """Call `action(status)` when a cl_event has reached an execution status. Raises OpenCLError."""
+    number = next(_numbers)
+    with _lock:
+        _waiting[number] = action
+    code = table.clSetEventCallback(event, status, ctypes.cast(_completed, ctypes.c_void_p), number)
+    if code:
+        with _lock:
+            _waiting.pop(number, None)
+        check(code, "clSetEventCallback")
+
+
+@adapter.entry
+def urEventSetCallback(hEvent: Event, execStatus: int, pfnNotify: int, pUserData: int) -> None:
+    if execStatus == UR["UR_EXECUTION_INFO_QUEUED"]:  # OpenCL has no callback for a state that is reached at once
+        raise failure("UNSUPPORTED_ENUMERATION", "an event is queued from the start")
+    hEvent.check_there()
+    present = hEvent.now()
+    registry = adapter.registry
+    assert registry is not None
+    registry.retain(hEvent)  # the callback is given its handle
+
+    def action(status: int) -> None:
+        try:
+            _UserNotify(pfnNotify)(hEvent.handle, execStatus, pUserData)
+        finally:
+            registry.release(hEvent)
+
+    try:
+        when(present.cl, present.table, execStatus, action)
+    except BaseException:
+        registry.release(hEvent)
+        raise
+
+
+def call_host(function: int, data: int) -> None:
+    """Call a function of the host's that takes a pointer."""
+    _HostFunction(function)(data)

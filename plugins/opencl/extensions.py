@@ -1,0 +1,94 @@
+"""Functions of a driver that have no slot in its dispatch table, and how several commands become one for the caller."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from ...icd.abi import OPENCL
+from ...loader.ur import UR
+from .core import check, failure
+from .events import Event
+from .platforms import Platform
+from .queues import Queue
+
+#: A command to enqueue: the function, and its arguments between the queue and the wait list.
+Call = tuple[str, tuple[Any, ...]]
+
+
+@cache
+def extension(platform: Platform, name: str) -> Any:
+    """An extension function of icd/opencl.abi. Raises URError (UNSUPPORTED_FEATURE) if the platform has none of that name."""
+    address = platform.icd.extension_function(name)
+    if not address:
+        raise failure("UNSUPPORTED_FEATURE", f"the driver has no {name}")
+    return OPENCL.functions[name].prototype(address)
+
+
+def enqueue(
+    queue: Queue, routine: str, command: str, arguments: tuple[Any, ...], waits: Sequence[Event], wanted: bool
+) -> Event | None:
+    """`Queue.enqueue`, for extension functions as well."""
+    function = OPENCL.functions.get(routine)
+    if function is not None and function.slot is not None:
+        return queue.enqueue(routine, command, arguments, waits, wanted)
+    return enqueue_by(extension(queue.context.platform, routine), queue, routine, command, arguments, waits, wanted)
+
+
+def enqueue_by(
+    function: Any, queue: Queue, routine: str, command: str, arguments: tuple[Any, ...], waits: Sequence[Event], wanted: bool
+) -> Event | None:
+    """`Queue.enqueue` by a function that is no slot of the queue's table."""
+    made = ctypes.c_void_p()
+    check(function(queue.cl, *arguments, *queue.wait_list(waits), ctypes.byref(made) if wanted else None), routine)
+    return Event(made.value or 0, queue.context, queue, UR[f"UR_COMMAND_{command}"]) if wanted else None
+
+
+def in_turn(queue: Queue, calls: Sequence[Call], command: str, waits: Sequence[Event], wanted: bool) -> Event | None:
+    """Enqueue commands, each of which comes after the one before. The event is the last one's, and its times are those of
+    them all.
+    """
+    if len(calls) == 1:
+        return enqueue(queue, *_named(calls[0], command), waits, wanted)
+    first = event = None
+    before = waits
+    for index, call in enumerate(calls):
+        last = index == len(calls) - 1
+        needed = wanted if last else not queue.in_order or (wanted and index == 0)
+        event = enqueue(queue, *_named(call, command), before, needed)
+        first = first or event
+        before = () if queue.in_order or event is None else (event,)
+    if event is not None and wanted:
+        event.first = first
+    return event
+
+
+def side_by_side(queue: Queue, calls: Sequence[Call], command: str, waits: Sequence[Event], wanted: bool) -> Event | None:
+    """Enqueue commands that may run in any order. The event is complete when all of them are: the last command waits for the
+    others, since not every driver gives a marker its time."""
+    if queue.in_order or len(calls) == 1:
+        return in_turn(queue, calls, command, waits, wanted)
+    events = [enqueue(queue, *_named(call, command), waits, wanted) for call in calls[:-1]]
+    event = enqueue(queue, *_named(calls[-1], command), [*waits, *(event for event in events if event is not None)], wanted)
+    if event is not None:
+        event.first = events[0]
+    return event
+
+
+def _named(call: Call, command: str) -> tuple[str, str, tuple[Any, ...]]:
+    routine, arguments = call
+    return routine, command, arguments
+
+
+def nothing(queue: Queue, command: str, waits: Sequence[Event], wanted: bool) -> Event | None:
+    """A command that does nothing: it has its place in the order, and an event."""
+    return queue.enqueue("clEnqueueMarkerWithWaitList", command, (), waits, wanted)
+
+
+def finished(event: Event | None, blocking: bool) -> Event | None:
+    """The event, of a command that is complete if it is a `blocking` one. Raises OpenCLError if it has failed."""
+    if blocking and event is not None:
+        event.wait()
+    return event

@@ -1,0 +1,262 @@
+"""What kernels are asked, what is set on them that is no argument, and the local size that suits a launch."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ...icd.abi import OPENCL
+from ...icd.errors import OpenCLError
+from ...loader.query import text
+from ...loader.ur import UR
+from .core import adapter, check, failure
+from .devices import Device
+from .kernels import Argument, Kernel, arguments_of, set_on
+from .queues import Queue
+from .usm_registry import allocations
+
+_INVALID_VALUE: Final = "CL_INVALID_VALUE"
+
+
+def _spilled(kernel: Kernel) -> list[int] | None:
+    """The memory that registers are spilled to, for each device of the program."""
+    devices = kernel.program.devices
+    if any("cl_intel_required_subgroup_size" not in device.icd.extensions for device in devices):
+        return None
+    try:
+        sizes = [kernel.constant_info(device, "CL_KERNEL_SPILL_MEM_SIZE_INTEL") for device in devices]
+    except OpenCLError as error:
+        if error.code != _INVALID_VALUE:
+            raise
+        return None
+    return [int.from_bytes(size, "little") for size in sizes]
+
+
+adapter.info("urKernelGetInfo", {
+    "UR_KERNEL_INFO_FUNCTION_NAME": lambda kernel: text(kernel.query("CL_KERNEL_FUNCTION_NAME")),
+    "UR_KERNEL_INFO_NUM_ARGS": lambda kernel: kernel.argument_count,
+    "UR_KERNEL_INFO_REFERENCE_COUNT": lambda kernel: kernel.references,
+    "UR_KERNEL_INFO_CONTEXT": lambda kernel: kernel.context,
+    "UR_KERNEL_INFO_PROGRAM": lambda kernel: kernel.program,
+    "UR_KERNEL_INFO_ATTRIBUTES": lambda kernel: text(kernel.query("CL_KERNEL_ATTRIBUTES")),
+    "UR_KERNEL_INFO_NUM_REGS": None,  # OpenCL does not tell
+    "UR_KERNEL_INFO_SPILL_MEM_SIZE": _spilled,
+})  # fmt: skip
+
+#: OpenCL's names, and whether the answer stays the same for as long as the kernel lives. Sizes are 8 bytes in both interfaces.
+_GROUP: Final = {UR[f"UR_KERNEL_GROUP_INFO_{name}"]: (f"CL_KERNEL_{name}", constant) for name, constant in {
+    "GLOBAL_WORK_SIZE": True, "WORK_GROUP_SIZE": True, "COMPILE_WORK_GROUP_SIZE": True,
+    "LOCAL_MEM_SIZE": False, "PREFERRED_WORK_GROUP_SIZE_MULTIPLE": True, "PRIVATE_MEM_SIZE": False,
+}.items()}  # fmt: skip
+_SIZES: Final = frozenset(UR[f"UR_KERNEL_GROUP_INFO_{name}"] for name in ("GLOBAL_WORK_SIZE", "COMPILE_WORK_GROUP_SIZE"))
+
+
+@adapter.entry
+def urKernelGetGroupInfo(hKernel: Kernel, hDevice: Device, propName: int) -> Any:
+    """Not for every property: the largest group that a source allows is no query of OpenCL's, a global size only built-in kernels have."""
+    if propName not in _GROUP:
+        return None
+    name, constant = _GROUP[propName]
+    try:
+        data = hKernel.constant_info(hDevice, name) if constant else hKernel.group_info(hDevice, name)
+    except OpenCLError as error:
+        if error.code != _INVALID_VALUE:
+            raise
+        return None
+    return data if propName in _SIZES else int.from_bytes(data, "little")
+
+
+# sub-groups
+
+_SUB_GROUP: Final = {UR[f"UR_KERNEL_SUB_GROUP_INFO_{name}"]: opencl for name, opencl in {
+    "MAX_SUB_GROUP_SIZE": "CL_KERNEL_MAX_SUB_GROUP_SIZE_FOR_NDRANGE",
+    "MAX_NUM_SUB_GROUPS": "CL_KERNEL_MAX_NUM_SUB_GROUPS",
+    "COMPILE_NUM_SUB_GROUPS": "CL_KERNEL_COMPILE_NUM_SUB_GROUPS",
+}.items()}  # fmt: skip
+_REQUIRED: Final = UR["UR_KERNEL_SUB_GROUP_INFO_SUB_GROUP_SIZE_INTEL"]
+_FOR_SIZE: Final = UR["UR_KERNEL_SUB_GROUP_INFO_MAX_SUB_GROUP_SIZE"]
+#: Without sub-groups every work-item is one (devices.py says so too), and a source says nothing about them.
+_WITHOUT: Final = {
+    _FOR_SIZE: 1,
+    UR["UR_KERNEL_SUB_GROUP_INFO_MAX_NUM_SUB_GROUPS"]: 1,
+    UR["UR_KERNEL_SUB_GROUP_INFO_COMPILE_NUM_SUB_GROUPS"]: 0,
+    _REQUIRED: 0,
+}
+
+
+@adapter.entry
+def urKernelGetSubGroupInfo(hKernel: Kernel, hDevice: Device, propName: int) -> int:
+    try:
+        if propName == _REQUIRED:
+            if "cl_intel_required_subgroup_size" not in hDevice.icd.extensions:
+                return 0
+            return int.from_bytes(hKernel.constant_info(hDevice, "CL_KERNEL_COMPILE_SUB_GROUP_SIZE_INTEL"), "little")
+        return _sub_group(hKernel, hDevice, propName)
+    except OpenCLError as error:
+        if error.code not in ("CL_INVALID_OPERATION", _INVALID_VALUE):
+            raise
+        return _WITHOUT[propName]
+
+
+def _sub_group(kernel: Kernel, device: Device, name: int) -> int:
+    ask: Any = kernel.table.clGetKernelSubGroupInfo
+    if device.icd.version_number < (2, 1):
+        address = device.platform.icd.extension_function("clGetKernelSubGroupInfoKHR")
+        if not address:
+            return _WITHOUT[name]
+        ask = OPENCL.functions["clGetKernelSubGroupInfoKHR"].prototype(address)
+    sizes = device.icd.info("CL_DEVICE_MAX_WORK_ITEM_SIZES") if name == _FOR_SIZE else ()
+    given = (ctypes.c_size_t * len(sizes))(*sizes) if sizes else None
+    answer = ctypes.c_size_t()
+    code = ask(
+        kernel.cl, device.cl, OPENCL[_SUB_GROUP[name]], ctypes.sizeof(given) if given is not None else 0, given,
+        ctypes.sizeof(answer), ctypes.byref(answer), None,
+    )  # fmt: skip
+    check(code, "clGetKernelSubGroupInfo")
+    return answer.value
+
+
+# settings
+
+_INDIRECT: Final = tuple(OPENCL[f"CL_KERNEL_EXEC_INFO_INDIRECT_{kind}_ACCESS_INTEL"] for kind in ("HOST", "DEVICE", "SHARED"))
+
+
+def _set(kernel: Kernel, name: int, value: Any, size: int) -> None:
+    with kernel.lock:
+        check(kernel.table.clSetKernelExecInfo(kernel.cl, name, size, value), "clSetKernelExecInfo")
+        kernel.changed()
+
+
+def _has_usm(kernel: Kernel) -> bool:
+    return all("cl_intel_unified_shared_memory" in device.icd.extensions for device in kernel.context.devices)
+
+
+def _has_svm(kernel: Kernel) -> bool:
+    return kernel.context.platform.icd.version_number >= (2, 0)
+
+
+def _set_indirect(kernel: Kernel, allowed: bool) -> None:
+    """Whether the kernel reaches memory by pointers that it finds in memory. A CPU does in any case."""
+    if _has_usm(kernel):
+        value = ctypes.byref(ctypes.c_uint32(allowed or bool(kernel.shown)))
+        for name in _INDIRECT:
+            _set(kernel, name, value, 4)
+    else:
+        kernel.reaches = allowed and _has_svm(kernel) and any(device.icd.type != "CPU" for device in kernel.context.devices)
+
+
+def show_memory(kernel: Kernel) -> None:
+    """For a kernel that `reaches`: tell the driver of all SVM, block by block. The kernel's lock is held."""
+    bases = [allocation.base for allocation in allocations(kernel.context)]
+    if bases and bases != kernel.shown:
+        array = (ctypes.c_void_p * len(bases))(*bases)
+        _set(kernel, OPENCL["CL_KERNEL_EXEC_INFO_SVM_PTRS"], array, ctypes.sizeof(array))
+        kernel.shown = bases
+
+
+def _set_pointers(kernel: Kernel, size: int, pointers: int) -> None:
+    """The USM that it reaches besides its arguments."""
+    if not size or size % ctypes.sizeof(ctypes.c_void_p):
+        raise failure("INVALID_SIZE", "the value is an array of pointers")
+    if not (_has_usm(kernel) or _has_svm(kernel)):
+        raise failure("UNSUPPORTED_FEATURE", "the driver has no memory that a kernel could reach without an argument")
+    name = "CL_KERNEL_EXEC_INFO_USM_PTRS_INTEL" if _has_usm(kernel) else "CL_KERNEL_EXEC_INFO_SVM_PTRS"
+    _set(kernel, OPENCL[name], pointers, size)
+    kernel.shown = list((ctypes.c_size_t * (size // ctypes.sizeof(ctypes.c_void_p))).from_address(pointers))
+    if _has_usm(kernel):  # Intel's CPU driver launches no kernel that reaches these and is not allowed all of that kind
+        _set_indirect(kernel, True)
+
+
+@adapter.entry
+def urKernelSetExecInfo(hKernel: Kernel, propName: int, propSize: int, pPropValue: int) -> None:
+    if propName == UR["UR_KERNEL_EXEC_INFO_USM_PTRS"]:
+        _set_pointers(hKernel, propSize, pPropValue)
+    elif propName == UR["UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS"]:
+        if propSize != 1:
+            raise failure("INVALID_SIZE", "the value is a ur_bool_t")
+        _set_indirect(hKernel, ctypes.c_bool.from_address(pPropValue).value)
+    else:  # a preference about caches, for which OpenCL has no word; it is looked at, and left at that
+        if propSize != 4:
+            raise failure("INVALID_SIZE", "the value is a ur_kernel_cache_config_t")
+        if ctypes.c_uint32.from_address(pPropValue).value not in UR.groups["ur_kernel_cache_config_t"]:
+            raise failure("INVALID_VALUE", "there is no such configuration")
+
+
+# the local size that suits a launch
+
+
+@adapter.entry
+def urKernelGetSuggestedLocalWorkSize(
+    hKernel: Kernel, hQueue: Queue, numWorkDim: int, pGlobalWorkOffset: Any, pGlobalWorkSize: Any, pSuggestedLocalWorkSize: Any
+) -> None:
+    _suggest(hKernel, hQueue, numWorkDim, pGlobalWorkOffset, pGlobalWorkSize, [], pSuggestedLocalWorkSize)
+
+
+@adapter.entry
+def urKernelGetSuggestedLocalWorkSizeWithArgs(
+    hKernel: Kernel, hQueue: Queue, numWorkDim: int, pGlobalWorkOffset: Any, pGlobalWorkSize: Any, numArgs: int, pArgs: Any,
+    pSuggestedLocalWorkSize: Any,
+) -> None:  # fmt: skip
+    arguments = arguments_of(pArgs, numArgs)
+    _suggest(hKernel, hQueue, numWorkDim, pGlobalWorkOffset, pGlobalWorkSize, arguments, pSuggestedLocalWorkSize)
+
+
+def _suggest(
+    kernel: Kernel, queue: Queue, dimensions: int, offset: Any, size: Any, arguments: list[tuple[int, Argument]], into: Any
+) -> None:
+    if not 1 <= dimensions <= 3:
+        raise failure("INVALID_WORK_DIMENSION")
+    if kernel.context.cl != queue.context.cl:
+        raise failure("INVALID_CONTEXT", "the kernel is of another context")
+    sizes, offsets = [size[index] for index in range(dimensions)], [offset[index] for index in range(dimensions)]
+    if not all(sizes):
+        raise failure("INVALID_WORK_DIMENSION", "there is nothing to divide")
+    with kernel.lock:
+        set_on(kernel, arguments)
+        suggested = _ask(kernel, queue, offsets, sizes) or suggestion(kernel, queue.device, sizes)
+    for index, value in enumerate(suggested):
+        into[index] = value
+
+
+def _ask(kernel: Kernel, queue: Queue, offsets: list[int], sizes: list[int]) -> list[int] | None:
+    """What the driver suggests (cl_khr_suggested_local_work_size, in OpenCL since 3.1), None if it has no such function."""
+    routine = "clGetKernelSuggestedLocalWorkSize"
+    address = queue.context.platform.icd.extension_function(f"{routine}KHR")
+    if not address:
+        return None
+    array = ctypes.c_size_t * len(sizes)
+    made = array()
+    ask = OPENCL.functions[routine].prototype(address)
+    check(ask(queue.cl, kernel.cl, len(sizes), array(*offsets), array(*sizes), made), routine)
+    return list(made)
+
+
+def suggestion(kernel: Kernel, device: Device, sizes: Sequence[int]) -> list[int]:
+    """A local size that divides the global one: of the preferred multiple in the first dimension where there is one, and leaving each
+    compute unit a work-group."""
+    required = kernel.required_size(device)
+    if required:
+        return list(required[: len(sizes)])
+    total = 1
+    for size in sizes:
+        total *= size
+    multiple = int.from_bytes(kernel.constant_info(device, "CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE"), "little") or 1
+    fair = max(multiple, total // device.icd.info("CL_DEVICE_MAX_COMPUTE_UNITS"))
+    room = min(kernel.group_size(device), fair)
+    local = []
+    for index, (size, most) in enumerate(zip(sizes, device.icd.info("CL_DEVICE_MAX_WORK_ITEM_SIZES"), strict=False)):
+        best = _divisor(size, min(room, most), 1 if index else multiple)
+        local.append(best)
+        room //= best
+    return local
+
+
+def _divisor(size: int, most: int, multiple: int) -> int:
+    """The largest divisor of `size` up to `most`, a multiple of `multiple` if there is one."""
+    found = [number for number in range(1, min(size, most) + 1) if size % number == 0]
+    return max((number for number in found if number % multiple == 0), default=max(found))
+
+
+assert set(_WITHOUT) == {*_SUB_GROUP, _REQUIRED} and struct.calcsize("@N") == ctypes.sizeof(ctypes.c_size_t)

@@ -1,0 +1,305 @@
+"""Kernels and their arguments. kernel_info.py answers what they are asked, launches.py enqueues them.
+
+OpenCL keeps arguments in the cl_kernel, and setting them is the one thing that threads must not do at the same time (SPEC clSetKernelArg):
+whoever sets arguments and uses them holds the kernel's lock from the one to the other.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from sys import byteorder
+from typing import Any, Final, NamedTuple
+from weakref import WeakValueDictionary, ref
+
+from ...icd.abi import OPENCL
+from ...loader.forks import new_lock
+from ...loader.ur import UR
+from .._native import ffi
+from .contexts import Context
+from .core import CLObject, adapter, check, create, failure, query, taken_over
+from .devices import Device
+from .extensions import extension
+from .programs import Program, check_native, program_of
+from .usm import pointer_argument
+
+_LARGEST_VALUE: Final = 1 << 16  # bytes; no device takes as many (CL_DEVICE_MAX_PARAMETER_SIZE)
+_MOST_ARGUMENTS: Final = 1 << 16
+
+
+class Argument(NamedTuple):
+    """What an argument is set to: a kind, and by the kind
+
+    | kind | size | value |
+    |---|---|---|
+    | VALUE | its bytes | bytes |
+    | POINTER | 0 | the address |
+    | MEM | of a cl_mem | the memory object, None for NULL |
+    | LOCAL | of the local memory | None |
+    | SAMPLER | of a cl_sampler | the sampler |
+    """
+
+    kind: int
+    size: int
+    value: Any
+
+    VALUE = UR["UR_EXP_KERNEL_ARG_TYPE_VALUE"]
+    POINTER = UR["UR_EXP_KERNEL_ARG_TYPE_POINTER"]
+    MEM = UR["UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ"]
+    LOCAL = UR["UR_EXP_KERNEL_ARG_TYPE_LOCAL"]
+    SAMPLER = UR["UR_EXP_KERNEL_ARG_TYPE_SAMPLER"]
+
+
+_VALUE, _POINTER, _MEM, _LOCAL, _SAMPLER = Argument.VALUE, Argument.POINTER, Argument.MEM, Argument.LOCAL, Argument.SAMPLER
+_BYTES: Final = frozenset((_VALUE, _LOCAL))  # what clSetKernelArg is given as it is
+_HANDLE: Final = ctypes.sizeof(ctypes.c_void_p)
+
+
+#: The lock of each cl_kernel: several kernels may be made of one native handle.
+_locks: Final[WeakValueDictionary[int, Any]] = WeakValueDictionary()
+
+
+@adapter.kind
+class Kernel(CLObject):
+    """A cl_kernel with the program that it is of, and the arguments that were last set on it."""
+
+    type = "ur_kernel_handle_t"
+    release, retain_function = "clReleaseKernel", "clRetainKernel"
+
+    def __init__(self, cl: int, program: Program) -> None:
+        super().__init__(cl, program.table)
+        self.program, self.context = program, program.context
+        self.lock = _locks.setdefault(cl, new_lock())
+        self._arguments: dict[int, Argument | ref[Any]] = {}  # of a memory object only the reference
+        self._settings = 0  # how often something was set on it that is no argument
+        self.reaches = False  # whether a driver has to be told of all SVM (kernel_info.show_memory)
+        self.shown: list[int] = []  # what it was told
+        self._constant: dict[tuple[int, str], bytes] = {}
+
+    @cached_property
+    def argument_count(self) -> int:
+        """How many arguments it has."""
+        return int.from_bytes(self.query("CL_KERNEL_NUM_ARGS"), "little")
+
+    @property
+    def identity(self) -> Any:
+        """A key for the kernel as it is now, its arguments left aside: another one after a setting was changed."""
+        return self, self._settings
+
+    def changed(self) -> None:
+        """Something was set that is no argument: the kernel is another one from now on."""
+        self._settings += 1
+
+    # arguments
+
+    @property
+    def arguments(self) -> dict[int, Argument]:
+        """The arguments last set, by index. One whose memory object was released meanwhile is not set any more."""
+        last = {}
+        for index, kept in self._arguments.items():
+            if isinstance(kept, Argument):
+                last[index] = kept
+            elif (memory := kept()) is not None:
+                last[index] = Argument(_MEM, _HANDLE, memory)
+        return last
+
+    def remember(self, arguments: Iterable[tuple[int, Argument]]) -> None:
+        """These arguments were set. As in OpenCL a kernel does not keep memory objects alive."""
+        last = self._arguments
+        for index, argument in arguments:
+            memory = argument[2] if argument[0] == _MEM else None
+            last[index] = argument if memory is None else ref(memory)
+
+    def check_arguments(self) -> None:
+        """Raise URError (INVALID_KERNEL_ARGS) if the memory object of an argument is not there any more: a driver would use it."""
+        if len(self.arguments) < len(self._arguments):
+            raise failure("INVALID_KERNEL_ARGS", "the memory object of an argument was released")
+
+    # what the device has to do with it
+
+    def group_info(self, device: Device, name: str) -> bytes:
+        """The raw answer of clGetKernelWorkGroupInfo to `name`."""
+        return query(self.table, "clGetKernelWorkGroupInfo", self.cl, device.cl, OPENCL[name], detail=f"({name})")
+
+    def constant_info(self, device: Device, name: str) -> bytes:
+        """`group_info`, asked once: for what does not change. libsycl asks before every launch."""
+        key = device.cl, name
+        if key not in self._constant:
+            self._constant[key] = self.group_info(device, name)
+        return self._constant[key]
+
+    def group_size(self, device: Device) -> int:
+        """How many work-items a work-group of it may have."""
+        return int.from_bytes(self.constant_info(device, "CL_KERNEL_WORK_GROUP_SIZE"), "little")
+
+    def required_size(self, device: Device) -> tuple[int, int, int] | None:
+        """The size of work-groups that it is compiled for, None if that is left open."""
+        sizes = struct.unpack("@3N", self.constant_info(device, "CL_KERNEL_COMPILE_WORK_GROUP_SIZE"))
+        return sizes if any(sizes) else None
+
+    def check_group(self, device: Device, local: Sequence[int] | None) -> None:
+        """Raise URError (INVALID_WORK_GROUP_SIZE, INVALID_WORK_ITEM_SIZE) for a local size that it cannot be launched with."""
+        if local is None:
+            return
+        most = device.icd.info("CL_DEVICE_MAX_WORK_ITEM_SIZES")
+        if any(size > limit for size, limit in zip(local, most, strict=False)):
+            raise failure("INVALID_WORK_ITEM_SIZE", f"the device takes {most} work-items at most")
+        items = 1
+        for size in local:
+            items *= size
+        if not 1 <= items <= self.group_size(device):
+            raise failure("INVALID_WORK_GROUP_SIZE", f"a work-group has 1 to {self.group_size(device)} work-items")
+        required = self.required_size(device)
+        if required and tuple(local) != required[: len(local)]:
+            raise failure("INVALID_WORK_GROUP_SIZE", f"the kernel is compiled for work-groups of {required}")
+
+
+@adapter.entry
+def urKernelCreate(hProgram: Program, pKernelName: str) -> Kernel:
+    return Kernel(create(hProgram.table, "clCreateKernel", hProgram.cl, pKernelName.encode()), hProgram)
+
+
+@adapter.entry
+def urKernelGetNativeHandle(hKernel: Kernel) -> int:
+    return hKernel.cl
+
+
+@adapter.entry
+def urKernelCreateWithNativeHandle(hNativeKernel: int, hContext: Context, hProgram: Program | None, pProperties: Any) -> Kernel:
+    check_native(hNativeKernel, hContext, "clGetKernelInfo", "CL_KERNEL_CONTEXT")
+    asked = query(hContext.table, "clGetKernelInfo", hNativeKernel, OPENCL["CL_KERNEL_PROGRAM"])
+    native = int.from_bytes(asked, "little")
+    if hProgram is not None and hProgram.cl != native:
+        raise failure("INVALID_PROGRAM", "the native kernel is of another program")
+    program = hProgram or program_of(native, hContext, owned=False)
+    taken_over(Kernel, hNativeKernel, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned))
+    return Kernel(hNativeKernel, program)
+
+
+# arguments: what urEnqueueKernelLaunchWithArgsExp and its like are given
+
+#: A ur_exp_kernel_arg_properties_t: kind, index, size, and the two words of its value. Read at once, not field by field: launches are many.
+_ROW: Final = struct.Struct("@16xIINNN")
+_ROW_TYPE: Final = "ur_exp_kernel_arg_properties_t"
+assert _ROW.size == ffi.sizeof(_ROW_TYPE)
+assert [ffi.offsetof(_ROW_TYPE, name) for name in ("type", "index", "size", "value")] == [16, 20, 24, 32]
+_BYTES_AT: Final = ffi.typeof("char *")
+_new: Final = tuple.__new__  # a NamedTuple's own takes three times as long
+
+
+def arguments_of(rows: Any, count: int) -> list[tuple[int, Argument]]:
+    """Index and argument of each row of an array of ur_exp_kernel_arg_properties_t. Raises URError."""
+    if not count:
+        return []
+    if count > _MOST_ARGUMENTS:
+        raise failure("INVALID_KERNEL_ARGUMENT_INDEX", f"no kernel has {count} arguments")
+    found = []
+    for kind, index, size, value, _ in _ROW.iter_unpack(ffi.buffer(rows, count * _ROW.size)):
+        if kind == _VALUE:
+            argument = _value(size, value)
+        elif kind == _POINTER:
+            argument = _POINTER, 0, value
+        elif kind == _MEM:
+            argument = _MEM, _HANDLE, _object("ur_mem_handle_t", value, "INVALID_MEM_OBJECT") if value else None
+        elif kind == _LOCAL:
+            argument = _LOCAL, size, None
+        elif kind == _SAMPLER:
+            argument = _SAMPLER, _HANDLE, _object("ur_sampler_handle_t", value, "INVALID_SAMPLER")
+        else:
+            raise failure("INVALID_ENUMERATION", f"argument {index} is of no kind that there is")
+        found.append((index, _new(Argument, argument)))
+    return found
+
+
+def value_argument(size: int, address: int) -> Argument:
+    """The bytes of a value; of none, it is local memory, as in OpenCL. Raises URError (INVALID_KERNEL_ARGUMENT_SIZE) for more than any
+    kernel can take."""
+    return Argument(*_value(size, address))
+
+
+def _value(size: int, address: int) -> tuple[int, int, Any]:
+    if not address:
+        return _LOCAL, size, None
+    if size > _LARGEST_VALUE:
+        raise failure("INVALID_KERNEL_ARGUMENT_SIZE", f"no argument has {size} bytes")
+    return _VALUE, size, ffi.unpack(ffi.cast(_BYTES_AT, address), size)
+
+
+def _object(type_name: str, handle: int, code: str) -> Any:
+    found = adapter.registry.of(type_name).get(handle)  # pyright: ignore[reportOptionalMemberAccess]  # there is one when C calls
+    if found is None:
+        raise failure(code, "an argument's handle is not alive")
+    return found
+
+
+def set_arguments(kernel: int, context: Context, arguments: Iterable[tuple[int, Argument]]) -> None:
+    """Set arguments on a cl_kernel of the context. Raises OpenCLError; URError for what the context cannot use."""
+    set_argument = context.table.clSetKernelArg
+    for index, (kind, size, value) in arguments:
+        routine = "clSetKernelArg"
+        if kind in _BYTES:
+            code = set_argument(kernel, index, size, value)
+        elif kind == _POINTER:
+            routine, code = _set_pointer(kernel, context, index, value)
+        else:
+            if value is not None and value.context.cl != context.cl:
+                raise failure("INVALID_CONTEXT", f"the object of argument {index} is of another context")
+            code = set_argument(kernel, index, size, value.cl.to_bytes(_HANDLE, byteorder) if value is not None else None)
+        if code:
+            check(code, routine, f"It is argument {index}.")
+
+
+def _set_pointer(kernel: int, context: Context, index: int, address: int) -> tuple[str, int]:
+    """The function that sets an address, and the code that it gave."""
+    way, value = pointer_argument(context, address)
+    if way == "svm":
+        return "clSetKernelArgSVMPointer", context.table.clSetKernelArgSVMPointer(kernel, index, value)
+    if way == "usm":
+        routine = "clSetKernelArgMemPointerINTEL"
+        return routine, extension(context.platform, routine)(kernel, index, value)
+    handle = value.to_bytes(_HANDLE, byteorder) if value else None
+    return "clSetKernelArg", context.table.clSetKernelArg(kernel, index, _HANDLE, handle)
+
+
+def set_on(kernel: Kernel, arguments: list[tuple[int, Argument]]) -> None:
+    """Set arguments on a kernel whose lock is held, and remember them."""
+    set_arguments(kernel.cl, kernel.context, arguments)
+    kernel.remember(arguments)
+
+
+# the older functions, which set one argument; `hKernel` keeps it until it is launched
+
+
+def _set_one(kernel: Kernel, index: int, argument: Argument) -> None:
+    with kernel.lock:
+        set_on(kernel, [(index, argument)])
+
+
+@adapter.entry
+def urKernelSetArgValue(hKernel: Kernel, argIndex: int, argSize: int, pArgValue: int) -> None:
+    _set_one(hKernel, argIndex, value_argument(argSize, pArgValue))
+
+
+@adapter.entry
+def urKernelSetArgLocal(hKernel: Kernel, argIndex: int, argSize: int) -> None:
+    _set_one(hKernel, argIndex, Argument(_LOCAL, argSize, None))
+
+
+@adapter.entry
+def urKernelSetArgPointer(hKernel: Kernel, argIndex: int, pArgValue: int) -> None:
+    _set_one(hKernel, argIndex, Argument(_POINTER, 0, pArgValue))
+
+
+@adapter.entry
+def urKernelSetArgMemObj(hKernel: Kernel, argIndex: int, hArgValue: Any) -> None:
+    _set_one(hKernel, argIndex, Argument(_MEM, _HANDLE, hArgValue))
+
+
+@adapter.entry
+def urKernelSetArgSampler(hKernel: Kernel, argIndex: int, hArgValue: Any) -> None:
+    _set_one(hKernel, argIndex, Argument(_SAMPLER, _HANDLE, hArgValue))
+
+
+from . import kernel_info  # noqa: E402, F401  # urKernelGetInfo and so on, which belong to this module

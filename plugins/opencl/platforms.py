@@ -1,0 +1,137 @@
+"""Platforms: one for each platform of every OpenCL driver that fairlead finds (icd.drivers), in its order."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ...icd.abi import OPENCL
+from ...icd.drivers import drivers
+from ...icd.tables import query
+from ...loader.forks import new_lock
+from ...loader.memory import read_word
+from ...loader.query import text
+from ...loader.search import python_libraries
+from ...loader.ur import API_VERSION, UR
+from ..objects import Object
+from .core import adapter, failure, icd
+
+if TYPE_CHECKING:
+    from .devices import Device
+
+
+@adapter.kind
+class Platform(Object):
+    """A platform of a driver; it lives as long as the process."""
+
+    type, counted = "ur_platform_handle_t", False
+
+    def __init__(self, platform: icd.Platform) -> None:
+        self.icd, self.cl, self.table = platform, platform.handle, platform.table
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Its root devices, always the same objects."""
+        from .devices import devices_of
+
+        return devices_of(self)
+
+
+def platforms() -> tuple[Platform, ...]:
+    """All platforms; the drivers are opened by the first call."""
+    with _lock:
+        return _found()
+
+
+_lock = new_lock()
+
+
+@cache
+def _found() -> tuple[Platform, ...]:
+    found = tuple(map(Platform, drivers().platforms))
+    _open_loader()
+    adapter.at_exit()
+    return found
+
+
+def _open_loader() -> None:
+    """Have a libOpenCL.so.1 in the process, though nothing here calls it: dpctl, and others that call OpenCL with our native handles, look
+    only for one that is loaded, since other OpenCL adapters are linked with it."""
+    for path in ("libOpenCL.so.1", *(str(folder / "libOpenCL.so.1") for folder in python_libraries())):
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(path, mode=os.RTLD_LAZY)
+            return
+
+
+def platform_of(native: int) -> Platform:
+    """The platform of a cl_platform_id. Raises URError (INVALID_PLATFORM) if it is none of ours."""
+    for platform in platforms():
+        if platform.cl == native:
+            return platform
+    raise failure("INVALID_PLATFORM", "the handle is no platform of a driver that fairlead has found")
+
+
+def driver_of(native: int) -> Platform:
+    """A platform of the driver that made one of OpenCL's objects: both begin with the driver's table. Raises URError
+    (INVALID_VALUE)."""
+    table = read_word(native)
+    for platform in platforms():
+        if table and table == read_word(platform.cl):
+            return platform
+    raise failure("INVALID_VALUE", "the native handle is no object of a driver that fairlead has found")
+
+
+@adapter.entry
+def urPlatformGet(NumEntries: int) -> list[Platform]:
+    return list(platforms())
+
+
+_TEXTS = {
+    "UR_PLATFORM_INFO_NAME": "CL_PLATFORM_NAME",
+    "UR_PLATFORM_INFO_VENDOR_NAME": "CL_PLATFORM_VENDOR",
+    "UR_PLATFORM_INFO_VERSION": "CL_PLATFORM_VERSION",
+    "UR_PLATFORM_INFO_EXTENSIONS": "CL_PLATFORM_EXTENSIONS",
+    "UR_PLATFORM_INFO_PROFILE": "CL_PLATFORM_PROFILE",
+}
+
+
+def _text(name: str) -> Any:
+    return lambda platform: text(query(platform.table, "clGetPlatformInfo", platform.cl, OPENCL[name]))
+
+
+adapter.info("urPlatformGetInfo", {
+    **{name: _text(opencl) for name, opencl in _TEXTS.items()},
+    "UR_PLATFORM_INFO_BACKEND": UR["UR_BACKEND_OPENCL"],
+    "UR_PLATFORM_INFO_ADAPTER": adapter,
+})  # fmt: skip
+
+
+@adapter.entry
+def urPlatformGetApiVersion(hPlatform: Platform) -> int:
+    return API_VERSION
+
+
+#: What a compiler of SYCL is given, as a driver's compiler knows it; Intel's compiler for GPUs has a fast mode, others have none.
+_OPTIONS = {"": "", "-O0": "-cl-opt-disable", "-O1": "", "-O2": "", "-O3": "", "-ftarget-compile-fast": ""}
+_FAST_ON_INTEL_GPUS = "-igc_opts 'PartitionUnit=1,SubroutineThreshold=50000'"
+
+
+@adapter.entry
+def urPlatformGetBackendOption(hPlatform: Platform, pFrontendOption: str) -> str:
+    if pFrontendOption not in _OPTIONS:
+        raise failure("INVALID_VALUE", f"{pFrontendOption} is no option that drivers have their own word for")
+    intel = hPlatform.icd.vendor.startswith("Intel") and any("GPU" in device.icd.type for device in hPlatform.devices)
+    return _FAST_ON_INTEL_GPUS if intel and pFrontendOption == "-ftarget-compile-fast" else _OPTIONS[pFrontendOption]
+
+
+@adapter.entry
+def urPlatformGetNativeHandle(hPlatform: Platform) -> int:
+    return hPlatform.cl
+
+
+@adapter.entry
+def urPlatformCreateWithNativeHandle(hNativePlatform: int) -> Platform:
+    return platform_of(hNativePlatform)

@@ -1,0 +1,181 @@
+"""Building programs: compile, link, build, for a context's devices or for some of them; specialisation constants; how it went.
+
+A failure is PROGRAM_BUILD_FAILURE or PROGRAM_LINK_FAILURE, whatever the driver had against it, and the log is what
+urAdapterGetLastError says.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ...icd.abi import OPENCL
+from ...icd.errors import OpenCLError
+from ...loader.ur import UR
+from .contexts import Context
+from .core import adapter, check, failure, handles
+from .devices import Device
+from .programs import Program, text_of
+
+
+class BuildError(OpenCLError):
+    """A program was not compiled; the exception says what the compiler said."""
+
+
+class LinkError(OpenCLError):
+    """Programs were not linked."""
+
+
+adapter.codes[BuildError] = "PROGRAM_BUILD_FAILURE"
+adapter.codes[LinkError] = "PROGRAM_LINK_FAILURE"
+
+_BUILD: Final = frozenset(OPENCL.codes[name] for name in (
+    "CL_BUILD_PROGRAM_FAILURE", "CL_COMPILE_PROGRAM_FAILURE", "CL_LINK_PROGRAM_FAILURE",
+    "CL_INVALID_BUILD_OPTIONS", "CL_INVALID_COMPILER_OPTIONS", "CL_INVALID_LINKER_OPTIONS",
+))  # fmt: skip
+_LINK: Final = _BUILD | {OPENCL.codes["CL_INVALID_OPERATION"]}  # PoCL's answer for a program that is not compiled
+
+
+def _options(text: str | None) -> bytes | None:
+    return text.encode() if text else None
+
+
+def _build(program: Program, devices: Sequence[Device], options: str | None) -> None:
+    """Build for these devices, or for all that the program is for."""
+    code = program.table.clBuildProgram(program.cl, len(devices), handles(devices), _options(options), None, None)
+    _check_built(program, code, "clBuildProgram")
+
+
+def _compile(program: Program, devices: Sequence[Device], options: str | None) -> None:
+    code = program.table.clCompileProgram(
+        program.cl, len(devices), handles(devices), _options(options), 0, None, None, None, None
+    )
+    _check_built(program, code, "clCompileProgram")
+
+
+def _check_built(program: Program, code: int, routine: str) -> None:
+    if code in _BUILD:
+        raise BuildError.of(code, routine, program.log)
+    check(code, routine)
+
+
+def _check_context(program: Program, context: Context) -> None:
+    if program.context.cl != context.cl:
+        raise failure("INVALID_CONTEXT", "the program is of another context")
+
+
+def _check_devices(context: Context, devices: Sequence[Device]) -> None:
+    if not devices:
+        raise failure("INVALID_VALUE", "a program is built for one device at least")
+    for device in devices:
+        context.check_device(device)
+
+
+@adapter.entry
+def urProgramBuild(hContext: Context, hProgram: Program, pOptions: str | None) -> None:
+    _check_context(hProgram, hContext)
+    _build(hProgram, (), pOptions)
+
+
+@adapter.entry
+def urProgramCompile(hContext: Context, hProgram: Program, pOptions: str | None) -> None:
+    _check_context(hProgram, hContext)
+    _compile(hProgram, (), pOptions)
+
+
+# UR_EXP_PROGRAM_FLAG_ALLOW_UNRESOLVED_SYMBOLS is a leave, not an order: what OpenCL compiles may have them, what it links must not.
+
+
+@adapter.entry
+def urProgramBuildExp(hProgram: Program, phDevices: list[Device], flags: int, pOptions: str | None) -> None:
+    _check_devices(hProgram.context, phDevices)
+    _build(hProgram, phDevices, pOptions)
+
+
+@adapter.entry
+def urProgramCompileExp(hProgram: Program, phDevices: list[Device], flags: int, pOptions: str | None) -> None:
+    _check_devices(hProgram.context, phDevices)
+    _compile(hProgram, phDevices, pOptions)
+
+
+@adapter.entry
+def urProgramLink(hContext: Context, phPrograms: list[Program], pOptions: str | None, phProgram: Any) -> None:
+    _link(hContext, (), phPrograms, pOptions, phProgram)
+
+
+@adapter.entry
+def urProgramLinkExp(
+    hContext: Context, phDevices: list[Device], flags: int, phPrograms: list[Program], pOptions: str | None, phProgram: Any
+) -> None:
+    _check_devices(hContext, phDevices)
+    _link(hContext, phDevices, phPrograms, pOptions, phProgram)
+
+
+def _link(context: Context, devices: Sequence[Device], programs: list[Program], options: str | None, into: Any) -> None:
+    """Link, and store the program. After a failure, too, if the driver made one: its log says why (ur_api.h, urProgramLink)."""
+    assert adapter.registry is not None
+    into[0] = 0
+    if not programs:
+        raise failure("INVALID_SIZE", "there is no program to link")
+    for program in programs:
+        _check_context(program, context)
+    code = ctypes.c_int32()
+    cl = context.table.clLinkProgram(
+        context.cl, len(devices), handles(devices), _options(options), len(programs), handles(programs), None, None,
+        ctypes.byref(code),
+    )  # fmt: skip
+    made = Program(cl, context) if cl else None
+    if code.value and code.value not in _LINK:
+        check(code.value, "clLinkProgram")
+    if made is not None:
+        into[0] = adapter.registry.give(made)
+    if code.value:
+        raise LinkError.of(code.value, "clLinkProgram", made.log if made is not None else "")
+
+
+# specialisation constants
+
+
+@adapter.entry
+def urProgramSetSpecializationConstants(hProgram: Program, count: int, pSpecConstants: Any) -> None:
+    if not count:
+        raise failure("INVALID_SIZE", "there is no constant to set")
+    if hProgram.context.platform.icd.version_number < (2, 2):
+        raise failure("UNSUPPORTED_FEATURE", "specialisation constants came with OpenCL 2.2")
+    if not hProgram.il:
+        raise failure("INVALID_PROGRAM", "only a program made of SPIR-V has specialisation constants")
+    constants = [pSpecConstants[index] for index in range(count)]
+    if not all(constant.pValue for constant in constants):
+        raise failure("INVALID_VALUE", "a constant without a value")
+    routine = "clSetProgramSpecializationConstant"
+    for constant in constants:
+        code = hProgram.table.clSetProgramSpecializationConstant(hProgram.cl, constant.id, constant.size, constant.pValue)
+        check(code, routine, f"Its id is {constant.id}, its size {constant.size}.")
+
+
+# how it went
+
+
+def _values(opencl: str, ur: str, names: dict[str, str]) -> Callable[[bytes], int]:
+    """What reads a number of OpenCL's as Unified Runtime's; what is not named becomes 0, NONE."""
+    values = {OPENCL[f"{opencl}_{name}"] & 0xFFFFFFFF: UR[f"{ur}_{other}"] for name, other in names.items()}
+    return lambda data: values.get(int.from_bytes(data, "little"), 0)
+
+
+_BUILD_INFO: Final[dict[int, tuple[str, Callable[[bytes], Any]]]] = {
+    UR["UR_PROGRAM_BUILD_INFO_STATUS"]: ("CL_PROGRAM_BUILD_STATUS", _values("CL_BUILD", "UR_PROGRAM_BUILD_STATUS", {
+        "NONE": "NONE", "ERROR": "ERROR", "SUCCESS": "SUCCESS", "IN_PROGRESS": "IN_PROGRESS",
+    })),
+    UR["UR_PROGRAM_BUILD_INFO_OPTIONS"]: ("CL_PROGRAM_BUILD_OPTIONS", text_of),
+    UR["UR_PROGRAM_BUILD_INFO_LOG"]: ("CL_PROGRAM_BUILD_LOG", text_of),
+    UR["UR_PROGRAM_BUILD_INFO_BINARY_TYPE"]: ("CL_PROGRAM_BINARY_TYPE", _values("CL_PROGRAM_BINARY_TYPE", "UR_PROGRAM_BINARY_TYPE", {
+        "COMPILED_OBJECT": "COMPILED_OBJECT", "LIBRARY": "LIBRARY", "EXECUTABLE": "EXECUTABLE", "INTERMEDIATE": "COMPILED_OBJECT",
+    })),
+}  # fmt: skip
+
+
+@adapter.entry
+def urProgramGetBuildInfo(hProgram: Program, hDevice: Device, propName: int) -> Any:
+    name, read = _BUILD_INFO[propName]
+    return read(hProgram.build_info(hDevice, name))

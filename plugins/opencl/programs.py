@@ -1,0 +1,255 @@
+"""Programs: what they are made of, what they are asked, and the addresses of what they define. program_builds.py builds them.
+
+urProgramCreateWithIL takes SPIR-V where the driver does. Unified Runtime has no function for source text: as an extension of
+ours the same function takes OpenCL C, on every driver. Text is what is valid UTF-8 without control characters but those of
+white space; it may end with NULs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from functools import cached_property
+from typing import Any, Final
+
+from ...icd.abi import OPENCL
+from ...icd.errors import OpenCLError
+from .._native import ffi
+from .contexts import Context
+from .core import CLObject, adapter, check, create, failure, handles, query, taken_over
+from .devices import Device, device_of, takes_spirv
+from .platforms import driver_of
+
+_SPIRV: Final = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")  # the magic number in both byte orders (SPIR-V, "Physical Layout")
+_WHITE: Final = frozenset("\t\n\v\f\r")
+
+
+@adapter.kind
+class Program(CLObject):
+    """A cl_program. `il` is the IL that it was made from, b"" if it was made from something else."""
+
+    type = "ur_program_handle_t"
+    release, retain_function = "clReleaseProgram", "clRetainProgram"
+
+    def __init__(self, cl: int, context: Context, il: bytes = b"") -> None:
+        super().__init__(cl, context.table)
+        self.context, self.il = context, il
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices that it is for, in OpenCL's order, which is that of its binaries."""
+        known = {device.cl: device for device in self.context.devices}
+        found = struct.iter_unpack("@P", self.query("CL_PROGRAM_DEVICES"))
+        return tuple(known.get(cl) or device_of(cl) for (cl,) in found)
+
+    def build_info(self, device: Device, name: str) -> bytes:
+        """The raw answer of clGetProgramBuildInfo to `name`."""
+        return query(self.table, "clGetProgramBuildInfo", self.cl, device.cl, OPENCL[name], detail=f"({name})")
+
+    @property
+    def log(self) -> str:
+        """What the compiler or the linker had to say, for all devices; "" if the driver does not tell."""
+        try:
+            logs = [text_of(self.build_info(device, "CL_PROGRAM_BUILD_LOG")) for device in self.devices]
+        except OpenCLError:
+            return ""
+        return "\n".join(log.strip() for log in dict.fromkeys(logs) if log.strip())
+
+    @property
+    def kernel_names(self) -> str:
+        """The names of its kernels with semicolons between them. Raises OpenCLError (CL_INVALID_PROGRAM_EXECUTABLE) if it is not built."""
+        return text_of(self.query("CL_PROGRAM_KERNEL_NAMES"))
+
+    @property
+    def binary_sizes(self) -> tuple[int, ...]:
+        """The size of its binary for each device, 0 where there is none."""
+        try:
+            data = self.query("CL_PROGRAM_BINARY_SIZES")
+        except OpenCLError as error:
+            if error.code != "CL_INVALID_PROGRAM":  # PoCL's answer while there are none
+                raise
+            return (0,) * len(self.devices)
+        return struct.unpack(f"@{len(self.devices)}N", data)
+
+    @property
+    def binaries(self) -> list[bytes]:
+        """Its binary for each device, empty where there is none."""
+        made = [ctypes.create_string_buffer(max(size, 1)) for size in self.binary_sizes]
+        if any(self.binary_sizes):
+            array = (ctypes.c_void_p * len(made))(*map(ctypes.addressof, made))
+            name, size = OPENCL["CL_PROGRAM_BINARIES"], ctypes.sizeof(array)
+            check(self.table.clGetProgramInfo(self.cl, name, size, array, None), "clGetProgramInfo")
+        return [binary.raw[:size] for binary, size in zip(made, self.binary_sizes, strict=True)]
+
+
+def text_of(data: bytes) -> str:
+    """A C string, with the white space at its ends."""
+    return data.split(b"\0", 1)[0].decode("utf-8", "replace")
+
+
+# made from what
+
+
+def _check_metadata(given: Any) -> None:
+    """Metadata tells of what OpenCL works out for itself; it is only checked."""
+    if given and given.count and not given.pMetadatas:
+        raise failure("INVALID_NULL_POINTER", "pProperties->pMetadatas")
+    if given and given.pMetadatas and not given.count:
+        raise failure("INVALID_SIZE", "there is no metadata in the list")
+
+
+@adapter.entry
+def urProgramCreateWithIL(hContext: Context, pIL: int, length: int, pProperties: Any) -> Program:
+    _check_metadata(pProperties)
+    if not length:
+        raise failure("INVALID_SIZE", "the IL is empty")
+    data = ctypes.string_at(pIL, length)
+    if data.startswith(_SPIRV):
+        return Program(_from_il(hContext, data), hContext, data)
+    source = _source(data)
+    if source is None:
+        raise failure("INVALID_BINARY", "this is neither SPIR-V nor OpenCL C")
+    text = (ctypes.c_char_p * 1)(source)
+    return Program(create(hContext.table, "clCreateProgramWithSource", hContext.cl, 1, text, None), hContext)
+
+
+def _source(data: bytes) -> bytes | None:
+    """The text, None if this is no text."""
+    text = data.rstrip(b"\0")
+    try:
+        readable = all(letter.isprintable() or letter in _WHITE or letter > "\x7f" for letter in text.decode())
+    except UnicodeDecodeError:
+        return None
+    return text if text and readable else None
+
+
+def _from_il(context: Context, data: bytes) -> int:
+    if not any(map(takes_spirv, context.devices)):
+        raise failure("COMPILER_NOT_AVAILABLE", "no device of the context takes SPIR-V")
+    create_with_il: Any = context.table.clCreateProgramWithIL
+    if context.platform.icd.version_number < (2, 1):
+        address = context.platform.icd.extension_function("clCreateProgramWithILKHR")
+        if not address:
+            raise failure("COMPILER_NOT_AVAILABLE", "the driver has no clCreateProgramWithILKHR")
+        create_with_il = OPENCL.functions["clCreateProgramWithIL"].prototype(address)
+    code = ctypes.c_int32()
+    made = create_with_il(context.cl, data, len(data), ctypes.byref(code))
+    if OPENCL.errors.get(code.value, ("",))[0] in ("CL_INVALID_VALUE", "CL_INVALID_BINARY"):
+        raise failure("INVALID_BINARY", "the driver does not take this SPIR-V")
+    check(code.value, "clCreateProgramWithIL")
+    return made
+
+
+@adapter.entry
+def urProgramCreateWithBinary(
+    hContext: Context, numDevices: int, phDevices: list[Device], pLengths: list[int], ppBinaries: Any, pProperties: Any
+) -> Program:
+    _check_metadata(pProperties)
+    if not numDevices:
+        raise failure("INVALID_SIZE", "a program is for one device at least")
+    for device in phDevices:
+        hContext.check_device(device)
+    binaries = [int(ffi.cast("uintptr_t", ppBinaries[index])) for index in range(numDevices)]
+    if not all(pLengths) or not all(binaries):  # PoCL reads what is not there
+        raise failure("INVALID_NATIVE_BINARY", "there is no binary for one of the devices")
+    code = ctypes.c_int32()
+    made = hContext.table.clCreateProgramWithBinary(
+        hContext.cl, numDevices, handles(phDevices), (ctypes.c_size_t * numDevices)(*pLengths),
+        (ctypes.c_void_p * numDevices)(*binaries), None, ctypes.byref(code),
+    )  # fmt: skip
+    if OPENCL.errors.get(code.value, ("",))[0] == "CL_INVALID_BINARY":
+        raise failure("INVALID_NATIVE_BINARY", "the driver did not make it, or not for this device")
+    check(code.value, "clCreateProgramWithBinary")
+    return Program(made, hContext)
+
+
+@adapter.entry
+def urProgramGetNativeHandle(hProgram: Program) -> int:
+    return hProgram.cl
+
+
+@adapter.entry
+def urProgramCreateWithNativeHandle(hNativeProgram: int, hContext: Context, pProperties: Any) -> Program:
+    return program_of(hNativeProgram, hContext, owned=bool(pProperties and pProperties.isNativeHandleOwned))
+
+
+def program_of(native: int, context: Context, owned: bool) -> Program:
+    """A new object for a cl_program. Raises URError (INVALID_NULL_HANDLE, INVALID_VALUE, INVALID_CONTEXT)."""
+    check_native(native, context, "clGetProgramInfo", "CL_PROGRAM_CONTEXT")
+    taken_over(Program, native, context.table, owned)
+    return Program(native, context)
+
+
+def check_native(native: int, context: Context, routine: str, name: str) -> None:
+    """Raise URError unless the native handle is one of the context's driver, and of the context, which `name` asks for."""
+    if not native:
+        raise failure("INVALID_NULL_HANDLE")
+    table = driver_of(native).table
+    if int.from_bytes(query(table, routine, native, OPENCL[name], detail=f"({name})"), "little") != context.cl:
+        raise failure("INVALID_CONTEXT", "the native handle is of another context")
+
+
+# what is asked
+
+adapter.info("urProgramGetInfo", {
+    "UR_PROGRAM_INFO_REFERENCE_COUNT": lambda program: program.references,
+    "UR_PROGRAM_INFO_CONTEXT": lambda program: program.context,
+    "UR_PROGRAM_INFO_NUM_DEVICES": lambda program: len(program.devices),
+    "UR_PROGRAM_INFO_DEVICES": lambda program: program.devices,
+    "UR_PROGRAM_INFO_IL": lambda program: program.il,
+    "UR_PROGRAM_INFO_BINARY_SIZES": lambda program: program.binary_sizes,
+    "UR_PROGRAM_INFO_BINARIES": lambda program: program.binaries,
+    "UR_PROGRAM_INFO_NUM_KERNELS": lambda program: int.from_bytes(program.query("CL_PROGRAM_NUM_KERNELS"), "little"),
+    "UR_PROGRAM_INFO_KERNEL_NAMES": lambda program: program.kernel_names,
+})  # fmt: skip
+
+
+# what it defines
+
+
+def _find(program: Program, name: str) -> Any:
+    """One of the functions of Intel's drivers that Khronos' headers do not have."""
+    address = program.context.platform.icd.extension_function(name)
+    if not address:
+        raise failure("UNSUPPORTED_FEATURE", f"the driver has no {name}")
+    return _PROTOTYPES[name](address)
+
+
+_PROTOTYPES: Final = {
+    "clGetDeviceFunctionPointerINTEL": ctypes.CFUNCTYPE(
+        ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64)
+    ),
+    "clGetDeviceGlobalVariablePointerINTEL": ctypes.CFUNCTYPE(
+        ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_size_t),
+        ctypes.POINTER(ctypes.c_void_p),
+    ),
+}  # fmt: skip
+
+
+@adapter.entry
+def urProgramGetFunctionPointer(hDevice: Device, hProgram: Program, pFunctionName: str) -> int:
+    routine = "clGetDeviceFunctionPointerINTEL"
+    address = ctypes.c_uint64()
+    code = _find(hProgram, routine)(hDevice.cl, hProgram.cl, pFunctionName.encode(), ctypes.byref(address))
+    if not code and address.value:
+        return address.value
+    if code and code != OPENCL.codes["CL_INVALID_ARG_VALUE"]:
+        check(code, routine)
+    if pFunctionName in hProgram.kernel_names.split(";"):
+        raise failure("FUNCTION_ADDRESS_NOT_AVAILABLE", "the driver gives no address of it")
+    raise failure("INVALID_KERNEL_NAME", "the program has no function of that name, or none with an address")
+
+
+@adapter.entry
+def urProgramGetGlobalVariablePointer(hDevice: Device, hProgram: Program, pGlobalVariableName: str) -> tuple[int, int]:
+    routine = "clGetDeviceGlobalVariablePointerINTEL"
+    size, address = ctypes.c_size_t(), ctypes.c_void_p()
+    name = pGlobalVariableName.encode()
+    code = _find(hProgram, routine)(hDevice.cl, hProgram.cl, name, ctypes.byref(size), ctypes.byref(address))
+    if code == OPENCL.codes["CL_INVALID_ARG_VALUE"] or (not code and not address.value):
+        raise failure("INVALID_VALUE", "the program has no global variable of that name")
+    check(code, routine)
+    return size.value, address.value or 0
+
+
+from . import program_builds  # noqa: E402, F401  # urProgramBuild and so on, which belong to this module

@@ -1,0 +1,218 @@
+"""Queues, and what is enqueued that is no transfer and no launch: waits, barriers, time stamps, host tasks, native commands."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ...icd.abi import OPENCL
+from ...loader.ur import UR
+from .contexts import Context
+from .core import CLObject, adapter, check, create, failure, handles, query, taken_over
+from .devices import Device, device_of
+from .events import Event, call_host, when
+
+_OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
+_PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
+_NativeEnqueue: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+
+@adapter.kind
+class Queue(CLObject):
+    """A cl_command_queue. `flags` are those of its creation (ur_queue_flags_t)."""
+
+    type = "ur_queue_handle_t"
+    release, retain_function = "clReleaseCommandQueue", "clRetainCommandQueue"
+
+    def __init__(self, cl: int, context: Context, device: Device, flags: int, owned: bool = True) -> None:
+        super().__init__(cl, context.table, owned)
+        self.context, self.device, self.flags = context, device, flags
+        self.enqueued = self._finished = 0  # commands so far, and how many had been enqueued when all were finished
+        self.shared = False  # whether the program has its native handle, by which it may enqueue too
+
+    @property
+    def in_order(self) -> bool:
+        """Whether its commands run in the order in which they are enqueued."""
+        return not self.flags & _OUT_OF_ORDER
+
+    def drain(self) -> None:
+        """Wait until all that is enqueued is complete."""
+        enqueued = self.enqueued
+        check(self.table.clFinish(self.cl), "clFinish")
+        self._finished = enqueued
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is enqueued that is not complete. A driver does not tell: a marker does, as soon as it has run."""
+        if self.enqueued == self._finished and not self.shared:
+            return True
+        enqueued, marker = self.enqueued, self.enqueue("clEnqueueMarkerWithWaitList", "EVENTS_WAIT", (), (), True)
+        check(self.table.clFlush(self.cl), "clFlush")
+        return marker is not None and marker.status == 0 and self.enqueued == enqueued + 1
+
+    def wait_list(self, waits: Sequence[Event]) -> tuple[int, Any]:
+        """The wait list of a command that is enqueued now, as OpenCL takes it. Raises URError for an event that cannot be waited for."""
+        for event in waits:
+            if event.context is not self.context:
+                raise failure("INVALID_CONTEXT", "an event of the wait list is of another context")
+            event.check_usable()
+        self.enqueued += 1
+        return len(waits), handles(waits)
+
+    def enqueue(
+        self, routine: str, command: str, arguments: tuple[Any, ...], waits: Sequence[Event], wanted: bool
+    ) -> Event | None:
+        """Call one of OpenCL's clEnqueue… functions with what lies between the queue and the wait list.
+
+        `command` is the name of a ur_command_t after UR_COMMAND_; the event is only made if it is `wanted`. Raises URError,
+        OpenCLError.
+        """
+        count, listed = self.wait_list(waits)
+        made = ctypes.c_void_p()
+        out = ctypes.byref(made) if wanted else None
+        check(getattr(self.table, routine)(self.cl, *arguments, count, listed, out), routine)
+        return Event(made.value or 0, self.context, self, UR[f"UR_COMMAND_{command}"]) if wanted else None
+
+
+def create_queue(context: Context, device: Device, flags: int) -> Queue:
+    """A new queue. Raises OpenCLError; URError (INVALID_QUEUE_PROPERTIES) for flags that the device does not have."""
+    bits = 0
+    if flags & _OUT_OF_ORDER:
+        bits |= OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
+    if flags & _PROFILING:
+        bits |= OPENCL["CL_QUEUE_PROFILING_ENABLE"]
+    if device.platform.icd.version_number >= (2, 0):
+        properties = (ctypes.c_uint64 * 3)(OPENCL["CL_QUEUE_PROPERTIES"], bits, 0)
+        cl = create(context.table, "clCreateCommandQueueWithProperties", context.cl, device.cl, properties)
+    else:
+        cl = create(context.table, "clCreateCommandQueue", context.cl, device.cl, bits)
+    return Queue(cl, context, device, flags)
+
+
+#: Flags that contradict each other, and those of which a host's queue can have none.
+_CONTRADICTIONS: Final = (
+    ("UR_QUEUE_FLAG_PRIORITY_LOW", "UR_QUEUE_FLAG_PRIORITY_HIGH"),
+    ("UR_QUEUE_FLAG_SUBMISSION_BATCHED", "UR_QUEUE_FLAG_SUBMISSION_IMMEDIATE"),
+)
+_ON_DEVICE: Final = UR["UR_QUEUE_FLAG_ON_DEVICE"] | UR["UR_QUEUE_FLAG_ON_DEVICE_DEFAULT"]
+
+
+@adapter.entry
+def urQueueCreate(hContext: Context, hDevice: Device, pProperties: Any) -> Queue:
+    hContext.check_device(hDevice)
+    flags = pProperties.flags if pProperties else 0
+    for pair in _CONTRADICTIONS:
+        if all(flags & UR[name] for name in pair):
+            raise failure("INVALID_QUEUE_PROPERTIES", " and ".join(pair))
+    if flags & _ON_DEVICE:
+        raise failure("INVALID_QUEUE_PROPERTIES", "queues on the device are not for the host to fill")
+    return create_queue(hContext, hDevice, flags)
+
+
+adapter.info("urQueueGetInfo", {
+    "UR_QUEUE_INFO_CONTEXT": lambda queue: queue.context,
+    "UR_QUEUE_INFO_DEVICE": lambda queue: queue.device,
+    "UR_QUEUE_INFO_FLAGS": lambda queue: queue.flags,
+    "UR_QUEUE_INFO_REFERENCE_COUNT": lambda queue: queue.references,
+    "UR_QUEUE_INFO_EMPTY": lambda queue: queue.is_empty,
+})  # fmt: skip
+
+
+@adapter.entry
+def urQueueFinish(hQueue: Queue) -> None:
+    hQueue.drain()
+
+
+@adapter.entry
+def urQueueFlush(hQueue: Queue) -> None:
+    check(hQueue.table.clFlush(hQueue.cl), "clFlush")
+
+
+@adapter.entry
+def urQueueGetNativeHandle(hQueue: Queue) -> int:
+    hQueue.shared = True
+    return hQueue.cl
+
+
+@adapter.entry
+def urQueueCreateWithNativeHandle(hNativeQueue: int, hContext: Context, hDevice: Device | None, pProperties: Any) -> Queue:
+    taken_over(Queue, hNativeQueue, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned))
+
+    def ask(name: str) -> int:
+        return int.from_bytes(query(hContext.table, "clGetCommandQueueInfo", hNativeQueue, OPENCL[name]), "little")
+
+    bits = ask("CL_QUEUE_PROPERTIES")
+    flags = _OUT_OF_ORDER if bits & OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"] else 0
+    flags |= _PROFILING if bits & OPENCL["CL_QUEUE_PROFILING_ENABLE"] else 0
+    queue = Queue(hNativeQueue, hContext, hDevice or device_of(ask("CL_QUEUE_DEVICE")), flags)
+    queue.shared = True
+    return queue
+
+
+# commands that move nothing and launch nothing
+
+
+@adapter.entry
+def urEnqueueEventsWait(hQueue: Queue, phEventWaitList: list[Event], phEvent: bool) -> Event | None:
+    return hQueue.enqueue("clEnqueueMarkerWithWaitList", "EVENTS_WAIT", (), phEventWaitList, phEvent)
+
+
+@adapter.entry
+def urEnqueueEventsWaitWithBarrier(hQueue: Queue, phEventWaitList: list[Event], phEvent: bool) -> Event | None:
+    return hQueue.enqueue("clEnqueueBarrierWithWaitList", "EVENTS_WAIT_WITH_BARRIER", (), phEventWaitList, phEvent)
+
+
+@adapter.entry
+def urEnqueueEventsWaitWithBarrierExt(hQueue: Queue, phEventWaitList: list[Event], phEvent: bool) -> Event | None:
+    return urEnqueueEventsWaitWithBarrier(hQueue, phEventWaitList, phEvent)
+
+
+@adapter.entry
+def urEnqueueTimestampRecordingExp(hQueue: Queue, blocking: bool, phEventWaitList: list[Event]) -> Event:
+    """A marker's time; where the queue takes none, that of a marker which follows it on a queue of the context's that does."""
+    event = hQueue.enqueue("clEnqueueMarkerWithWaitList", "TIMESTAMP_RECORDING_EXP", (), phEventWaitList, True)
+    assert event is not None
+    check(hQueue.table.clFlush(hQueue.cl), "clFlush")
+    if not hQueue.flags & _PROFILING:
+        clock = create_queue(hQueue.context, hQueue.device, _PROFILING)
+        stamp = clock.enqueue("clEnqueueMarkerWithWaitList", "TIMESTAMP_RECORDING_EXP", (), [event], True)
+        assert stamp is not None
+        check(clock.table.clFlush(clock.cl), "clFlush")
+        event, stamp.queue = stamp, hQueue
+    if blocking:
+        event.wait()
+    return event
+
+
+@adapter.entry
+def urEnqueueHostTaskExp(
+    hQueue: Queue, pfnHostTask: int, data: int, phEventWaitList: list[Event], phEvent: bool
+) -> Event | None:
+    """A marker's callback runs the task and completes a user event, for which everything after it in the queue waits."""
+    before = hQueue.enqueue("clEnqueueMarkerWithWaitList", "EVENTS_WAIT", (), phEventWaitList, True)
+    assert before is not None
+    done = Event(create(hQueue.table, "clCreateUserEvent", hQueue.context.cl), hQueue.context)
+    task = "clEnqueueBarrierWithWaitList" if hQueue.in_order else "clEnqueueMarkerWithWaitList"
+
+    def run(status: int) -> None:
+        try:
+            if status >= 0:
+                call_host(pfnHostTask, data)
+        finally:
+            hQueue.table.clSetUserEventStatus(done.cl, min(status, 0))
+            before.finish()
+
+    made = hQueue.enqueue(task, "HOST_TASK_EXP", (), [done], phEvent)
+    when(before.cl, hQueue.table, 0, run)
+    check(hQueue.table.clFlush(hQueue.cl), "clFlush")  # a callback is no flush (SPEC clSetEventCallback)
+    return made
+
+
+@adapter.entry
+def urEnqueueNativeCommandExp(
+    hQueue: Queue, pfnNativeEnqueue: int, data: int, phEventWaitList: list[Event], phEvent: bool
+) -> Event | None:
+    hQueue.enqueue("clEnqueueBarrierWithWaitList", "EVENTS_WAIT_WITH_BARRIER", (), phEventWaitList, False)
+    _NativeEnqueue(pfnNativeEnqueue)(hQueue.handle, data)
+    return hQueue.enqueue("clEnqueueBarrierWithWaitList", "ENQUEUE_NATIVE_EXP", (), (), phEvent)

@@ -1,0 +1,333 @@
+"""Transfers of buffers: read, write, copy, fill, map, and their forms for rectangles; device global variables, where the
+driver reaches them.
+
+What OpenCL leaves to drivers to refuse is refused here, with the codes that the specification lists: INVALID_SIZE for
+everything that does not fit. A transfer of no bytes has its place in the order like any other. OpenCL fills with patterns
+of up to 128 bytes: longer ones are copied in, and then what is there already is doubled until it is all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ...icd.abi import OPENCL
+from ...loader.ur import UR
+from .buffers import Buffer
+from .contexts import Context
+from .core import CLObject, adapter, create, failure, flags
+from .events import Event
+from .extensions import Call, enqueue_by, finished, in_turn, nothing
+from .queues import Queue
+
+Rect = tuple[int, int, int]
+LARGEST_PATTERN: Final = 128  # SPEC clEnqueueFillBuffer: 1, 2, 4 … 128 bytes
+_BLOCK: Final = 1 << 16  # bytes: how much of a pattern is written out before doubling begins
+
+
+def check_range(buffer: Buffer, offset: int, size: int) -> None:
+    """Raise URError (INVALID_SIZE) for what goes beyond a buffer."""
+    if offset + size > buffer.size:
+        raise failure("INVALID_SIZE", f"bytes {offset} to {offset + size} of a buffer of {buffer.size}")
+
+
+def _transfer(
+    queue: Queue,
+    routine: str,
+    command: str,
+    arguments: tuple[Any, ...],
+    size: int,
+    waits: Sequence[Event],
+    wanted: bool,
+    blocking: bool,
+) -> Event | None:
+    """One command; blocking is the driver's affair, unless there is nothing to transfer."""
+    if size:  # Intel's driver returns from a blocking write before its event is complete
+        return finished(queue.enqueue(routine, command, arguments, waits, wanted), blocking and wanted)
+    return finished(nothing(queue, command, waits, wanted or blocking), blocking)
+
+
+@adapter.entry
+def urEnqueueMemBufferRead(
+    hQueue: Queue,
+    hBuffer: Buffer,
+    blockingRead: bool,
+    offset: int,
+    size: int,
+    pDst: int,
+    phEventWaitList: list[Event],
+    phEvent: bool,
+) -> Event | None:
+    check_range(hBuffer, offset, size)
+    arguments = (hBuffer.cl, bool(blockingRead), offset, size, pDst)
+    return _transfer(hQueue, "clEnqueueReadBuffer", "MEM_BUFFER_READ", arguments, size, phEventWaitList, phEvent, blockingRead)
+
+
+@adapter.entry
+def urEnqueueMemBufferWrite(
+    hQueue: Queue,
+    hBuffer: Buffer,
+    blockingWrite: bool,
+    offset: int,
+    size: int,
+    pSrc: int,
+    phEventWaitList: list[Event],
+    phEvent: bool,
+) -> Event | None:
+    check_range(hBuffer, offset, size)
+    arguments = (hBuffer.cl, bool(blockingWrite), offset, size, pSrc)
+    return _transfer(
+        hQueue, "clEnqueueWriteBuffer", "MEM_BUFFER_WRITE", arguments, size, phEventWaitList, phEvent, blockingWrite
+    )
+
+
+@adapter.entry
+def urEnqueueMemBufferCopy(
+    hQueue: Queue, hBufferSrc: Buffer, hBufferDst: Buffer, srcOffset: int, dstOffset: int, size: int,
+    phEventWaitList: list[Event], phEvent: bool,
+) -> Event | None:  # fmt: skip
+    check_range(hBufferSrc, srcOffset, size)
+    check_range(hBufferDst, dstOffset, size)
+    arguments = (hBufferSrc.cl, hBufferDst.cl, srcOffset, dstOffset, size)
+    return _transfer(hQueue, "clEnqueueCopyBuffer", "MEM_BUFFER_COPY", arguments, size, phEventWaitList, phEvent, False)
+
+
+# rectangles
+
+
+def three(value: Any) -> Rect:
+    """A ur_rect_offset_t."""
+    return value.x, value.y, value.z
+
+
+def region_of(value: Any) -> Rect:
+    """A ur_rect_region_t. Raises URError (INVALID_SIZE) for an empty one."""
+    if not (value.width and value.height and value.depth):
+        raise failure("INVALID_SIZE", "the region is empty")
+    return value.width, value.height, value.depth
+
+
+def check_pitches(region: Rect, row: int, slice_: int) -> tuple[int, int]:
+    """Row and slice pitch with 0 filled in. Raises URError (INVALID_SIZE) for pitches that do not hold the region."""
+    row_bytes = row or region[0]
+    if row_bytes < region[0]:
+        raise failure("INVALID_SIZE", f"a row of {region[0]} bytes with a pitch of {row}")
+    slice_bytes = slice_ or row_bytes * region[1]
+    if slice_bytes < row_bytes * region[1] or slice_bytes % row_bytes:
+        raise failure("INVALID_SIZE", f"a slice of {region[1]} rows of {row_bytes} bytes with a pitch of {slice_}")
+    return row_bytes, slice_bytes
+
+
+def check_rect(buffer: Buffer, origin: Rect, region: Rect, row: int, slice_: int) -> None:
+    """Raise URError (INVALID_SIZE) unless the rectangle lies in the buffer."""
+    row_bytes, slice_bytes = check_pitches(region, row, slice_)
+    last = (origin[0] + region[0], origin[1] + region[1] - 1, origin[2] + region[2] - 1)
+    if last[0] + last[1] * row_bytes + last[2] * slice_bytes > buffer.size:
+        raise failure("INVALID_SIZE", f"the region goes beyond the {buffer.size} bytes of the buffer")
+
+
+def _sizes(value: Rect) -> Any:
+    return (ctypes.c_size_t * 3)(*value)
+
+
+def _host_rect(
+    queue: Queue, routine: str, command: str, buffer: Buffer, blocking: bool, origins: tuple[Any, Any], region: Any,
+    pitches: tuple[int, int, int, int], host: int, waits: Sequence[Event], wanted: bool,
+) -> Event | None:  # fmt: skip
+    """Between a buffer and host memory; the buffer's origin and pitches come first."""
+    origin, size = three(origins[0]), region_of(region)
+    check_pitches(size, *pitches[2:])
+    check_rect(buffer, origin, size, *pitches[:2])
+    arguments = (buffer.cl, bool(blocking), _sizes(origin), _sizes(three(origins[1])), _sizes(size), *pitches, host)
+    return queue.enqueue(routine, command, arguments, waits, wanted)
+
+
+@adapter.entry
+def urEnqueueMemBufferReadRect(
+    hQueue: Queue, hBuffer: Buffer, blockingRead: bool, bufferOrigin: Any, hostOrigin: Any, region: Any,
+    bufferRowPitch: int, bufferSlicePitch: int, hostRowPitch: int, hostSlicePitch: int, pDst: int,
+    phEventWaitList: list[Event], phEvent: bool,
+) -> Event | None:  # fmt: skip
+    pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
+    return _host_rect(
+        hQueue, "clEnqueueReadBufferRect", "MEM_BUFFER_READ_RECT", hBuffer, blockingRead, (bufferOrigin, hostOrigin), region, pitches,
+        pDst, phEventWaitList, phEvent,
+    )  # fmt: skip
+
+
+@adapter.entry
+def urEnqueueMemBufferWriteRect(
+    hQueue: Queue, hBuffer: Buffer, blockingWrite: bool, bufferOrigin: Any, hostOrigin: Any, region: Any,
+    bufferRowPitch: int, bufferSlicePitch: int, hostRowPitch: int, hostSlicePitch: int, pSrc: int,
+    phEventWaitList: list[Event], phEvent: bool,
+) -> Event | None:  # fmt: skip
+    pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
+    return _host_rect(
+        hQueue, "clEnqueueWriteBufferRect", "MEM_BUFFER_WRITE_RECT", hBuffer, blockingWrite, (bufferOrigin, hostOrigin), region, pitches,
+        pSrc, phEventWaitList, phEvent,
+    )  # fmt: skip
+
+
+@adapter.entry
+def urEnqueueMemBufferCopyRect(
+    hQueue: Queue, hBufferSrc: Buffer, hBufferDst: Buffer, srcOrigin: Any, dstOrigin: Any, region: Any,
+    srcRowPitch: int, srcSlicePitch: int, dstRowPitch: int, dstSlicePitch: int, phEventWaitList: list[Event], phEvent: bool,
+) -> Event | None:  # fmt: skip
+    source, target, size = three(srcOrigin), three(dstOrigin), region_of(region)
+    check_rect(hBufferSrc, source, size, srcRowPitch, srcSlicePitch)
+    check_rect(hBufferDst, target, size, dstRowPitch, dstSlicePitch)
+    pitches = (srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch)
+    arguments = (hBufferSrc.cl, hBufferDst.cl, _sizes(source), _sizes(target), _sizes(size), *pitches)
+    return hQueue.enqueue("clEnqueueCopyBufferRect", "MEM_BUFFER_COPY_RECT", arguments, phEventWaitList, phEvent)
+
+
+# fills
+
+
+def is_power_of_two(number: int) -> bool:
+    """1, 2, 4, and so on."""
+    return number > 0 and not number & (number - 1)
+
+
+def written_out(pattern: bytes, size: int) -> bytes:
+    """A pattern repeated until it is `_BLOCK` bytes or `size`, whichever is less, or once if it is longer than that."""
+    return pattern * max(1, min(size, _BLOCK) // len(pattern))
+
+
+def doublings(have: int, size: int) -> list[tuple[int, int]]:
+    """Where to copy what is there already, and how much of it, until `have` bytes have become `size`."""
+    steps = []
+    while have < size:
+        steps.append((have, min(have, size - have)))
+        have += steps[-1][1]
+    return steps
+
+
+def scratch(context: Context, data: bytes | int) -> Buffer:
+    """A buffer with a copy of some bytes, or of so many. It may be dropped as soon as what uses it is enqueued (SPEC
+    clReleaseMemObject).
+    """
+    size, host = (data, None) if isinstance(data, int) else (len(data), data)
+    bits = OPENCL["CL_MEM_READ_WRITE"] | (OPENCL["CL_MEM_COPY_HOST_PTR"] if host else 0)
+    return Buffer(create(context.table, "clCreateBuffer", context.cl, bits, size, host), context, size)
+
+
+def fill_buffer(
+    queue: Queue, memory: CLObject, command: str, pattern: bytes, offset: int, size: int, waits: Sequence[Event], wanted: bool
+) -> Event | None:
+    """Fill bytes of a cl_mem with a pattern of any size, of which `size` is a multiple."""
+    if len(pattern) <= LARGEST_PATTERN and is_power_of_two(len(pattern)) and not offset % len(pattern):
+        arguments = (memory.cl, pattern, len(pattern), offset, size)
+        return queue.enqueue("clEnqueueFillBuffer", command, arguments, waits, wanted)
+    block = scratch(queue.context, written_out(pattern, size))
+    calls: list[Call] = [("clEnqueueCopyBuffer", (block.cl, memory.cl, 0, offset, block.size))]
+    calls += [
+        ("clEnqueueCopyBuffer", (memory.cl, memory.cl, offset, offset + at, count)) for at, count in doublings(block.size, size)
+    ]
+    return in_turn(queue, calls, command, waits, wanted)
+
+
+@adapter.entry
+def urEnqueueMemBufferFill(
+    hQueue: Queue,
+    hBuffer: Buffer,
+    pPattern: int,
+    patternSize: int,
+    offset: int,
+    size: int,
+    phEventWaitList: list[Event],
+    phEvent: bool,
+) -> Event | None:
+    if not size or not is_power_of_two(patternSize) or size % patternSize or offset % patternSize:
+        raise failure("INVALID_SIZE", "a pattern's size is a power of two, of which offset and size are multiples")
+    check_range(hBuffer, offset, size)
+    pattern = ctypes.string_at(pPattern, patternSize)
+    return fill_buffer(hQueue, hBuffer, "MEM_BUFFER_FILL", pattern, offset, size, phEventWaitList, phEvent)
+
+
+# maps
+
+_MAP_FLAGS: Final = {
+    "UR_MAP_FLAG_READ": "CL_MAP_READ",
+    "UR_MAP_FLAG_WRITE": "CL_MAP_WRITE",
+    "UR_MAP_FLAG_WRITE_INVALIDATE_REGION": "CL_MAP_WRITE_INVALIDATE_REGION",
+}
+
+
+@adapter.entry
+def urEnqueueMemBufferMap(
+    hQueue: Queue,
+    hBuffer: Buffer,
+    blockingMap: bool,
+    mapFlags: int,
+    offset: int,
+    size: int,
+    phEventWaitList: list[Event],
+    phEvent: bool,
+) -> tuple[Event | None, int]:
+    check_range(hBuffer, offset, size)
+    if not size:
+        raise failure("INVALID_SIZE", "there is nothing to map")
+    made = ctypes.c_void_p()
+    waits = hQueue.wait_list(phEventWaitList)
+    arguments = (
+        hBuffer.cl,
+        bool(blockingMap),
+        flags(mapFlags, _MAP_FLAGS),
+        offset,
+        size,
+        *waits,
+        ctypes.byref(made) if phEvent else None,
+    )
+    address = create(hQueue.table, "clEnqueueMapBuffer", hQueue.cl, *arguments)
+    return Event(made.value or 0, hQueue.context, hQueue, UR["UR_COMMAND_MEM_BUFFER_MAP"]) if phEvent else None, address
+
+
+@adapter.entry
+def urEnqueueMemUnmap(
+    hQueue: Queue, hMem: Buffer, pMappedPtr: int, phEventWaitList: list[Event], phEvent: bool
+) -> Event | None:
+    return hQueue.enqueue("clEnqueueUnmapMemObject", "MEM_UNMAP", (hMem.cl, pMappedPtr), phEventWaitList, phEvent)
+
+
+# device global variables
+
+#: cl_int f(queue, program, name, blocking, size, offset, host memory, events…): Intel's drivers, in no header that is public.
+_GlobalVariable: Final = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_size_t, ctypes.c_size_t,
+    ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p,
+)  # fmt: skip
+
+
+def _global_variable(
+    queue: Queue, routine: str, command: str, program: CLObject, name: str, blocking: bool, count: int, offset: int, host: int,
+    waits: Sequence[Event], wanted: bool,
+) -> Event | None:  # fmt: skip
+    address = queue.context.platform.icd.extension_function(routine)
+    if not address:
+        raise failure("UNSUPPORTED_FEATURE", f"the driver has no {routine}")
+    arguments = (program.cl, name.encode(), bool(blocking), count, offset, host)
+    return enqueue_by(_GlobalVariable(address), queue, routine, command, arguments, waits, wanted)
+
+
+@adapter.entry
+def urEnqueueDeviceGlobalVariableWrite(
+    hQueue: Queue, hProgram: CLObject, name: str, blockingWrite: bool, count: int, offset: int, pSrc: int,
+    phEventWaitList: list[Event], phEvent: bool,
+) -> Event | None:  # fmt: skip
+    return _global_variable(
+        hQueue, "clEnqueueWriteGlobalVariableINTEL", "DEVICE_GLOBAL_VARIABLE_WRITE", hProgram, name, blockingWrite, count, offset, pSrc,
+        phEventWaitList, phEvent,
+    )  # fmt: skip
+
+
+@adapter.entry
+def urEnqueueDeviceGlobalVariableRead(
+    hQueue: Queue, hProgram: CLObject, name: str, blockingRead: bool, count: int, offset: int, pDst: int,
+    phEventWaitList: list[Event], phEvent: bool,
+) -> Event | None:  # fmt: skip
+    return _global_variable(
+        hQueue, "clEnqueueReadGlobalVariableINTEL", "DEVICE_GLOBAL_VARIABLE_READ", hProgram, name, blockingRead, count, offset, pDst,
+        phEventWaitList, phEvent,
+    )  # fmt: skip

@@ -1,0 +1,82 @@
+"""A Unified Runtime adapter behind piPluginInit: what the shell of a PI plugin (native/shell.c with FL_PI) has Python do.
+
+The shell's configuration names the library of an adapter: a path, or the name of a file of this package. `start` opens it like any other
+adapter, by its C ABI, has `loader.pi_from_ur` make a PI table of it, and puts that table's functions into the shell. They are C: those of
+the adapter are reached through Python, but once that has ended they answer PI_ERROR_UNINITIALIZED, and so does the shell.
+
+`piTearDown` releases the adapter and empties the shell. A host that calls piPluginInit after it gets another table of the same adapter.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from ..loader.adapters import open_and_bind
+from ..loader.binding import Binding
+from ..loader.discovery import PluginCandidate
+from ..loader.forks import new_lock
+from ..loader.library import Library
+from ..loader.pi import PI
+from ..loader.pi_from_ur import serve
+from ..loader.table import DispatchTable
+from ..loader.ur import UR
+from ._native import ffi
+from .build import settings
+from .start import shell_at
+
+_shells: Final[list[Any]] = []  # those that were ever started, by their number
+_adapters: Final[dict[str, DispatchTable]] = {}  # adapter's path → its table; it stays open
+_lock = new_lock()
+
+
+def start(address: int) -> None:
+    """Fill the shell at an address. Raises FairleadError if its adapter cannot be opened, or is none."""
+    shell = shell_at(address)
+    with _lock:
+        adapter = _adapter(settings(os.fsdecode(ffi.string(shell.config)))["module"])
+        table = serve(adapter, ended=shell.reset)
+        for index in range(shell.entry_count):
+            function = PI.functions[ffi.string(shell.names[index]).decode()]
+            shell.bodies[index] = ffi.cast("void *", table.pointer(function.slot or 0))
+        if shell not in _shells:
+            _shells.append(shell)
+        shell.number = _shells.index(shell)
+        shell.at_exit(_close)
+
+
+def _adapter(library: str) -> DispatchTable:
+    path = library if "/" in library else str(Path(__file__).with_name(library))
+    if path not in _adapters:
+        opened, binding = open_and_bind(PluginCandidate(path, "the plugin's configuration"), judged=True)
+        _complete(binding, opened)
+        _adapters[path] = binding.table
+    return _adapters[path]
+
+
+def _complete(binding: Binding, library: Library) -> None:
+    """What the newest tables do not have any more, ours exports: with urKernelSetArgValue and its like an argument is looked at when it
+    is set, as PI has it, and not only when the kernel is launched. In older releases the names meant other functions."""
+    if binding.layout != next(iter(UR.layouts)):
+        return
+    slots = (ctypes.c_void_p * len(UR.slots)).from_address(binding.table.address)
+    for name in binding.missing:
+        address = library.own_symbol(name)
+        if address:
+            slots[UR.functions[name].slot or 0] = address
+
+
+@ffi.callback("void(uint32_t)")
+def _close(number: int) -> None:
+    """The end of a process whose Python does not end by itself. The adapter sees to its own end."""
+    _shells[number].close()
+
+
+@atexit.register
+def _close_all() -> None:
+    """The end of Python."""
+    for shell in _shells:
+        shell.close()

@@ -1,0 +1,141 @@
+"""What a shell has Python do when it is first used: import the adapter's module, and put its entry points in their places.
+
+A shell (native/shell.c) is the C side of an adapter. `start(address)` is given its struct, whose configuration names the module
+or the file that has the adapter, in a variable called `adapter`.
+
+There may be several adapters in a process, and several shells of one adapter, which are all the same to it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from ..loader.errors import FairleadError
+from ..loader.forks import new_lock
+from ._native import ffi, lib
+from .adapter import Adapter
+from .build import settings
+from .wrap import code_of
+
+_UNKNOWN: Final = code_of("UR_RESULT_ERROR_UNKNOWN")
+
+
+@dataclass(frozen=True)
+class _Running:
+    """An adapter that was started: its entry points by name, and the shells that lead to it. Its number is its place in `_running`."""
+
+    adapter: Adapter
+    entries: dict[str, Callable[..., int]]
+    shells: list[Any]
+
+
+_running: Final[list[_Running]] = []
+_lock = new_lock()
+
+
+class StartError(FairleadError):
+    """A shell, or an adapter's module, is not what it should be."""
+
+
+def start(address: int) -> None:
+    """Fill a shell. Raises what the module raises when it is imported; StartError if it has no adapter, or the shell is no fit."""
+    shell = shell_at(address)
+    adapter = load(settings(os.fsdecode(ffi.string(shell.config)))["module"])
+    with _lock:
+        shell.number = _number_of(adapter, shell)
+        running = _running[shell.number]
+        running.shells.append(shell)
+        for index in range(shell.entry_count):
+            name = ffi.string(shell.names[index]).decode()
+            if name in running.entries:
+                shell.bodies[index] = ffi.cast("void *", getattr(lib, f"py_{name}"))
+        adapter.at_exit = lambda: shell.at_exit(lib.py_teardown)
+        adapter.at_exit()
+
+
+def shell_at(address: int) -> Any:
+    """The struct of a shell. Raises StartError if it was built by a fairlead that we would misunderstand."""
+    shell = ffi.cast("fl_shell *", address)
+    if shell.version != lib.FL_SHELL_VERSION:
+        raise StartError(
+            "the library was built by another version of fairlead",
+            remedy="build it again, as it was built: fairlead build-adapter",
+        )
+    return shell
+
+
+def load(module: str) -> Adapter:
+    """The adapter of a module, `package.module`, or of a file, `/path/to/adapter.py`."""
+    found = _import_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
+    adapter = getattr(found, "adapter", None)
+    if not isinstance(adapter, Adapter):
+        raise StartError(f"{module} has no variable `adapter` that is a fairlead.plugins.Adapter")
+    return adapter
+
+
+def _import_file(path: Path) -> ModuleType:
+    """The module of a file, which is imported once, like others. Its name is its path: two files may have the same name."""
+    name = str(path)
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None  # it ends in .py
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(sys.modules[name])
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
+
+
+def _number_of(adapter: Adapter, shell: Any) -> int:
+    """The number of an adapter, which is started if it has none."""
+    for number, running in enumerate(_running):
+        if running.adapter is adapter:
+            return number
+    entries = adapter.entries(int(ffi.cast("uintptr_t", shell.table)))
+    _running.append(_Running(adapter, entries, []))
+    for name in entries:
+        _bind(name)
+    return len(_running) - 1
+
+
+def _bind(name: str) -> None:
+    """Have C's calls of an entry point go to the one adapter that has it, or to whichever of several is meant."""
+    having = {number: running.entries[name] for number, running in enumerate(_running) if name in running.entries}
+    function = next(iter(having.values()))
+    if len(having) > 1:
+
+        def function(number: int, *arguments: Any) -> int:
+            return having[number](number, *arguments)
+
+    ffi.def_extern(name=f"py_{name}", error=_UNKNOWN)(function)
+
+
+@ffi.def_extern()
+def py_teardown(number: int) -> None:
+    """The end of an adapter, before the drivers' own destructors run. Called by C where Python does not end by itself."""
+    running = _running[number]
+    for shell in running.shells:
+        shell.close()
+    running.adapter.end()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # the program may have closed it
+            stream.flush()
+
+
+@atexit.register
+def _teardown_all() -> None:
+    """The end of Python: nothing may be called after it."""
+    for number in reversed(range(len(_running))):
+        py_teardown(number)

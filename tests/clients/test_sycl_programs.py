@@ -1,0 +1,149 @@
+"""SYCL programs on the real libsycl: each prints what its source says, on Intel's own adapter and on ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from clients import (
+    CASES,
+    DRIVERS,
+    HERE,
+    LEAK,
+    PROGRAMS,
+    WATCHED,
+    Case,
+    Compiler,
+    Drivers,
+    adapter_path,
+    complaints,
+    error_of,
+    printed,
+    run,
+)
+
+_UNSUPPORTED: Final = "Enqueue process failed. opencl backend failed with error: 44 (UR_RESULT_ERROR_UNSUPPORTED_FEATURE)"
+_NO_NATIVE: Final = "opencl backend failed with error: 44 (UR_RESULT_ERROR_UNSUPPORTED_FEATURE)"
+_INVALID: Final = "Enqueue process failed. opencl backend failed with error: 4 (UR_RESULT_ERROR_INVALID_VALUE)"
+_UNKNOWN: Final = "Enqueue process failed. opencl backend failed with error: 2147483646 (UR_RESULT_ERROR_UNKNOWN)"
+_NO_UPDATE: Final = "Device does not support Command Graph update"
+_NO_GRAPH: Final = "opencl backend is not supported by SYCL Graph extension."
+_NO_SHARED: Final = "Device does not support shared USM allocations!"
+_NO_DEVICE: Final = "Device does not support USM device allocations!"
+#: PyPI's PoCL on a CPU that its LLVM does not know: only fairlead repairs it (icd/quirks.py).
+_NO_BUILD: Final = "OpenCL C does not build: -11"
+
+#: PoCL has no cl_intel_unified_shared_memory, and what Intel's adapter does without is:
+_WITHOUT_USM: Final = {
+    **dict.fromkeys(("explicit_graph", "queue_usm", "recorded_graph", "repeated"), _NO_DEVICE),
+    **dict.fromkeys(("kernels", "prefetch", "profiling", "subgraph", "usm_2d"), _NO_SHARED),
+    **dict.fromkeys(("update_command_group", "update_parameters", "update_whole"), _NO_SHARED),
+}
+#: The errors that programs end with, one line each. What is not here works.
+REFUSED: Final[dict[Case, dict[str, str]]] = {
+    Case("intel", "intel_cpu"): {
+        **dict.fromkeys(("update_buffer", "update_command_group", "update_parameters", "update_whole"), _NO_UPDATE),
+        **dict.fromkeys(("native_queue", "prefetch"), _UNSUPPORTED),
+        "buffers_host": _INVALID,
+    },
+    # has no cl_khr_command_buffer
+    Case("intel", "pocl_wheel"): {
+        **_WITHOUT_USM,
+        **dict.fromkeys(("buffers", "buffers_host", "native_graph", "update_buffer"), _NO_GRAPH),
+        "native_queue": _UNSUPPORTED,
+    },
+    # its cl_khr_command_buffer is 0.9.0, of which Intel's adapter calls the functions as they are since 0.9.5
+    Case("intel", "debian_pocl"): {
+        **_WITHOUT_USM,
+        **dict.fromkeys(("buffers", "buffers_host"), _INVALID),
+        "native_graph": _UNKNOWN,
+        "native_queue": _UNSUPPORTED,
+        "update_buffer": _NO_UPDATE,
+    },
+    # native commands need a native command-buffer
+    Case("fairlead", "pocl_wheel"): {"native_graph": _NO_NATIVE},
+}
+_BUILDS_ON_POCL: Final = ("queue_buffers", "sub_buffer")
+
+
+@pytest.fixture(params=CASES, ids=str)
+def case(request: pytest.FixtureRequest) -> Case:
+    """On what the program runs."""
+    return request.param
+
+
+def refusal(case: Case, program: str, drivers: Drivers) -> str | None:
+    """The error that a program ends with on a case, if it does."""
+    if case == Case("intel", "pocl_wheel") and program in _BUILDS_ON_POCL and drivers.is_repaired("pocl_wheel"):
+        return _NO_BUILD
+    return REFUSED.get(case, {}).get(program)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_it_prints_what_it_says(case: Case, program: str, now: Path, compile_client: Compiler, drivers: Drivers) -> None:
+    source = HERE / f"sycl/{program}.cpp"
+    output = run([compile_client(source)], now, drivers[case.driver], adapter_path(case.adapter))
+    refused = refusal(case, program, drivers)
+    if refused is None:
+        assert (output.out, output.err, output.code) == (printed(source), "", 0)
+    else:
+        assert (error_of(output), output.err, output.code) == (refused, "", 1)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_loader_has_nothing_to_complain_of(
+    case: Case, program: str, now: Path, compile_client: Compiler, drivers: Drivers
+) -> None:
+    source = HERE / f"sycl/{program}.cpp"
+    output = run([compile_client(source)], now, drivers[case.driver], adapter_path(case.adapter), **WATCHED)
+    assert complaints(output) == KNOWN_COMPLAINTS.get((case.adapter, program), [])
+    refused = refusal(case, program, drivers)
+    assert (output.out == printed(source)) if refused is None else (error_of(output) == refused)
+
+
+#: What the layers do not count, whatever the adapter: a buffer that is made by partition, and the event of a two-dimensional copy, which
+#: libsycl asks for only of an adapter that has such copies, as ours. The release of either is one too many to them.
+_UNCOUNTED: Final = ["[ERROR]: Attempting to release nonexistent handle 0x…", "[ERROR]: Retained -1 reference(s) to handle 0x…"]
+KNOWN_COMPLAINTS: Final = {
+    ("intel", "sub_buffer"): _UNCOUNTED,
+    ("fairlead", "sub_buffer"): _UNCOUNTED,
+    ("fairlead", "usm_2d"): _UNCOUNTED,
+}
+
+
+def test_the_loader_does_complain(case: Case, now: Path, compile_client: Compiler, drivers: Drivers) -> None:
+    source = HERE / "sycl/leaking.cpp"
+    output = run([compile_client(source)], now, drivers[case.driver], adapter_path(case.adapter), **WATCHED)
+    assert (output.out, output.code) == (printed(source), 0)
+    assert LEAK in complaints(output)
+
+
+@pytest.mark.parametrize(
+    "program", [program for program in PROGRAMS if not program.startswith(("queue_", "usm_", "sub_buffer"))]
+)
+@pytest.mark.parametrize("driver", [driver for driver in DRIVERS if driver != "pocl_wheel"])
+@pytest.mark.parametrize("way", ["native", "replay"])
+def test_command_buffers_of_both_kinds(
+    way: str, driver: str, program: str, now: Path, compile_client: Compiler, drivers: Drivers
+) -> None:
+    """On drivers that have cl_khr_command_buffer, our adapter's own way to run one and the driver's give the same."""
+    source = HERE / f"sycl/{program}.cpp"
+    output = run([compile_client(source)], now, drivers[driver], adapter_path("fairlead"), FAIRLEAD_COMMAND_BUFFER=way)
+    if (way, program) == ("replay", "native_graph"):
+        assert (error_of(output), output.err, output.code) == (_NO_NATIVE, "", 1)
+    else:
+        assert (output.out, output.err, output.code) == (printed(source), "", 0)
+
+
+@pytest.mark.parametrize("program", ["explicit_graph", "queue_buffers", "kernels"])
+def test_through_the_loader_s_own_tables(
+    case: Case, program: str, now: Path, compile_client: Compiler, drivers: Drivers
+) -> None:
+    """With several adapters the loader finds an object's table by its first word; UR_ENABLE_LOADER_INTERCEPT has it do so with one."""
+    source = HERE / f"sycl/{program}.cpp"
+    output = run(
+        [compile_client(source)], now, drivers[case.driver], adapter_path(case.adapter), UR_ENABLE_LOADER_INTERCEPT="1"
+    )
+    refused = refusal(case, program, drivers)
+    assert (output.out == printed(source)) if refused is None else (error_of(output) == refused)

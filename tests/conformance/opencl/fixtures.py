@@ -1,0 +1,149 @@
+"""The objects that cases for OpenCL drivers work on. Handles are ints.
+
+The context and the program are the session's, since building takes time; queues, buffers and kernels are a case's own, made with
+`objects`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from fairlead.conformance.checks import unsupported
+from fairlead.conformance.child import Target
+from fairlead.conformance.opencl.commands import EXTENSION, MUTABLE, CommandBuffers, Recorder
+from fairlead.conformance.opencl.mutable import Mutable
+from fairlead.conformance.opencl.objects import IN_ORDER, OUT_OF_ORDER, SOURCE, Objects
+from fairlead.conformance.opencl.protocol import Protocol
+from fairlead.icd.drivers import Driver, load
+from fairlead.icd.objects import Device, Platform
+from fairlead.loader.errors import FairleadError
+from fairlead.loader.search import Candidate
+from fairlead.loader.table import DispatchTable
+
+
+def open_library(target: Target) -> Protocol:
+    """Open the library; it is bound when a case first needs that."""
+    return Protocol.open(target.library)
+
+
+@pytest.fixture(scope="session")
+def protocol(target: Target) -> Protocol:
+    """The library as a loader meets it, before anything is bound."""
+    return target.opened
+
+
+@pytest.fixture(scope="session")
+def driver(target: Target) -> Driver:
+    """The open driver."""
+    return load(Candidate(target.library, "conformance"))
+
+
+@pytest.fixture(scope="session")
+def chosen(target: Target, driver: Driver) -> Device:
+    """The device under test: the number that was asked for, of the devices of all platforms; else the first."""
+    devices = [device for platform in driver.platforms for device in platform.devices]
+    text = target.device or "0"
+    if not text.isdecimal() or int(text) >= len(devices):
+        raise FairleadError(f"there is no device {text}: name one of the driver's {len(devices)} by its number, from 0 on")
+    device = devices[int(text)]
+    target.about(platform=device.platform.version, device=device.name)
+    return device
+
+
+@pytest.fixture(scope="session")
+def platform(chosen: Device) -> Platform:
+    """The platform of the device under test, an `icd.objects.Platform`."""
+    return chosen.platform
+
+
+@pytest.fixture(scope="session")
+def cl(chosen: Device) -> DispatchTable:
+    """The platform's table."""
+    return chosen.table
+
+
+@pytest.fixture(scope="session")
+def device(chosen: Device) -> int:
+    """The handle of the device under test."""
+    return chosen.handle
+
+
+@pytest.fixture(scope="session")
+def shared(target: Target, cl: DispatchTable, device: int) -> Objects:
+    """The session's context."""
+    objects = Objects(cl, device)
+    target.at_end(objects.close)
+    objects.context = objects.new_context()
+    return objects
+
+
+@pytest.fixture(scope="session")
+def context(shared: Objects) -> int:
+    """The session's context."""
+    return shared.context
+
+
+@pytest.fixture(scope="session")
+def program(shared: Objects) -> int:
+    """The program with the kernels of objects.SOURCE, built."""
+    shared.program = shared.build(SOURCE)
+    return shared.program
+
+
+@pytest.fixture(scope="session")
+def commands(chosen: Device) -> CommandBuffers:
+    """cl_khr_command_buffer of the device."""
+    if EXTENSION not in chosen.extensions:
+        unsupported(f"the device has no {EXTENSION}")
+    return CommandBuffers(chosen)
+
+
+@pytest.fixture
+def bare_objects(cl: DispatchTable, device: int, context: int) -> Iterator[Objects]:
+    """What makes a case's objects, without a program."""
+    objects = Objects(cl, device, context)
+    yield objects
+    objects.close()
+
+
+@pytest.fixture
+def objects(bare_objects: Objects, program: int) -> Objects:
+    """What makes a case's objects, with the program."""
+    bare_objects.program = program
+    return bare_objects
+
+
+@pytest.fixture
+def queue(bare_objects: Objects) -> int:
+    """A queue in order."""
+    return bare_objects.queue(IN_ORDER)
+
+
+@pytest.fixture
+def out_of_order(chosen: Device, bare_objects: Objects) -> int:
+    """A queue out of order."""
+    if not chosen.info("CL_DEVICE_QUEUE_ON_HOST_PROPERTIES") & OUT_OF_ORDER:
+        unsupported("the device has no queues out of order (CL_DEVICE_QUEUE_ON_HOST_PROPERTIES)")
+    return bare_objects.queue(OUT_OF_ORDER)
+
+
+@pytest.fixture
+def recorder(commands: CommandBuffers, objects: Objects, queue: int) -> Recorder:
+    """A command-buffer on the queue in order, being recorded."""
+    return Recorder(commands, objects, queue)
+
+
+@pytest.fixture(scope="session")
+def mutable_version(commands: CommandBuffers) -> tuple[int, int, int]:
+    """The version of cl_khr_command_buffer_mutable_dispatch."""
+    if not any(commands.mutable_version):
+        unsupported(f"the device has no {MUTABLE}")
+    return commands.mutable_version
+
+
+@pytest.fixture
+def mutable(commands: CommandBuffers, mutable_version: tuple[int, int, int], objects: Objects, queue: int) -> Mutable:
+    """A command-buffer on the queue in order that can be updated, being recorded."""
+    return Mutable(commands, objects, queue)

@@ -1,0 +1,128 @@
+"""The objects that cases for PI plugins work on. Handles are ints.
+
+The context and the program are the session's, since building takes time; queues, memory and kernels are a case's own, made with `objects`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from fairlead.conformance.checks import unsupported
+from fairlead.conformance.child import Target
+from fairlead.conformance.pi.objects import OUT_OF_ORDER, Objects
+from fairlead.conformance.pi.recorder import Recorder
+from fairlead.icd.drivers import drivers
+from fairlead.loader.adapters import Plugin, load
+from fairlead.loader.devices import Device
+from fairlead.loader.discovery import PluginCandidate
+from fairlead.loader.errors import FairleadError
+from fairlead.loader.selector import parse
+from fairlead.loader.table import DispatchTable
+
+
+def open_library(target: Target) -> Plugin:
+    """Open and bind the plugin."""
+    drivers()  # a plugin over OpenCL finds them by itself; what fairlead repairs in them is repaired for this process
+    plugin = load(PluginCandidate(target.library, "conformance", interface="PI"))
+    target.at_end(plugin.close)
+    return plugin
+
+
+@pytest.fixture(scope="session")
+def plugin(target: Target) -> Plugin:
+    """The open plugin."""
+    return target.opened
+
+
+@pytest.fixture(scope="session")
+def pi(plugin: Plugin) -> DispatchTable:
+    """Its function table."""
+    return plugin.table
+
+
+@pytest.fixture(scope="session")
+def chosen(target: Target, plugin: Plugin) -> Device:
+    """The device under test: the one that `--device` names by its number or by a device selector's term, else the first."""
+    if plugin.idle:
+        raise FairleadError(plugin.idle, remedy=plugin.remedy)
+    devices, text = plugin.devices, target.device
+    number = int(text or 0) if not text or text.isdecimal() else None
+    found = parse(text).select(devices) if number is None else devices[number : number + 1]
+    if not found:
+        raise FairleadError(f"the library has no device {text}", remedy=f"it has {len(devices)}")
+    target.about(device=found[0].name, platform=found[0].platform.name, version=plugin.version)
+    return found[0]
+
+
+@pytest.fixture(scope="session")
+def device(chosen: Device) -> int:
+    """The handle of the device under test."""
+    return chosen.handle
+
+
+@pytest.fixture(scope="session")
+def platform(chosen: Device) -> int:
+    """The handle of its platform."""
+    return chosen.platform.handle
+
+
+@pytest.fixture(scope="session")
+def shared(target: Target, pi: DispatchTable, device: int) -> Objects:
+    """The session's context."""
+    objects = Objects(pi, device)
+    target.at_end(objects.close)
+    objects.context = objects.new_context()
+    return objects
+
+
+@pytest.fixture(scope="session")
+def context(shared: Objects) -> int:
+    """The session's context."""
+    return shared.context
+
+
+@pytest.fixture(scope="session")
+def program(shared: Objects, chosen: Device) -> int:
+    """The program with the kernels of opencl/objects.py, built."""
+    if chosen.backend != "opencl":
+        unsupported("the cases with kernels are written in OpenCL C, and the backend is not OpenCL")
+    shared.program = shared.build()
+    return shared.program
+
+
+@pytest.fixture
+def bare_objects(pi: DispatchTable, device: int, context: int) -> Iterator[Objects]:
+    """What makes a case's objects, without a program."""
+    objects = Objects(pi, device, context)
+    yield objects
+    objects.close()
+
+
+@pytest.fixture
+def objects(bare_objects: Objects, program: int) -> Objects:
+    """What makes a case's objects, with the program."""
+    bare_objects.program = program
+    return bare_objects
+
+
+@pytest.fixture
+def queue(bare_objects: Objects) -> int:
+    """A queue in order."""
+    return bare_objects.queue()
+
+
+@pytest.fixture
+def out_of_order(bare_objects: Objects) -> int:
+    """A queue out of order."""
+    supported = bare_objects.number("piDeviceGetInfo", bare_objects.device, "PI_DEVICE_INFO_QUEUE_PROPERTIES")
+    if not supported & OUT_OF_ORDER:
+        unsupported("the device has no queues out of order (PI_DEVICE_INFO_QUEUE_PROPERTIES)")
+    return bare_objects.queue(OUT_OF_ORDER)
+
+
+@pytest.fixture
+def recorder(objects: Objects) -> Recorder:
+    """A command-buffer that is being recorded."""
+    return Recorder(objects)

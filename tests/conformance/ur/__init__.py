@@ -1,0 +1,1 @@
+"""What the Unified Runtime specification demands of an adapter."""

@@ -1,0 +1,318 @@
+/* Shells without Python: this program is linked with what a shell would find in one, and plays the part of plugins/start.py.
+ *
+ * `check` runs all scenarios, each in a process of its own, `check NAME…` those whose names begin so. With FL_PI it is the shell of a plugin. */
+#include "python.c"
+#include "shell.c"
+
+#include <sys/wait.h>
+
+#define CHECK(condition) ((condition) ? (void)0 : (fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #condition), exit(1)))
+
+/* --- what a Python has that a shell uses --- */
+
+static struct {
+    int initialized, fails, calls_back, runs, held;
+    const wchar_t *program;
+} fake;
+
+static _Thread_local int has_gil;
+int Py_IgnoreEnvironmentFlag;
+
+int Py_IsInitialized(void) { return fake.initialized; }
+void Py_InitializeEx(int signals) {
+    CHECK(!signals && Py_IgnoreEnvironmentFlag && fake.program && !fake.initialized);
+    fake.initialized = 1;
+    has_gil = 1;
+}
+void Py_SetProgramName(const wchar_t *name) { fake.program = name; }
+wchar_t *Py_DecodeLocale(const char *text, size_t *size) {
+    static wchar_t program[PATH_MAX];
+    (void)size;
+    mbstowcs(program, text, PATH_MAX);
+    return program;
+}
+void *PyEval_SaveThread(void) {
+    CHECK(has_gil);
+    has_gil = 0;
+    return &fake;
+}
+void PyEval_RestoreThread(void *thread) {
+    CHECK(thread == &fake && !has_gil);
+    has_gil = 1;
+}
+int PyGILState_Check(void) { return has_gil; }
+int PyGILState_Ensure(void) {
+    int had = has_gil;
+    has_gil = 1;
+    return had;
+}
+void PyGILState_Release(int had) { has_gil = had; }
+
+/* --- what plugins/start.py and an adapter do --- */
+
+static int32_t body(uint32_t number) { return 1000 + (int32_t)number; }
+static int32_t ask(void);
+
+static void end(uint32_t number) {
+    CHECK(number == 5);
+    fl_shell_state.close();
+}
+
+int PyRun_SimpleStringFlags(const char *code, void *flags) {
+    const char *call = strstr(code, "    start(");
+    CHECK(!flags && has_gil && call && strstr(code, "from " FL_MODULE " import start"));
+    fake.runs++;
+    if (fake.fails)
+        return -1;
+    fl_shell *shell = (fl_shell *)(uintptr_t)strtoull(call + strlen("    start("), NULL, 10);
+    CHECK(shell == &fl_shell_state && shell->version == FL_SHELL_VERSION && shell->entry_count == FL_ENTRIES);
+    if (fake.calls_back)
+        CHECK(ask() == UNINITIALIZED);
+    shell->number = 5;
+    shell->bodies[0] = (void *)body;
+    shell->at_exit(end);
+    return 0;
+}
+
+/* --- the tables --- */
+
+typedef int32_t entry(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
+
+static int32_t call(unsigned index) { return ((entry *)fl_tables[chosen][index])(0, 0, 0, 0, 0, 0); }
+
+#ifdef FL_PI
+static int32_t ask(void) {
+    struct _pi_plugin plugin = {.host_version = "15.47"};
+    int32_t code = piPluginInit(&plugin);
+    CHECK(code != SUCCESS || (strcmp(plugin.version, "15.47.1") == 0 && memcmp(plugin.table, table_0, sizeof plugin.table) == 0));
+    return code;
+}
+#else
+#include "getters.h"
+static int32_t ask(void) {
+    void *table[100];
+    return urGetAdapterProcAddrTable(API_VERSION, table);
+}
+#endif
+
+/* What every entry answers that has no body: a release, and anything else. */
+static void all_answer(int32_t releases, int32_t others) {
+    for (unsigned i = 0; i < FL_ENTRIES; i++)
+        if (!fl_body(i))
+            CHECK(fl_no_body(i) == (fl_releases[i] ? releases : others));
+    for (unsigned i = 1; i < sizeof table_0 / sizeof *table_0; i++) {
+        int32_t code = call(i);
+        CHECK(code == releases || code == others || code == 1005);
+    }
+}
+
+/* --- scenarios --- */
+
+static void nothing_is_there(void) {
+    all_answer(UNINITIALIZED, UNINITIALIZED);
+    CHECK(ask() == UNINITIALIZED && ask() == UNINITIALIZED);   /* a Python that is here but not begun, and no program to begin it with */
+    CHECK(fake.runs == 0);
+    all_answer(UNINITIALIZED, UNINITIALIZED);
+}
+
+static void python_is_there(void) {
+    fake.initialized = has_gil = 1;
+    CHECK(ask() == SUCCESS && has_gil && fake.runs == 1 && !fake.program);
+    CHECK(ask() == SUCCESS && fake.runs == 1);
+}
+
+static void python_is_begun(void) {
+    setenv("FAIRLEAD_PYTHON", "/bin/sh", 1);
+    CHECK(ask() == SUCCESS && !has_gil && fake.runs == 1 && wcscmp(fake.program, L"/bin/sh") == 0);
+}
+
+static void entries_and_bodies(void) {
+    fake.initialized = 1;
+    CHECK(ask() == SUCCESS);
+    all_answer(UNSUPPORTED_FEATURE, UNSUPPORTED_FEATURE);
+    CHECK(((int32_t (*)(uint32_t))fl_body(0))(7) == 1007);
+#ifndef FL_PI
+    CHECK(urAdapterGet(0, NULL, NULL) == 1005);
+#endif
+    fl_shell_state.close();
+    all_answer(SUCCESS, UNINITIALIZED);
+    CHECK(ask() == UNINITIALIZED && fake.runs == 1);
+    fl_shell_state.reset();
+    all_answer(SUCCESS, UNINITIALIZED);
+    CHECK(ask() == SUCCESS && fake.runs == 2);
+}
+
+static void the_start_fails(void) {
+    fake.initialized = fake.fails = 1;
+    CHECK(ask() == UNINITIALIZED && ask() == UNINITIALIZED && fake.runs == 1);
+}
+
+static void the_start_asks_for_itself(void) {
+    fake.initialized = fake.calls_back = 1;
+    CHECK(ask() == SUCCESS && fake.runs == 1);
+}
+
+static void calls_at_the_end(void) {
+    all_answer(SUCCESS, UNINITIALIZED);
+}
+
+static void the_end(void) {
+    CHECK(atexit(calls_at_the_end) == 0);   /* after the shell's own */
+    fake.initialized = 1;
+    CHECK(ask() == SUCCESS);
+}
+
+static void wrong_calls(void) {
+#ifdef FL_PI
+    CHECK(piPluginInit(NULL) == NULL_POINTER);
+    struct _pi_plugin plugin = {.host_version = "14.30"};
+    CHECK(piPluginInit(&plugin) == UNSUPPORTED_VERSION && !*plugin.version && !plugin.table[0]);
+    strcpy(plugin.host_version, "15.48");
+    CHECK(piPluginInit(&plugin) == UNINITIALIZED && plugin.table[FL_ENTRIES - 1]);   /* hosts call by the table all the same */
+#else
+    void *table[100];
+    CHECK(urGetAdapterProcAddrTable(API_VERSION, NULL) == NULL_POINTER);
+    CHECK(urGetAdapterProcAddrTable(API_VERSION - 1, table) == UNSUPPORTED_VERSION);
+#endif
+    CHECK(fake.runs == 0);
+}
+
+#ifndef FL_PI
+/* How many entries a getter writes: those that it leaves alone are told by writing over two different values. */
+static unsigned written(int32_t (*get)(uint32_t, void **)) {
+    void *table[2][100];
+    unsigned count = 0;
+    for (int i = 0; i < 2; i++) {
+        memset(table[i], i ? 0xff : 0, sizeof table[i]);
+        CHECK(get(API_VERSION, table[i]) == SUCCESS);
+    }
+    while (count < 100 && table[0][count] == table[1][count])
+        count++;
+    return count;
+}
+
+/* Every table of every layout is complete, and written to its last entry and no further. */
+static void layouts(void) {
+    static int32_t (*const getters[])(uint32_t, void **) = {GETTERS};
+    fake.initialized = 1;
+    for (unsigned number = 0; fl_layouts[number]; number++) {
+        setenv("FAIRLEAD_UR_LAYOUT", fl_layouts[number], 1);
+        if (number)
+            fl_shell_state.reset();
+        CHECK(ask() == SUCCESS && chosen == number);
+        unsigned all = 0;
+        for (unsigned i = 0; i < sizeof getters / sizeof *getters; i++) {
+            unsigned count = written(getters[i]);
+            void **exact = malloc((count ? count : 1) * sizeof *exact);
+            CHECK(getters[i](API_VERSION, exact) == SUCCESS);
+            for (unsigned entry = 0; entry < count; entry++)
+                CHECK(exact[entry]);
+            free(exact);
+            all += count;
+        }
+        CHECK(all > 200);
+    }
+    setenv("FAIRLEAD_UR_LAYOUT", "no such", 1);
+    fl_shell_state.reset();
+    CHECK(ask() == SUCCESS && chosen == 0);
+}
+#endif
+
+static void settings_are_read(void) {
+    char value[8];
+    const char *config = "FAIRLEAD\nname=x\nlonger=12345678\nempty=\n=none\nlast=1234567";
+    CHECK(strcmp(setting(config, "name", value, sizeof value), "x") == 0);
+    CHECK(strcmp(setting(config, "last", value, sizeof value), "1234567") == 0);
+    CHECK(strcmp(setting(config, "longer", value, sizeof value), "") == 0);
+    CHECK(strcmp(setting(config, "empty", value, sizeof value), "") == 0);
+    CHECK(strcmp(setting(config, "nam", value, sizeof value), "") == 0);
+    CHECK(strcmp(setting("", "name", value, sizeof value), "") == 0);
+    CHECK(strcmp(setting("name=y", "name", value, sizeof value), "y") == 0);
+}
+
+static void programs_are_found(void) {
+    char path[PATH_MAX];
+    unsetenv("FAIRLEAD_PYTHON");
+    CHECK(find_program("program=/bin/sh\n", path, sizeof path) && strcmp(path, "/bin/sh") == 0);
+    CHECK(!find_program("program=/nowhere\n", path, sizeof path));
+    CHECK(!find_program("", path, sizeof path));
+    setenv("FAIRLEAD_PYTHON", "/nowhere", 1);
+    CHECK(!find_program("program=/bin/sh\n", path, sizeof path));
+    setenv("FAIRLEAD_PYTHON", "/bin/cat", 1);
+    CHECK(find_program("program=/bin/sh\n", path, sizeof path) && strcmp(path, "/bin/cat") == 0);
+    CHECK(!ask_for_library("/no'where", path, sizeof path) && !ask_for_library("/bin/true", path, sizeof path));
+    CHECK(ask_for_library("/bin/echo", path, sizeof path) && strstr(path, "-Ic import") == path);
+    CHECK(open_library("program=/bin/true\nlibrary=/nowhere.so", "/bin/true") == NULL);
+    CHECK(open_library("program=/bin/sh\nlibrary=/bin/sh", "/bin/sh") == NULL);   /* its name has no .so in it */
+    sites("site=/somewhere", path, sizeof path);
+    CHECK(strcmp(path, "/somewhere") == 0);
+}
+
+static void *first(void *unused) {
+    (void)unused;
+    CHECK(ask() == SUCCESS);
+    for (int i = 0; i < 1000; i++)
+        call(0), call(1);
+    return NULL;
+}
+
+static void *closes(void *unused) {
+    (void)unused;
+    fl_shell_state.close();
+    return NULL;
+}
+
+static void thread_many_first(void) {
+    pthread_t threads[8], last;
+    fake.initialized = 1;
+    for (unsigned i = 0; i < 8; i++)
+        CHECK(pthread_create(&threads[i], NULL, first, NULL) == 0);
+    for (unsigned i = 0; i < 8; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(fake.runs == 1);
+    CHECK(pthread_create(&last, NULL, closes, NULL) == 0);
+    for (int i = 0; i < 1000; i++) {
+        int32_t code = call(1);
+        CHECK(code == UNSUPPORTED_FEATURE || code == UNINITIALIZED || code == SUCCESS);
+    }
+    CHECK(pthread_join(last, NULL) == 0);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} scenarios[] = {
+#define S(name) {#name, name},
+    S(nothing_is_there) S(python_is_there) S(python_is_begun) S(entries_and_bodies) S(the_start_fails) S(the_start_asks_for_itself) S(the_end)
+    S(wrong_calls) S(settings_are_read) S(programs_are_found) S(thread_many_first)
+#ifndef FL_PI
+    S(layouts)
+#endif
+};
+
+static bool is_wanted(const char *name, int count, char **wanted) {
+    for (int i = 1; i < count; i++)
+        if (strncmp(name, wanted[i], strlen(wanted[i])) == 0)
+            return true;
+    return count == 1;
+}
+
+int main(int count, char **arguments) {
+    int failed = 0;
+    for (unsigned i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
+        if (!is_wanted(scenarios[i].name, count, arguments))
+            continue;
+        fflush(NULL);
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (!child) {
+            scenarios[i].run();
+            exit(0);
+        }
+        int status = 0;
+        CHECK(waitpid(child, &status, 0) == child);
+        printf("%s: %s\n", scenarios[i].name, status ? "FAILED" : "ok");
+        failed |= status != 0;
+    }
+    return failed;
+}

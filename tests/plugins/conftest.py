@@ -1,0 +1,55 @@
+"""The reference adapter, loaded into the process of the tests through fairlead's own loader, and its devices: one of each driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from ur_calls import Calls, array
+
+from fairlead import plugins
+from fairlead.backends import nested_environment
+from fairlead.loader.adapters import Plugin, load
+from fairlead.loader.devices import Device
+from fairlead.loader.discovery import PluginCandidate
+
+LIBRARY: Final = Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0")
+
+#: A driver of each kind that tests run on, and a part of its platform's name.
+DRIVERS: Final = {"intel": "Intel", "pocl": "Portable Computing Language"}
+
+
+@pytest.fixture(scope="session")
+def adapter() -> Plugin:
+    """The adapter. It stays open until the process ends, as in every program that uses one."""
+    return load(PluginCandidate(str(LIBRARY), "test", backend="opencl"), environment=nested_environment())
+
+
+@pytest.fixture(scope="session")
+def ur(adapter: Plugin) -> Calls:
+    """Its functions."""
+    return Calls(adapter.table)
+
+
+@pytest.fixture(params=list(DRIVERS))
+def device(request: pytest.FixtureRequest, adapter: Plugin) -> Device:
+    """A device, of each driver in turn; `device.handle` is what functions take."""
+    return next(found for found in adapter.devices if DRIVERS[request.param] in found.platform.name)
+
+
+@pytest.fixture
+def context(device: Device, ur: Calls) -> Iterator[int]:
+    """A context with the device alone."""
+    made = ur.made("urContextCreate", 1, array(device.handle), None)
+    yield made.value or 0
+    ur.ok("urContextRelease", made)
+
+
+@pytest.fixture
+def queue(device: Device, context: int, ur: Calls) -> Iterator[int]:
+    """A queue of the context, in order."""
+    made = ur.made("urQueueCreate", context, device.handle, None)
+    yield made.value or 0
+    ur.ok("urQueueRelease", made)

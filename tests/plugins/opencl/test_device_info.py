@@ -1,0 +1,161 @@
+"""urDeviceGetInfo: every property has its place in one table, and answers what Intel's own adapter answers on the same driver."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from support import FakeDriver, RunPython
+from ur_calls import Calls
+
+from fairlead import plugins
+from fairlead.loader.devices import Device
+from fairlead.loader.ur import UR
+from fairlead.plugins.opencl import device_info, device_tables
+from fairlead.plugins.opencl.core import adapter as declared
+from fairlead.plugins.opencl.devices import Device as OwnDevice
+from fairlead.plugins.opencl.devices import device_of
+
+PROPERTIES: Final = [name.removeprefix("UR_DEVICE_INFO_") for name, c in UR.constants.items() if c.group == "ur_device_info_t"]
+
+#: Prints {property: "code" or hex digits} of the first device whose platform's name has a word in it, by an adapter's library.
+PROGRAM: Final = """
+import ctypes, json, sys
+from fairlead.backends import nested_environment
+from fairlead.loader.adapters import load
+from fairlead.loader.discovery import PluginCandidate
+from fairlead.loader.query import query
+from fairlead.loader.ur import UR, URError, check
+
+adapter = load(PluginCandidate(sys.argv[1], "test", backend="opencl"), environment=nested_environment())
+device = next(device for device in adapter.devices if sys.argv[2] in device.platform.name)
+answers = {}
+for name, constant in UR.constants.items():
+    if constant.group == "ur_device_info_t":
+        try:
+            answer = query(adapter.table.urDeviceGetInfo, name, check, device.handle, constant.value)
+            if constant.answer == "char[]":
+                answer = " ".join(answer.decode().strip("\\0").split()).encode()
+            answers[name.removeprefix("UR_DEVICE_INFO_")] = "handle" if "handle" in constant.answer else answer.hex()
+        except URError as error:
+            answers[name.removeprefix("UR_DEVICE_INFO_")] = error.code.removeprefix("UR_RESULT_ERROR_")
+print(json.dumps(answers))
+sys.stdout.flush()
+"""
+
+_INTEL, _POCL = "Intel", "Portable Computing Language"
+_NO_USM: Final = "shared virtual memory stands in where the driver has no USM"
+
+#: What this adapter answers otherwise than Intel's of 2025.3.3: on which drivers, and why.
+DIFFERENT: Final = {
+    "COMPONENT_DEVICES": (_INTEL, _POCL, "no device is composed of others: an empty list, where Intel's has no answer"),
+    "COMPOSITE_DEVICE": (_INTEL, _POCL, "no device is part of a composed one: NULL, where Intel's has no answer"),
+    "COMMAND_BUFFER_SUPPORT_EXP": (_POCL, "also without cl_khr_command_buffer"),
+    "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": (_INTEL, _POCL, "kernels and events can be exchanged too"),
+    "COMMAND_BUFFER_EVENT_SUPPORT_EXP": (_INTEL, _POCL, "commands of a command-buffer can wait for events and signal them"),
+    "ENQUEUE_NATIVE_COMMAND_SUPPORT_EXP": (_INTEL, _POCL, "urEnqueueNativeCommandExp is there"),
+    "USM_POOL_SUPPORT": (_INTEL, _POCL, "pools are there"),
+    "USM_HOST_SUPPORT": (_POCL, _NO_USM),
+    "USM_DEVICE_SUPPORT": (_POCL, _NO_USM),
+    "USM_SINGLE_SHARED_SUPPORT": (_POCL, _NO_USM),
+    "USM_CROSS_SHARED_SUPPORT": (_POCL, _NO_USM),
+    "USM_CONTEXT_MEMCPY_SUPPORT_EXP": (_INTEL, _POCL, "urUSMContextMemcpyExp is there"),
+    "KERNEL_LAUNCH_CAPABILITIES": (_INTEL, "cooperative launches, by cl_intel_concurrent_dispatch"),
+    "GLOBAL_VARIABLE_SUPPORT": (_INTEL, "both entry points and the driver's functions are there, in Intel's too"),
+    "PROGRAM_SET_SPECIALIZATION_CONSTANTS": (_POCL, "the driver takes no SPIR-V; Intel's says so of every driver"),
+    "IMAGE_SUPPORT": (_INTEL, _POCL, "this adapter has no images"),
+    "IMAGE_SRGB": (_INTEL, _POCL, "this adapter has no images"),
+    "NODE_MASK": (_INTEL, "no answer where the LUID is not valid (cl_khr_device_uuid); Intel's hands on the 0"),
+}
+
+
+def ask(run_python: RunPython, library: Path, platform: str) -> dict[str, str]:
+    return json.loads(run_python(PROGRAM, str(library), platform).out.splitlines()[-1])
+
+
+def test_every_property_has_one_place() -> None:
+    without = [name for names in device_tables.WITHOUT.values() for name in names]
+    tables: tuple[Any, ...] = (
+        device_tables.PLAIN,
+        device_tables.LATER,
+        device_tables.PROMISES,
+        device_tables.FIXED,
+        device_info.FUNCTIONS,
+    )
+    assert Counter([*(name for table in tables for name in table), *without]) == Counter(PROPERTIES)
+
+
+@pytest.mark.parametrize("platform", [_INTEL, _POCL])
+def test_answers_are_those_of_intels_adapter(platform: str, real_plugins: Path, tmp_path: Path, run_python: RunPython) -> None:
+    theirs = tmp_path / "libur_adapter_opencl.so.0"
+    theirs.symlink_to(real_plugins / "ur-then" / theirs.name)
+    (tmp_path / "libumf.so.1").symlink_to(real_plugins / "umf/libumf.so.1")
+    expected = ask(run_python, theirs, platform)
+    answers = ask(run_python, Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0"), platform)
+    unknown_to_it = "INVALID_ENUMERATION"
+    others = {
+        name: (answers[name], answer) for name, answer in expected.items() if answer not in (answers[name], unknown_to_it)
+    }
+    assert set(others) == {name for name, (*drivers, _) in DIFFERENT.items() if platform in drivers}, others
+    assert not {"UNKNOWN", unknown_to_it} & set(answers.values())
+
+
+def test_texts_end_with_a_nul_and_short_buffers_are_refused(ur: Calls, device: Device) -> None:
+    name = ur.info("urDeviceGetInfo", device.handle, "UR_DEVICE_INFO_NAME")
+    assert name == device.name.encode() + b"\0"
+    buffer = ctypes.create_string_buffer(4)
+    assert ur("urDeviceGetInfo", device.handle, UR["UR_DEVICE_INFO_NAME"], 4, buffer, None) == "INVALID_SIZE"
+    assert ur("urDeviceGetInfo", device.handle, 0x7777, 4, buffer, None) == "INVALID_ENUMERATION"
+    assert ur("urDeviceGetInfo", device.handle, UR["UR_DEVICE_INFO_FAN_SPEED"], 4, buffer, None) == "UNSUPPORTED_ENUMERATION"
+
+
+def test_command_buffers_can_do_everything(device: Device) -> None:
+    assert device.info("COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP") == 0x3F
+    for name, answer in (("SUPPORT", True), ("EVENT_SUPPORT", True), ("SUBGRAPH_SUPPORT", False)):
+        assert device.info(f"COMMAND_BUFFER_{name}_EXP") is answer
+
+
+# devices of other versions and kinds
+
+
+def older(native: int, version: tuple[int, int]) -> OwnDevice:
+    """A device of ours whose driver says that it is of an older OpenCL, without any extension."""
+    device = OwnDevice(native, device_of(native).platform)
+    vars(device.icd).update(version_number=version, extensions=frozenset())
+    return device
+
+
+OLDER: Final = {
+    (1, 0): {"DOUBLE_FP_CONFIG": 0, "LINKER_AVAILABLE": False, "IMAGE_SRGB": False, "ATOMIC_MEMORY_ORDER_CAPABILITIES": 1,
+             "ATOMIC_MEMORY_SCOPE_CAPABILITIES": 0b111, "NATIVE_VECTOR_WIDTH_INT": 0, "BUILT_IN_KERNELS": "", "UUID": None},
+    (1, 2): {"LINKER_AVAILABLE": True, "QUEUE_ON_DEVICE_PROPERTIES": 0, "IL_VERSION": "", "HALF_FP_CONFIG": 0,
+             "SUB_GROUP_SIZES_INTEL": [1]},
+    (2, 0): {"ATOMIC_FENCE_ORDER_CAPABILITIES": 0b11111, "ATOMIC_MEMORY_SCOPE_CAPABILITIES": 0b1111,
+             "PROGRAM_SET_SPECIALIZATION_CONSTANTS": False, "DEVICE_ID": None, "ATOMIC_64": False},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", OLDER)
+def test_an_older_driver_is_not_asked_for_what_came_later(ur: Calls, device: Device, version: tuple[int, int]) -> None:
+    native = ctypes.c_void_p()
+    ur.ok("urDeviceGetNativeHandle", device.handle, ctypes.byref(native))
+    old = older(native.value or 0, version)
+    answer = declared._functions["urDeviceGetInfo"]
+    for name, expected in OLDER[version].items():
+        assert answer(old, UR[f"UR_DEVICE_INFO_{name}"]) == expected, name
+
+
+def test_an_accelerator_that_answers_little(fake_driver: FakeDriver, tmp_path: Path, run_python: RunPython) -> None:
+    (tmp_path / "fake.icd").write_text(str(fake_driver()), encoding="utf-8")
+    library = Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0")
+    done = run_python(PROGRAM, str(library), "Fake", env={"OCL_ICD_VENDORS": str(tmp_path)})
+    answers = json.loads(done.out.splitlines()[-1])
+    assert bytes.fromhex(answers["TYPE"]) == UR["UR_DEVICE_TYPE_FPGA"].to_bytes(4, "little")
+    assert bytes.fromhex(answers["NAME"]) == b"Fake device"
+    assert answers["SUB_GROUP_SIZES_INTEL"] == "01000000" and answers["MAX_NUM_SUB_GROUPS"] == "01000000"
+    assert answers["VENDOR_ID"] == answers["UUID"] == "UNSUPPORTED_ENUMERATION"
+    assert "UNKNOWN" not in answers.values(), done.err

@@ -1,0 +1,251 @@
+"""Devices of the reference adapter: lists, sub-devices, native handles, binaries, time stamps, waiting."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+from ur_calls import Calls, array
+
+from fairlead.icd.abi import OPENCL
+from fairlead.loader.adapters import Plugin
+from fairlead.loader.devices import Device
+from fairlead.loader.memory import read_word
+from fairlead.loader.table import DispatchTable
+from fairlead.loader.ur import UR
+
+CPU, GPU, FPGA, ALL, DEFAULT = (UR[f"UR_DEVICE_TYPE_{name}"] for name in ("CPU", "GPU", "FPGA", "ALL", "DEFAULT"))
+
+
+def of_type(ur: Calls, device: Device, kind: int) -> list[int]:
+    count = ctypes.c_uint32()
+    ur.ok("urDeviceGet", device.platform.handle, kind, 0, None, ctypes.byref(count))
+    found = (ctypes.c_void_p * 8)()
+    if count.value:
+        ur.ok("urDeviceGet", device.platform.handle, kind, 8, found, None)
+    return [handle for handle in found[: count.value] if handle]
+
+
+def test_devices_are_listed_by_type_and_are_the_same_each_time(ur: Calls, device: Device) -> None:
+    assert of_type(ur, device, CPU) == of_type(ur, device, ALL) == of_type(ur, device, DEFAULT) == [device.handle]
+    assert of_type(ur, device, GPU) == of_type(ur, device, FPGA) == []
+
+
+def test_lists_that_are_asked_for_wrongly_are_refused(ur: Calls, device: Device) -> None:
+    one, count = ctypes.c_void_p(), ctypes.c_uint32()
+    platform = device.platform.handle
+    assert ur("urDeviceGet", platform, 9, 0, None, ctypes.byref(count)) == "INVALID_ENUMERATION"
+    assert ur("urDeviceGet", platform, ALL, 0, ctypes.byref(one), None) == "INVALID_SIZE"
+    assert ur("urDeviceGet", platform, ALL, 1, None, None) == "INVALID_NULL_POINTER"
+    assert ur("urDeviceGet", device.handle, ALL, 1, ctypes.byref(one), None) == "INVALID_PLATFORM"
+
+
+def test_a_root_device_is_not_counted(ur: Calls, device: Device) -> None:
+    ur.ok("urDeviceRetain", device.handle)
+    for _ in range(3):
+        ur.ok("urDeviceRelease", device.handle)
+    assert device.info("REFERENCE_COUNT") == 1
+    assert device.info("PARENT_DEVICE") is None
+    assert device.info("PLATFORM") == device.platform.handle
+    assert ur.info("urDeviceGetInfo", device.handle, "UR_DEVICE_INFO_PARTITION_TYPE") == b""
+
+
+# sub-devices
+
+
+def partition(kind: str, *values: int) -> Any:
+    """A ur_device_partition_properties_t; what it points to lives as long as it does."""
+    item = UR.struct("ur_device_partition_property_t")
+    items = (item * len(values))()
+    field = {"EQUALLY": "equally", "BY_COUNTS": "count"}.get(kind, "affinity_domain")
+    for each, value in zip(items, values, strict=True):
+        each.type = UR[f"UR_DEVICE_PARTITION_{kind}"]
+        setattr(each.value, field, value)
+    properties = UR.struct("ur_device_partition_properties_t")(
+        stype=UR["UR_STRUCTURE_TYPE_DEVICE_PARTITION_PROPERTIES"],
+        pProperties=ctypes.addressof(items) if values else None,
+        PropCount=len(values),
+    )
+    properties.kept = items
+    return properties
+
+
+def divided(ur: Calls, device: Any, properties: Any) -> list[int]:
+    count = ctypes.c_uint32()
+    ur.ok("urDevicePartition", device, ctypes.byref(properties), 0, None, ctypes.byref(count))
+    parts = (ctypes.c_void_p * count.value)()
+    ur.ok("urDevicePartition", device, ctypes.byref(properties), count.value, parts, None)
+    return [part or 0 for part in parts]
+
+
+def number(ur: Calls, device: Any, name: str) -> int:
+    return ur.number("urDeviceGetInfo", device, f"UR_DEVICE_INFO_{name}")
+
+
+@pytest.mark.parametrize(("kind", "values"), [("EQUALLY", (1,)), ("BY_COUNTS", (1, 1))])
+def test_a_device_is_divided(ur: Calls, device: Device, kind: str, values: tuple[int, ...]) -> None:
+    parts = divided(ur, device.handle, partition(kind, *values))
+    units = number(ur, device.handle, "MAX_COMPUTE_UNITS")
+    assert len(parts) == (units if kind == "EQUALLY" else 2)
+    for part in parts:
+        assert number(ur, part, "MAX_COMPUTE_UNITS") == 1
+        assert number(ur, part, "PARENT_DEVICE") == device.handle
+        assert number(ur, part, "PLATFORM") == device.platform.handle
+        how = ur.info("urDeviceGetInfo", part, "UR_DEVICE_INFO_PARTITION_TYPE")
+        assert how == b"".join(
+            UR[f"UR_DEVICE_PARTITION_{kind}"].to_bytes(4, "little") + v.to_bytes(4, "little") for v in values
+        )
+    for part in parts:
+        ur.ok("urDeviceRelease", part)
+        assert ur("urDeviceRelease", part) == "INVALID_DEVICE"
+
+
+def test_the_same_partition_gives_the_same_sub_devices_with_one_more_reference(ur: Calls, device: Device) -> None:
+    once = divided(ur, device.handle, partition("EQUALLY", 1))
+    again = divided(ur, device.handle, partition("EQUALLY", 1))
+    assert again == once
+    assert [number(ur, part, "REFERENCE_COUNT") for part in once] == [2] * len(once)
+    for part in once + again:
+        ur.ok("urDeviceRelease", part)
+    assert ur("urDeviceRelease", once[0]) == "INVALID_DEVICE"
+
+
+def test_fewer_sub_devices_are_given_than_there_are(ur: Calls, device: Device) -> None:
+    part, count = ctypes.c_void_p(), ctypes.c_uint32()
+    ur.ok("urDevicePartition", device.handle, ctypes.byref(partition("EQUALLY", 1)), 1, ctypes.byref(part), ctypes.byref(count))
+    assert count.value == number(ur, device.handle, "MAX_COMPUTE_UNITS")
+    ur.ok("urDeviceRelease", part)
+
+
+def test_a_sub_device_has_a_context_and_a_queue(ur: Calls, device: Device) -> None:
+    first, *others = divided(ur, device.handle, partition("EQUALLY", 1))
+    context = ur.made("urContextCreate", 1, array(first), None)
+    queue = ur.made("urQueueCreate", context, first, None)
+    for part in (first, *others):
+        ur.ok("urDeviceRelease", part)
+    ur.ok("urQueueFinish", queue)
+    for routine, handle in (("urQueueRelease", queue), ("urContextRelease", context)):
+        ur.ok(routine, handle)
+
+
+PARTITION_CODES = {"DEVICE_PARTITION_FAILED", "INVALID_DEVICE_PARTITION_COUNT", "INVALID_VALUE"}
+BAD = {
+    "more units than there are": (
+        partition("EQUALLY", 10_000),
+        {"DEVICE_PARTITION_FAILED", "INVALID_DEVICE_PARTITION_COUNT", "INVALID_VALUE"},
+    ),
+    "more counts than units": (partition("BY_COUNTS", 10_000), {"INVALID_DEVICE_PARTITION_COUNT"}),
+    "parts without units": (partition("EQUALLY", 0), {"INVALID_DEVICE_PARTITION_COUNT"}),
+    "a count of none": (partition("BY_COUNTS", 1, 0), {"INVALID_DEVICE_PARTITION_COUNT"}),
+    "several ways": (partition("EQUALLY", 1, 1), {"INVALID_VALUE"}),
+    "a way that OpenCL has not": (partition("BY_CSLICE", 1), {"INVALID_VALUE"}),
+    "a domain that a CPU has not": (partition("BY_AFFINITY_DOMAIN", 2), PARTITION_CODES),
+    "nothing": (partition("EQUALLY"), {"INVALID_NULL_POINTER"}),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_partitions_that_cannot_be_are_refused(ur: Calls, device: Device, case: str) -> None:
+    properties, codes = BAD[case]
+    parts, count = (ctypes.c_void_p * 8)(), ctypes.c_uint32()
+    assert ur("urDevicePartition", device.handle, ctypes.byref(properties), 8, parts, ctypes.byref(count)) in codes
+
+
+# native handles
+
+
+def native(ur: Calls, device: Any) -> int:
+    handle = ctypes.c_void_p()
+    ur.ok("urDeviceGetNativeHandle", device, ctypes.byref(handle))
+    return handle.value or 0
+
+
+def test_a_native_handle_leads_back_to_the_same_device(ur: Calls, adapter: Plugin, device: Device) -> None:
+    again = ur.made("urDeviceCreateWithNativeHandle", native(ur, device.handle), adapter.handles[0], None)
+    assert again.value == device.handle
+
+
+@pytest.mark.parametrize("owned", [False, True])
+def test_a_sub_device_that_the_program_has_made_in_opencl_is_taken_in(
+    ur: Calls, adapter: Plugin, device: Device, owned: bool
+) -> None:
+    root = native(ur, device.handle)
+    cl = DispatchTable(OPENCL, read_word(root) or 0)
+    equally = (ctypes.c_ssize_t * 3)(OPENCL["CL_DEVICE_PARTITION_EQUALLY"], 1, 0)
+    made, count = (ctypes.c_void_p * 64)(), ctypes.c_uint32()
+    assert cl.clCreateSubDevices(root, equally, 64, made, ctypes.byref(count)) == 0
+    properties = UR.struct("ur_device_native_properties_t")(
+        stype=UR["UR_STRUCTURE_TYPE_DEVICE_NATIVE_PROPERTIES"], isNativeHandleOwned=owned
+    )
+    part = ur.made("urDeviceCreateWithNativeHandle", made[0], adapter.handles[0], ctypes.byref(properties))
+    assert number(ur, part, "PARENT_DEVICE") == device.handle
+    again = ur.made("urDeviceCreateWithNativeHandle", made[0], adapter.handles[0], None)
+    assert again.value == part.value
+    assert number(ur, part, "REFERENCE_COUNT") == 2
+    ur.ok("urDeviceRelease", part)
+    ur.ok("urDeviceRelease", part)
+    for index in range(owned, count.value):
+        assert cl.clReleaseDevice(made[index]) == 0
+
+
+@pytest.mark.parametrize(
+    ("handle", "code"), [(0, "INVALID_NULL_HANDLE"), (0x1000, "INVALID_VALUE"), (id(object), "INVALID_VALUE")]
+)
+def test_what_is_no_device_of_a_driver_is_refused(ur: Calls, adapter: Plugin, handle: int, code: str) -> None:
+    made = ctypes.c_void_p()
+    assert ur("urDeviceCreateWithNativeHandle", handle, adapter.handles[0], None, ctypes.byref(made)) == code
+
+
+# binaries, time stamps, waiting
+
+
+def selected(ur: Calls, device: Device, *specs: str) -> int | str:
+    binaries = (UR.struct("ur_device_binary_t") * max(len(specs), 1))()
+    kept = [ctypes.create_string_buffer(spec.encode()) for spec in specs]
+    for binary, spec in zip(binaries, kept, strict=False):
+        binary.stype, binary.pDeviceTargetSpec = UR["UR_STRUCTURE_TYPE_DEVICE_BINARY"], ctypes.addressof(spec)
+    index = ctypes.c_uint32()
+    code = ur("urDeviceSelectBinary", device.handle, binaries, len(specs), ctypes.byref(index))
+    return index.value if code == "SUCCESS" else code
+
+
+def test_a_binary_is_selected_by_what_the_driver_takes(ur: Calls, device: Device) -> None:
+    intel = "Intel" in device.platform.name
+    assert selected(ur, device, "nvptx64", "spir64", "spir64_x86_64", "spir64_gen") == (2 if intel else "INVALID_BINARY")
+    assert selected(ur, device, "spir64_gen", "spir64") == (1 if intel else "INVALID_BINARY")
+    assert selected(ur, device, "spir64_gen", "<unknown>", "spir") == "INVALID_BINARY"
+    assert selected(ur, device) == "INVALID_SIZE"
+
+
+def test_time_stamps_go_on(ur: Calls, device: Device) -> None:
+    device_time, host_time = ctypes.c_uint64(), ctypes.c_uint64()
+    ur.ok("urDeviceGetGlobalTimestamps", device.handle, ctypes.byref(device_time), ctypes.byref(host_time))
+    first = device_time.value, host_time.value
+    assert all(first)
+    ur.ok("urDeviceGetGlobalTimestamps", device.handle, ctypes.byref(device_time), None)
+    ur.ok("urDeviceGetGlobalTimestamps", device.handle, None, ctypes.byref(host_time))
+    assert device_time.value > first[0] and host_time.value > first[1]
+
+
+def test_commands_are_timed_on_the_devices_clock(ur: Calls, device: Device, context: int) -> None:
+    flags = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
+    properties = UR.struct("ur_queue_properties_t")(stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], flags=flags)
+    queue = ur.made("urQueueCreate", context, device.handle, ctypes.byref(properties))
+    before, after = ctypes.c_uint64(), ctypes.c_uint64()
+    ur.ok("urDeviceGetGlobalTimestamps", device.handle, ctypes.byref(before), None)
+    event = ur.made("urEnqueueEventsWait", queue, 0, None)
+    ur.ok("urQueueFinish", queue)
+    ur.ok("urDeviceGetGlobalTimestamps", device.handle, ctypes.byref(after), None)
+    end = ur.number("urEventGetProfilingInfo", event, "UR_PROFILING_INFO_COMMAND_END")
+    assert before.value <= end <= after.value
+    ur.ok("urEventRelease", event)
+    ur.ok("urQueueRelease", queue)
+
+
+def test_waiting_for_a_device_waits_for_its_queues(ur: Calls, device: Device, context: int, queue: int) -> None:
+    done: list[int] = []
+    task = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: done.append(1))
+    ur.ok("urEnqueueHostTaskExp", queue, task, None, None, 0, None, None)
+    ur.ok("urDeviceWaitExp", device.handle)
+    assert done == [1]

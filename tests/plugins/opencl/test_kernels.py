@@ -1,0 +1,424 @@
+"""Kernels of the reference adapter: what they are asked, their arguments, settings and suggested sizes."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from launching import (
+    LOCAL,
+    MEM,
+    POINTER,
+    SAMPLER,
+    VALUE,
+    Exported,
+    Numbers,
+    Row,
+    built,
+    launch,
+    native,
+    opencl,
+    program_of,
+    references,
+    rows,
+    sizes,
+)
+from ur_calls import Calls, array
+
+from fairlead.loader.adapters import Plugin
+from fairlead.loader.devices import Device
+from fairlead.loader.table import DispatchTable
+from fairlead.loader.ur import UR, URError
+from fairlead.plugins.opencl.core import adapter as own
+from fairlead.plugins.opencl.kernel_info import show_memory, suggestion
+from fairlead.plugins.opencl.kernels import Argument, Kernel
+
+GROUP, SUB_GROUP = "UR_KERNEL_GROUP_INFO_", "UR_KERNEL_SUB_GROUP_INFO_"
+
+
+@pytest.fixture(scope="session")
+def old(adapter: Plugin) -> Calls:
+    """The adapter's functions, the older ones too."""
+    return Calls(cast(DispatchTable, Exported(adapter.path)))
+
+
+def is_intel(device: Device) -> bool:
+    return "Intel" in device.platform.name
+
+
+@pytest.fixture
+def program(ur: Calls, context: int) -> Iterator[int]:
+    made = built(ur, context)
+    yield made
+    ur.ok("urProgramRelease", made)
+
+
+@pytest.fixture
+def kernel(ur: Calls, program: int) -> Iterator[int]:
+    """`store`, which takes memory and a number."""
+    made = ur.made("urKernelCreate", program, b"store").value or 0
+    yield made
+    ur.ok("urKernelRelease", made)
+
+
+def object_of(handle: int) -> Kernel:
+    """The adapter's own object."""
+    assert own.registry is not None
+    return own.registry.of("ur_kernel_handle_t")[handle]
+
+
+def of_device(ur: Calls, routine: str, kernel: int, device: Device, name: str) -> bytes:
+    size, value = ctypes.c_size_t(), ctypes.create_string_buffer(64)
+    ur.ok(routine, kernel, device.handle, UR[name], 64, value, ctypes.byref(size))
+    return value.raw[: size.value]
+
+
+def test_a_kernel_says_what_it_is(ur: Calls, context: int, program: int, kernel: int) -> None:
+    def number(name: str) -> int:
+        return ur.number("urKernelGetInfo", kernel, f"UR_KERNEL_INFO_{name}")
+
+    assert ur.info("urKernelGetInfo", kernel, "UR_KERNEL_INFO_FUNCTION_NAME") == b"store\0"
+    assert ur.info("urKernelGetInfo", kernel, "UR_KERNEL_INFO_ATTRIBUTES").endswith(b"\0")
+    assert (number("NUM_ARGS"), number("CONTEXT"), number("PROGRAM"), number("REFERENCE_COUNT")) == (2, context, program, 1)
+    size = ctypes.c_size_t()
+    asked = kernel, UR["UR_KERNEL_INFO_NUM_REGS"], 0, None, ctypes.byref(size)
+    assert ur("urKernelGetInfo", *asked) == "UNSUPPORTED_ENUMERATION"
+
+
+def test_spilled_memory_is_told_where_the_driver_tells(ur: Calls, kernel: int, device: Device) -> None:
+    size, value = ctypes.c_size_t(), ctypes.create_string_buffer(64)
+    code = ur("urKernelGetInfo", kernel, UR["UR_KERNEL_INFO_SPILL_MEM_SIZE"], 64, value, ctypes.byref(size))
+    assert (code, size.value) == ("SUCCESS", 4) if code == "SUCCESS" else code == "UNSUPPORTED_ENUMERATION"
+    assert is_intel(device) or code == "UNSUPPORTED_ENUMERATION"
+
+
+def test_a_name_that_no_kernel_has(ur: Calls, context: int, program: int) -> None:
+    made, fresh = ctypes.c_void_p(), program_of(ur, context)
+    assert ur("urKernelCreate", program, b"no_such_kernel", ctypes.byref(made)) == "INVALID_KERNEL_NAME"
+    assert ur("urKernelCreate", fresh, b"store", ctypes.byref(made)) == "INVALID_PROGRAM_EXECUTABLE"
+    ur.ok("urProgramRelease", fresh)
+
+
+def test_group_info(ur: Calls, program: int, kernel: int, device: Device) -> None:
+    fours = ur.made("urKernelCreate", program, b"fours").value or 0
+    for _ in range(2):  # the second answer is one that was kept
+        assert of_device(ur, "urKernelGetGroupInfo", fours, device, f"{GROUP}COMPILE_WORK_GROUP_SIZE") == struct.pack(
+            "@3N", 4, 1, 1
+        )
+    assert of_device(ur, "urKernelGetGroupInfo", kernel, device, f"{GROUP}COMPILE_WORK_GROUP_SIZE") == bytes(24)
+    for name, least in {
+        "WORK_GROUP_SIZE": 1,
+        "PREFERRED_WORK_GROUP_SIZE_MULTIPLE": 1,
+        "LOCAL_MEM_SIZE": 0,
+        "PRIVATE_MEM_SIZE": 0,
+    }.items():
+        data = of_device(ur, "urKernelGetGroupInfo", kernel, device, f"{GROUP}{name}")
+        assert len(data) == 8 and int.from_bytes(data, "little") >= least
+    size, value = ctypes.c_size_t(), ctypes.create_string_buffer(64)
+    for name in ("GLOBAL_WORK_SIZE", "COMPILE_MAX_WORK_GROUP_SIZE", "COMPILE_MAX_LINEAR_WORK_GROUP_SIZE"):
+        asked = kernel, device.handle, UR[f"{GROUP}{name}"], 64, value, ctypes.byref(size)
+        assert ur("urKernelGetGroupInfo", *asked) == "UNSUPPORTED_ENUMERATION"
+    foreign = next(found.handle for found in device.platform.plugin.devices if found.handle != device.handle)
+    asked = kernel, foreign, UR[f"{GROUP}WORK_GROUP_SIZE"], 64, value, None
+    assert ur("urKernelGetGroupInfo", *asked) == "INVALID_DEVICE"
+    ur.ok("urKernelRelease", fours)
+
+
+def test_sub_group_info(ur: Calls, kernel: int, device: Device) -> None:
+    def number(name: str) -> int:
+        data = of_device(ur, "urKernelGetSubGroupInfo", kernel, device, f"{SUB_GROUP}{name}")
+        assert len(data) == 4
+        return int.from_bytes(data, "little")
+
+    assert (number("COMPILE_NUM_SUB_GROUPS"), number("SUB_GROUP_SIZE_INTEL")) == (0, 0)
+    if is_intel(device):
+        assert number("MAX_SUB_GROUP_SIZE") > 1 and number("MAX_NUM_SUB_GROUPS") > 1
+    else:
+        assert (number("MAX_SUB_GROUP_SIZE"), number("MAX_NUM_SUB_GROUPS")) == (1, 1)
+
+
+# native handles
+
+
+@pytest.mark.parametrize("with_program", [False, True])
+@pytest.mark.parametrize("owned", [False, True])
+def test_native_handles_both_ways(
+    ur: Calls, context: int, queue: int, program: int, kernel: int, owned: bool, with_program: bool
+) -> None:
+    cl = native(ur, "urKernelGetNativeHandle", kernel)
+    table, count = opencl(cl), ("clGetKernelInfo", cl, "CL_KERNEL_REFERENCE_COUNT")
+    before = references(table, *count)
+    if owned:
+        assert table.clRetainKernel(cl) == 0
+    properties = UR.struct("ur_kernel_native_properties_t")(isNativeHandleOwned=owned)
+    given = program if with_program else None
+    again = ur.made("urKernelCreateWithNativeHandle", cl, context, given, ctypes.byref(properties)).value or 0
+    assert references(table, *count) == before + 1
+    its_program = ur.number("urKernelGetInfo", again, "UR_KERNEL_INFO_PROGRAM")
+    assert (its_program == program) is with_program
+    assert native(ur, "urProgramGetNativeHandle", its_program) == native(ur, "urProgramGetNativeHandle", program)
+    ur.ok("urProgramRetain", its_program)  # what a query shows may be kept
+    numbers = Numbers(ur, context, 2)
+    assert launch(ur, queue, again, (2,), numbers.argument, 8) == "SUCCESS" and numbers.read(queue) == [8, 9]
+    ur.ok("urKernelRelease", again)
+    assert ur.info("urProgramGetInfo", its_program, "UR_PROGRAM_INFO_KERNEL_NAMES")
+    ur.ok("urProgramRelease", its_program)
+    ur.ok("urMemRelease", numbers.handle)
+    assert references(table, *count) == before
+
+
+def test_kernels_of_one_native_handle_share_a_lock(ur: Calls, context: int, program: int, kernel: int) -> None:
+    again = (
+        ur.made("urKernelCreateWithNativeHandle", native(ur, "urKernelGetNativeHandle", kernel), context, program, None).value
+        or 0
+    )
+    other = ur.made("urKernelCreate", program, b"store").value or 0
+    assert object_of(again).lock is object_of(kernel).lock is not object_of(other).lock
+    for handle in (again, other):
+        ur.ok("urKernelRelease", handle)
+
+
+def test_native_handles_that_are_no_kernels_of_the_context(
+    ur: Calls, context: int, program: int, kernel: int, device: Device
+) -> None:
+    other, made, junk = (
+        ur.made("urContextCreate", 1, array(device.handle), None),
+        ctypes.c_void_p(),
+        ctypes.create_string_buffer(64),
+    )
+    cl, fresh = native(ur, "urKernelGetNativeHandle", kernel), program_of(ur, context)
+    for handle, where, its, code in (
+        (0, context, None, "INVALID_NULL_HANDLE"),
+        (ctypes.addressof(junk), context, None, "INVALID_VALUE"),
+        (cl, other, None, "INVALID_CONTEXT"),
+        (cl, context, fresh, "INVALID_PROGRAM"),
+    ):
+        assert ur("urKernelCreateWithNativeHandle", handle, where, its, None, ctypes.byref(made)) == code
+    ur.ok("urProgramRelease", fresh)
+    ur.ok("urContextRelease", other)
+
+
+# arguments one by one
+
+
+def test_arguments_that_do_not_fit(ur: Calls, old: Calls, context: int, kernel: int) -> None:
+    numbers, value = Numbers(ur, context, 4), ctypes.c_int64(1)
+    for routine, given, code in (
+        ("urKernelSetArgValue", (1, 4, None, ctypes.byref(value)), "SUCCESS"),
+        ("urKernelSetArgValue", (2, 4, None, ctypes.byref(value)), "INVALID_KERNEL_ARGUMENT_INDEX"),
+        ("urKernelSetArgValue", (1, 8, None, ctypes.byref(value)), "INVALID_KERNEL_ARGUMENT_SIZE"),
+        ("urKernelSetArgValue", (1, 1 << 40, None, ctypes.byref(value)), "INVALID_KERNEL_ARGUMENT_SIZE"),
+        ("urKernelSetArgValue", (1, 4, None, None), "INVALID_NULL_POINTER"),
+        ("urKernelSetArgMemObj", (0, None, numbers.handle), "SUCCESS"),
+        ("urKernelSetArgMemObj", (0, None, None), "SUCCESS"),
+        ("urKernelSetArgMemObj", (7, None, numbers.handle), "INVALID_KERNEL_ARGUMENT_INDEX"),
+        ("urKernelSetArgMemObj", (0, None, kernel), "INVALID_MEM_OBJECT"),
+        ("urKernelSetArgPointer", (0, None, None), "SUCCESS"),
+        ("urKernelSetArgPointer", (7, None, None), "INVALID_KERNEL_ARGUMENT_INDEX"),
+        ("urKernelSetArgLocal", (7, 4, None), "INVALID_KERNEL_ARGUMENT_INDEX"),
+        ("urKernelSetArgSampler", (0, None, None), "INVALID_NULL_HANDLE"),
+    ):
+        assert old(routine, kernel, *given) == code, (routine, given)
+    ur.ok("urMemRelease", numbers.handle)
+
+
+def test_a_kernel_keeps_the_arguments_last_set(ur: Calls, old: Calls, context: int, queue: int, kernel: int) -> None:
+    numbers, value = Numbers(ur, context, 4), ctypes.c_int32(40)
+    old.ok("urKernelSetArgMemObj", kernel, 0, None, numbers.handle)
+    old.ok("urKernelSetArgValue", kernel, 1, 4, None, ctypes.byref(value))
+    kept = object_of(kernel).arguments
+    assert kept[1] == Argument(Argument.VALUE, 4, bytes(value)) and kept[0].kind == Argument.MEM
+    assert kept[0].value.handle == numbers.handle
+    assert launch(ur, queue, kernel, (2,)) == "SUCCESS" and numbers.read(queue)[:2] == [40, 41]
+    assert launch(ur, queue, kernel, (1,), numbers.argument, 7) == "SUCCESS"
+    assert object_of(kernel).arguments[1].value == struct.pack("@i", 7)
+    del kept
+    ur.ok("urMemRelease", numbers.handle)
+    assert list(object_of(kernel).arguments) == [1]
+    assert launch(ur, queue, kernel, (1,)) == "INVALID_KERNEL_ARGS"
+
+
+def test_rows_of_arguments_are_checked(ur: Calls, context: int, queue: int, kernel: int) -> None:
+    numbers = Numbers(ur, context, 2)
+    for given, code in (
+        (rows(numbers.argument, (9, 1)), "INVALID_ENUMERATION"),
+        (rows((MEM, kernel), 1), "INVALID_MEM_OBJECT"),
+        (rows((SAMPLER, 0), 1), "INVALID_SAMPLER"),
+        (rows(numbers.argument, 1, 2), "INVALID_KERNEL_ARGUMENT_INDEX"),
+        (rows(numbers.argument, (LOCAL, 4)), "INVALID_VALUE"),
+    ):
+        size, suggested = sizes((2,)), sizes((0,))
+        launched = queue, kernel, 1, None, size, None, len(given), given, None, 0, None, None
+        assert ur("urEnqueueKernelLaunchWithArgsExp", *launched) == code
+        asked = kernel, queue, 1, sizes((0,)), size, len(given), given, suggested
+        assert ur("urKernelGetSuggestedLocalWorkSizeWithArgs", *asked) == code
+    wide = rows(1)
+    wide[0].size = 1 << 40
+    assert ur("urEnqueueKernelLaunchWithArgsExp", queue, kernel, 1, None, sizes((2,)), None, 1, wide, None, 0, None, None) == (
+        "INVALID_KERNEL_ARGUMENT_SIZE"
+    )
+    ur.ok("urMemRelease", numbers.handle)
+
+
+def test_the_struct_is_read_as_it_lies_in_memory() -> None:
+    assert ctypes.sizeof(Row) == 48 and [Row.type.offset, Row.index.offset, Row.size.offset, Row.value.offset] == [
+        16,
+        20,
+        24,
+        32,
+    ]
+    assert (VALUE, POINTER, MEM, LOCAL, SAMPLER) == (
+        Argument.VALUE,
+        Argument.POINTER,
+        Argument.MEM,
+        Argument.LOCAL,
+        Argument.SAMPLER,
+    )
+
+
+# settings
+
+
+def set_info(ur: Calls, kernel: int, name: str, value: Any) -> str:
+    size = 0 if value is None else ctypes.sizeof(value)
+    return ur(
+        "urKernelSetExecInfo",
+        kernel,
+        UR[f"UR_KERNEL_EXEC_INFO_{name}"],
+        size,
+        None,
+        None if value is None else ctypes.byref(value),
+    )
+
+
+def test_settings(ur: Calls, kernel: int, device: Device) -> None:
+    before = object_of(kernel).identity
+    for allowed in (True, False, True):
+        assert set_info(ur, kernel, "USM_INDIRECT_ACCESS", ctypes.c_bool(allowed)) == "SUCCESS"
+    assert (object_of(kernel).identity != before) is is_intel(device)
+    assert set_info(ur, kernel, "USM_INDIRECT_ACCESS", ctypes.c_uint32(1)) == "INVALID_SIZE"
+    assert set_info(ur, kernel, "USM_INDIRECT_ACCESS", None) == "INVALID_NULL_POINTER"
+    for value in ("DEFAULT", "LARGE_SLM", "LARGE_DATA"):
+        assert set_info(ur, kernel, "CACHE_CONFIG", ctypes.c_uint32(UR[f"UR_KERNEL_CACHE_CONFIG_{value}"])) == "SUCCESS"
+    assert set_info(ur, kernel, "CACHE_CONFIG", ctypes.c_uint32(9)) == "INVALID_VALUE"
+    assert set_info(ur, kernel, "CACHE_CONFIG", ctypes.c_uint64(0)) == "INVALID_SIZE"
+
+
+def test_pointers_besides_the_arguments(ur: Calls, context: int, queue: int, kernel: int, device: Device) -> None:
+    memory = ur.made("urUSMSharedAlloc", context, device.handle, None, None, 64)
+    before = object_of(kernel).identity
+    assert set_info(ur, kernel, "USM_PTRS", array(memory)) == "SUCCESS"
+    assert object_of(kernel).identity != before
+    for allowed in (None, False, True):
+        if allowed is not None:
+            assert set_info(ur, kernel, "USM_INDIRECT_ACCESS", ctypes.c_bool(allowed)) == "SUCCESS"
+        assert launch(ur, queue, kernel, (4,), (POINTER, memory.value), 1) == "SUCCESS"
+    ur.ok("urQueueFinish", queue)
+    assert set_info(ur, kernel, "USM_PTRS", ctypes.c_uint32(1)) == "INVALID_SIZE"
+    shown = object_of(kernel)
+    if not is_intel(device):  # what a device needs that is no CPU, has SVM, and no word for all of it
+        shown.shown = []
+        show_memory(shown)
+        assert shown.shown == [memory.value]
+        again = shown.identity
+        show_memory(shown)
+        assert shown.identity == again
+    ur.ok("urUSMFree", context, memory)
+
+
+# sizes that suit
+
+
+def suggested(
+    ur: Calls, queue: int, kernel: int, size: tuple[int, ...], *arguments: Any, dimensions: int | None = None
+) -> tuple[str, list[int]]:
+    found = sizes([0] * len(size))
+    count = len(size) if dimensions is None else dimensions
+    asked = kernel, queue, count, sizes([0] * len(size)), sizes(size)
+    if arguments:
+        code = ur("urKernelGetSuggestedLocalWorkSizeWithArgs", *asked, len(arguments), rows(*arguments), found)
+    else:
+        code = ur("urKernelGetSuggestedLocalWorkSize", *asked, found)
+    return code, list(found)
+
+
+@pytest.mark.parametrize("size", [(1000,), (7,), (64, 48), (8, 6, 10), (1,), (1 << 20,)])
+def test_a_suggested_size_divides_the_global_size(
+    ur: Calls, context: int, queue: int, kernel: int, size: tuple[int, ...]
+) -> None:
+    numbers = Numbers(ur, context, 1)
+    code, local = suggested(ur, queue, kernel, size, numbers.argument, 1)
+    assert code == "SUCCESS" and all(most % part == 0 for most, part in zip(size, local, strict=True))
+    assert suggested(ur, queue, kernel, size) == (code, local)  # the arguments are still set
+    ur.ok("urMemRelease", numbers.handle)
+
+
+def test_suggestions_that_cannot_be_made(
+    ur: Calls, context: int, queue: int, program: int, kernel: int, device: Device
+) -> None:
+    for dimensions in (0, 4):
+        assert suggested(ur, queue, kernel, (8, 8, 8), dimensions=dimensions)[0] == "INVALID_WORK_DIMENSION"
+    assert suggested(ur, queue, kernel, (8, 0))[0] == "INVALID_WORK_DIMENSION"
+    other = ur.made("urContextCreate", 1, array(device.handle), None)
+    foreign = ur.made("urQueueCreate", other, device.handle, None)
+    assert suggested(ur, foreign.value or 0, kernel, (8,))[0] == "INVALID_CONTEXT"
+    ur.ok("urQueueRelease", foreign)
+    ur.ok("urContextRelease", other)
+    if is_intel(device):
+        fours = ur.made("urKernelCreate", program, b"fours").value or 0
+        assert suggested(ur, queue, fours, (8,))[0] == "INVALID_KERNEL_ARGS"
+        ur.ok("urKernelRelease", fours)
+
+
+def test_suggestions_of_our_own(ur: Calls, program: int, kernel: int) -> None:
+    fours = ur.made("urKernelCreate", program, b"fours").value or 0
+    own_kernel = object_of(kernel)
+    device = own_kernel.context.devices[0]
+    assert suggestion(object_of(fours), device, (64,)) == [4]
+    for size in ((1000,), (7,), (64, 48), (8, 6, 10), (1 << 20,), (8191,)):
+        local = suggestion(own_kernel, device, size)
+        items = 1
+        for most, part in zip(size, local, strict=True):
+            assert most % part == 0
+            items *= part
+        assert items <= own_kernel.group_size(device)
+    ur.ok("urKernelRelease", fours)
+
+
+# all groups at once
+
+
+def test_how_many_groups_run_at_the_same_time(ur: Calls, program: int, kernel: int, device: Device) -> None:
+    count, local = ctypes.c_uint32(), sizes((64, 1, 1))
+
+    def ask(dimensions: int, given: Any = local) -> str:
+        return ur("urKernelSuggestMaxCooperativeGroupCount", kernel, device.handle, dimensions, given, 0, ctypes.byref(count))
+
+    assert ask(0) == ask(4) == "INVALID_WORK_DIMENSION"
+    assert ask(1, None) == "INVALID_NULL_POINTER"
+    if is_intel(device):
+        assert ask(1) == ask(3) == "SUCCESS" and count.value > 0
+        assert ask(1, sizes((0,))) == "INVALID_WORK_GROUP_SIZE"
+    else:
+        assert ask(1) == "UNSUPPORTED_FEATURE"
+
+
+def test_local_sizes_are_checked_for_command_buffers(ur: Calls, program: int, kernel: int, device: Device) -> None:
+    own_kernel, fours = object_of(kernel), ur.made("urKernelCreate", program, b"fours").value or 0
+    its = own_kernel.context.devices[0]
+    own_kernel.check_group(its, None)
+    own_kernel.check_group(its, (8, 2))
+    object_of(fours).check_group(its, (4, 1))
+    for checked, local, code in (
+        (own_kernel, (0,), "INVALID_WORK_GROUP_SIZE"),
+        (own_kernel, (1 << 30,), "INVALID_WORK_ITEM_SIZE"),
+        (own_kernel, (4096, 4096), "INVALID_WORK_GROUP_SIZE"),
+        (object_of(fours), (8,), "INVALID_WORK_GROUP_SIZE"),
+    ):
+        with pytest.raises(URError) as caught:
+            checked.check_group(its, local)
+        assert caught.value.code == f"UR_RESULT_ERROR_{code}"
+    ur.ok("urKernelRelease", fours)

@@ -1,0 +1,369 @@
+"""Launches of the reference adapter: every kind of argument, sizes, events, launch properties, threads, and the older functions."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from launching import LOCAL, MEM, POINTER, SAMPLER, Exported, Numbers, built, launch, program_of, rows, sizes
+from support import RunPython
+from ur_calls import Calls, array
+
+from fairlead.loader.adapters import Plugin
+from fairlead.loader.devices import Device
+from fairlead.loader.table import DispatchTable
+from fairlead.loader.ur import UR
+
+
+@pytest.fixture(scope="session")
+def old(adapter: Plugin) -> Calls:
+    """The adapter's functions, the older ones too."""
+    return Calls(cast(DispatchTable, Exported(adapter.path)))
+
+
+def is_intel(device: Device) -> bool:
+    return "Intel" in device.platform.name
+
+
+@pytest.fixture
+def program(ur: Calls, context: int) -> Iterator[int]:
+    made = built(ur, context)
+    yield made
+    ur.ok("urProgramRelease", made)
+
+
+@pytest.fixture
+def kernels(ur: Calls, program: int) -> Iterator[dict[str, int]]:
+    made = {
+        name: ur.made("urKernelCreate", program, name.encode()).value or 0
+        for name in ("store", "nothing", "shape", "fours", "sums")
+    }
+    yield made
+    for kernel in made.values():
+        ur.ok("urKernelRelease", kernel)
+
+
+@pytest.fixture
+def numbers(ur: Calls, context: int) -> Iterator[Numbers]:
+    made = Numbers(ur, context, 16)
+    yield made
+    ur.ok("urMemRelease", made.handle)
+
+
+# what runs
+
+
+def test_values_and_memory_objects(ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers) -> None:
+    assert launch(ur, queue, kernels["store"], (16,), numbers.argument, 100) == "SUCCESS"
+    assert numbers.read(queue) == list(range(100, 116))
+    assert launch(ur, queue, kernels["nothing"], (16,)) == "SUCCESS"
+    some = rows(1)  # libsycl gives an address with no arguments
+    assert (
+        ur(
+            "urEnqueueKernelLaunchWithArgsExp",
+            queue,
+            kernels["nothing"],
+            1,
+            None,
+            sizes((1,)),
+            None,
+            0,
+            some,
+            None,
+            0,
+            None,
+            None,
+        )
+        == "SUCCESS"
+    )
+    ur.ok("urQueueFinish", queue)
+
+
+def test_local_memory(ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers) -> None:
+    assert launch(ur, queue, kernels["sums"], (16,), numbers.argument, (LOCAL, 64), local=(8,)) == "SUCCESS"
+    assert numbers.read(queue) == [36] * 16
+
+
+def test_samplers(ur: Calls, context: int, queue: int, numbers: Numbers) -> None:
+    description = UR.struct("ur_sampler_desc_t")(stype=UR["UR_STRUCTURE_TYPE_SAMPLER_DESC"])
+    made = ur.made("urSamplerCreate", context, ctypes.byref(description))
+    program = built(ur, context, b"kernel void sampled(sampler_t given, global int *out) { out[get_global_id(0)] = 6; }")
+    kernel = ur.made("urKernelCreate", program, b"sampled").value or 0
+    assert launch(ur, queue, kernel, (16,), (SAMPLER, made.value), numbers.argument) == "SUCCESS"
+    assert numbers.read(queue) == [6] * 16
+    assert launch(ur, queue, kernel, (16,), (SAMPLER, kernel), numbers.argument) == "INVALID_SAMPLER"
+    for routine, handle in (("urKernelRelease", kernel), ("urProgramRelease", program), ("urSamplerRelease", made)):
+        ur.ok(routine, handle)
+
+
+@pytest.mark.parametrize("kind", ["Host", "Device", "Shared"])
+def test_addresses(ur: Calls, context: int, queue: int, device: Device, kernels: dict[str, int], kind: str) -> None:
+    where = () if kind == "Host" else (device.handle,)
+    memory = ur.made(f"urUSM{kind}Alloc", context, *where, None, None, 64).value or 0
+    assert launch(ur, queue, kernels["store"], (8,), (POINTER, memory), 5) == "SUCCESS"
+    assert launch(ur, queue, kernels["store"], (8,), (POINTER, memory + 32), 50) == "SUCCESS"
+    found = (ctypes.c_int32 * 16)()
+    ur.ok("urEnqueueUSMMemcpy", queue, True, found, memory, 64, 0, None, None)
+    assert list(found) == [*range(5, 13), *range(50, 58)]
+    ur.ok("urUSMFree", context, memory)
+
+
+@pytest.mark.parametrize(
+    ("size", "local", "offset", "expected"),
+    [
+        ((8,), (4,), None, [8, 1, 1, 4, 1, 1, 0, 0, 0]),
+        ((8, 4), (2, 4), (3, 5), [8, 4, 1, 2, 4, 1, 3, 5, 0]),
+        ((4, 2, 6), (2, 1, 3), (1, 2, 3), [4, 2, 6, 2, 1, 3, 1, 2, 3]),
+    ],
+)
+def test_sizes(
+    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers, size: Any, local: Any, offset: Any, expected: list[int]
+) -> None:
+    assert launch(ur, queue, kernels["shape"], size, numbers.argument, local=local, offset=offset) == "SUCCESS"
+    assert numbers.read(queue)[:9] == expected
+
+
+def test_a_local_size_is_chosen_where_none_is_given(ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers) -> None:
+    assert launch(ur, queue, kernels["shape"], (12,), numbers.argument) == "SUCCESS"
+    assert 12 % numbers.read(queue)[3] == 0
+    assert launch(ur, queue, kernels["fours"], (16,), numbers.argument) == "SUCCESS"  # the one that it is compiled for
+    assert numbers.read(queue) == [4] * 16
+
+
+def test_an_empty_launch_has_its_place_and_an_event(ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers) -> None:
+    event = ctypes.c_void_p()
+    assert launch(ur, queue, kernels["store"], (16,), numbers.argument, 1) == "SUCCESS"
+    for size, local in (((0,), (1,)), ((4, 0), None)):  # as libsycl has it for range<1>{0}
+        assert (
+            launch(ur, queue, kernels["store"], size, numbers.argument, 100, local=local, event=ctypes.byref(event))
+            == "SUCCESS"
+        )
+        ur.ok("urEventWait", 1, ctypes.byref(event))
+        assert ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_TYPE") == UR["UR_COMMAND_KERNEL_LAUNCH"]
+        ur.ok("urEventRelease", event)
+    assert numbers.read(queue) == list(range(1, 17))
+
+
+def test_events(ur: Calls, context: int, device: Device, kernels: dict[str, int], numbers: Numbers) -> None:
+    flags = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"] | UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
+    properties = UR.struct("ur_queue_properties_t")(stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], flags=flags)
+    queue = ur.made("urQueueCreate", context, device.handle, ctypes.byref(properties)).value or 0
+    events: list[Any] = []
+    for value in range(10):
+        event = ctypes.c_void_p()
+        waits = [events[-1]] * 2 if events else []
+        assert (
+            launch(ur, queue, kernels["store"], (16,), numbers.argument, value, waits=waits, event=ctypes.byref(event))
+            == "SUCCESS"
+        )
+        events.append(event)
+    ur.ok("urEventWait", 1, ctypes.byref(events[-1]))
+    assert numbers.read(queue) == list(range(9, 25))
+    times = [ctypes.c_uint64(), ctypes.c_uint64()]
+    for name, time in zip(("START", "END"), times, strict=True):
+        ur.ok("urEventGetProfilingInfo", events[-1], UR[f"UR_PROFILING_INFO_COMMAND_{name}"], 8, ctypes.byref(time), None)
+    assert 0 < times[0].value <= times[1].value
+    for event in events:
+        ur.ok("urEventRelease", event)
+    ur.ok("urQueueRelease", queue)
+
+
+# what is refused
+
+
+def test_launches_that_cannot_be(ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers, device: Device) -> None:
+    store, given = kernels["store"], (numbers.argument, 1)
+    fresh = kernels["sums"]
+    assert launch(ur, queue, fresh, (4,)) == "INVALID_KERNEL_ARGS"
+    assert launch(ur, queue, store, (4, 4, 4), *given, dimensions=4) == "INVALID_WORK_DIMENSION"
+    assert launch(ur, queue, store, (4,), *given, dimensions=0) == "INVALID_WORK_DIMENSION"
+    assert launch(ur, queue, store, (8,), *given, local=(0,)) == "INVALID_WORK_GROUP_SIZE"
+    assert launch(ur, queue, store, (8,), *given, local=(3,)) == "INVALID_WORK_GROUP_SIZE"
+    assert launch(ur, queue, kernels["fours"], (8,), numbers.argument, local=(2,)) == "INVALID_WORK_GROUP_SIZE"
+    assert launch(ur, queue, store, (1 << 30,), *given, local=(1 << 30,)) in (
+        "INVALID_WORK_GROUP_SIZE",
+        "INVALID_WORK_ITEM_SIZE",
+    )
+    refused = queue, store, 1, None, None, None, 0, None, None, 0, None, None
+    assert ur("urEnqueueKernelLaunchWithArgsExp", *refused) == "INVALID_NULL_POINTER"
+    refused = queue, store, 1, None, sizes((4,)), None, 2, None, None, 0, None, None
+    assert ur("urEnqueueKernelLaunchWithArgsExp", *refused) == "INVALID_NULL_POINTER"
+    assert launch(ur, store, queue, (4,), *given) == "INVALID_QUEUE"
+    assert launch(ur, queue, queue, (4,), *given) == "INVALID_KERNEL"
+    assert launch(ur, queue, store, (4,), *given, waits=[store]) == "INVALID_EVENT_WAIT_LIST"
+    ur.ok("urQueueFinish", queue)
+
+
+def test_a_failed_event_fails_what_waits_for_it(
+    ur: Calls, context: int, queue: int, kernels: dict[str, int], numbers: Numbers
+) -> None:
+    before = numbers.read(queue)
+    stale = ctypes.c_void_p()
+    assert launch(ur, queue, kernels["nothing"], (1,), event=ctypes.byref(stale)) == "SUCCESS"
+    ur.ok("urEventRelease", stale)
+    assert launch(ur, queue, kernels["store"], (4,), numbers.argument, 1, waits=[stale]) == "INVALID_EVENT_WAIT_LIST"
+    assert numbers.read(queue) == before
+
+
+def test_kernels_memory_and_queues_of_different_contexts(
+    ur: Calls, context: int, queue: int, kernels: dict[str, int], device: Device
+) -> None:
+    other_device = next(found.handle for found in device.platform.plugin.devices if found.handle != device.handle)
+    for where in (device.handle, other_device):  # of the same driver, and of another
+        other = ur.made("urContextCreate", 1, array(where), None).value or 0
+        foreign = ur.made("urQueueCreate", other, where, None).value or 0
+        memory = Numbers(ur, other, 4)
+        assert launch(ur, foreign, kernels["nothing"], (1,)) == "INVALID_CONTEXT"
+        assert launch(ur, queue, kernels["store"], (1,), memory.argument, 1) == "INVALID_CONTEXT"
+        ur.ok("urMemRelease", memory.handle)
+        ur.ok("urQueueRelease", foreign)
+        ur.ok("urContextRelease", other)
+
+
+# launch properties
+
+
+def chain(flags: int, *structs: Any) -> Any:
+    first = UR.struct("ur_kernel_launch_ext_properties_t")(
+        stype=UR["UR_STRUCTURE_TYPE_KERNEL_LAUNCH_EXT_PROPERTIES"], flags=flags
+    )
+    first.kept = structs
+    for before, after in zip((first, *structs), structs, strict=False):
+        before.pNext = ctypes.addressof(after)
+    return ctypes.byref(first)
+
+
+def cluster(*dimensions: int) -> Any:
+    made = UR.struct("ur_kernel_launch_cluster_property_t")(stype=UR["UR_STRUCTURE_TYPE_KERNEL_LAUNCH_CLUSTER_PROPERTY"])
+    made.clusterDim[:] = dimensions
+    return made
+
+
+def scratch(size: int) -> Any:
+    kind = UR["UR_STRUCTURE_TYPE_KERNEL_LAUNCH_WORKGROUP_PROPERTY"]
+    return UR.struct("ur_kernel_launch_workgroup_property_t")(stype=kind, workgroup_mem_size=size)
+
+
+def test_launch_properties(ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers, device: Device) -> None:
+    together, serial = UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"], UR["UR_KERNEL_LAUNCH_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE"]
+    endless = scratch(0)
+    endless.pNext = ctypes.addressof(endless)
+    for properties, code in (
+        (chain(0), "SUCCESS"),
+        (chain(serial), "SUCCESS"),
+        (chain(together), "SUCCESS" if is_intel(device) else "INVALID_OPERATION"),
+        (chain(0, cluster(1, 1, 1), scratch(0)), "SUCCESS"),
+        (chain(0, cluster(2, 1, 1)), "INVALID_OPERATION"),
+        (chain(0, scratch(16)), "INVALID_OPERATION"),
+        (chain(0, UR.struct("ur_queue_properties_t")(stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"])), "INVALID_OPERATION"),
+        (chain(8), "INVALID_ENUMERATION"),
+        (chain(0, endless), "INVALID_VALUE"),
+    ):
+        assert launch(ur, queue, kernels["store"], (16,), numbers.argument, 3, local=(4,), properties=properties) == code
+        if code == "SUCCESS":
+            assert numbers.read(queue) == list(range(3, 19))
+    assert launch(ur, queue, kernels["store"], (16,), numbers.argument, 4) == "SUCCESS"  # and a usual launch after it
+    assert numbers.read(queue) == list(range(4, 20))
+
+
+# threads
+
+
+def test_threads_that_launch_one_kernel_do_not_mix_up_their_arguments(
+    ur: Calls, context: int, device: Device, kernels: dict[str, int]
+) -> None:
+    wrong: list[Any] = []
+
+    def work(number: int) -> None:
+        queue = ur.made("urQueueCreate", context, device.handle, None).value or 0
+        mine = Numbers(ur, context, 8)
+        for turn in range(50):
+            value = 1000 * number + turn
+            code = launch(ur, queue, kernels["store"], (8,), mine.argument, value)
+            found = mine.read(queue)
+            if code != "SUCCESS" or found != list(range(value, value + 8)):
+                wrong.append((number, turn, code, found))
+        ur.ok("urMemRelease", mine.handle)
+        ur.ok("urQueueRelease", queue)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+# the older functions
+
+
+def test_arguments_are_set_first_then_launched(
+    ur: Calls, old: Calls, context: int, queue: int, device: Device, kernels: dict[str, int], numbers: Numbers
+) -> None:
+    value, event = ctypes.c_int32(30), ctypes.c_void_p()
+    old.ok("urKernelSetArgMemObj", kernels["store"], 0, None, numbers.handle)
+    old.ok("urKernelSetArgValue", kernels["store"], 1, 4, None, ctypes.byref(value))
+    old.ok("urEnqueueKernelLaunch", queue, kernels["store"], 1, None, sizes((16,)), None, None, 0, None, ctypes.byref(event))
+    assert numbers.read(queue) == list(range(30, 46))
+    old.ok("urKernelSetArgMemObj", kernels["sums"], 0, None, numbers.handle)
+    old.ok("urKernelSetArgLocal", kernels["sums"], 1, 64, None)
+    old.ok("urEnqueueKernelLaunch", queue, kernels["sums"], 1, None, sizes((16,)), sizes((16,)), None, 1, array(event), None)
+    assert numbers.read(queue) == [136] * 16
+    ur.ok("urEventRelease", event)
+    memory = ur.made("urUSMSharedAlloc", context, device.handle, None, None, 64)
+    old.ok("urKernelSetArgPointer", kernels["store"], 0, None, memory)
+    old.ok("urEnqueueKernelLaunch", queue, kernels["store"], 1, None, sizes((4,)), None, None, 0, None, None)
+    found = (ctypes.c_int32 * 4)()
+    ur.ok("urEnqueueUSMMemcpy", queue, True, found, memory, 16, 0, None, None)
+    assert list(found) == [30, 31, 32, 33]
+    ur.ok("urUSMFree", context, memory)
+
+
+OLD_LAYOUT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import ctypes
+from launching import SOURCE, sizes
+from ur_calls import Calls, array
+from fairlead.backends import nested_environment
+from fairlead.loader.adapters import load
+from fairlead.loader.discovery import PluginCandidate
+adapter = load(PluginCandidate(sys.argv[2], "test", backend="opencl"), environment=nested_environment())
+print(adapter.binding.layout)
+ur = Calls(adapter.table)
+for device in adapter.devices:
+    context = ur.made("urContextCreate", 1, array(device.handle), None)
+    queue = ur.made("urQueueCreate", context, device.handle, None)
+    program = ur.made("urProgramCreateWithIL", context, SOURCE, len(SOURCE), None)
+    ur.ok("urProgramBuild", context, program, None)
+    kernel = ur.made("urKernelCreate", program, b"store")
+    memory, value, found = ur.made("urUSMSharedAlloc", context, device.handle, None, None, 16), ctypes.c_int32(9), (ctypes.c_int32 * 4)()
+    ur.ok("urKernelSetArgPointer", kernel, 0, None, memory)
+    ur.ok("urKernelSetArgValue", kernel, 1, 4, None, ctypes.byref(value))
+    ur.ok("urEnqueueKernelLaunch", queue, kernel, 1, None, sizes((4,)), None, None, 0, None, None)
+    ur.ok("urEnqueueUSMMemcpy", queue, True, found, memory, 16, 0, None, None)
+    print(list(found))
+"""
+
+
+@pytest.mark.parametrize("layout", ["2026.0", "2026.1"])
+def test_the_tables_of_earlier_releases_lead_to_them(run_python: RunPython, adapter: Any, layout: str) -> None:
+    import launching
+
+    directory = launching.__file__.rsplit("/", 1)[0]
+    done = run_python(OLD_LAYOUT, directory, adapter.path, env={"FAIRLEAD_UR_LAYOUT": layout})
+    lines = done.out.splitlines()
+    assert lines[0].startswith("2026.") and lines[1:] == ["[9, 10, 11, 12]"] * len(adapter.devices)
+
+
+def test_a_program_may_be_released_before_its_kernel_is_launched(ur: Calls, context: int, queue: int, numbers: Numbers) -> None:
+    program = program_of(ur, context)
+    ur.ok("urProgramBuild", context, program, None)
+    kernel = ur.made("urKernelCreate", program, b"store").value or 0
+    ur.ok("urProgramRelease", program)
+    assert launch(ur, queue, kernel, (16,), (MEM, numbers.handle), 2) == "SUCCESS"
+    ur.ok("urKernelRelease", kernel)  # while it may still run
+    assert numbers.read(queue) == list(range(2, 18))

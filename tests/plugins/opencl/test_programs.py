@@ -1,0 +1,374 @@
+"""Programs of the reference adapter: from text, SPIR-V and binaries, built and not, and what they are asked."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from typing import Any
+
+import pytest
+from launching import BROKEN, SOURCE, UNRESOLVED, Numbers, built, last_error, launch, native, opencl, program_of, references
+from ur_calls import Calls, array
+
+from fairlead.conformance.ur.spirv import SPEC_ID, store
+from fairlead.icd.abi import OPENCL
+from fairlead.loader.devices import Device
+from fairlead.loader.ur import UR
+
+SIZE = ctypes.c_size_t
+
+
+def is_intel(device: Device) -> bool:
+    return "Intel" in device.platform.name
+
+
+def build_info(ur: Calls, program: int, device: Device, name: str) -> bytes:
+    size = SIZE()
+    ur.ok("urProgramGetBuildInfo", program, device.handle, UR[name], 0, None, ctypes.byref(size))
+    value = ctypes.create_string_buffer(size.value)
+    ur.ok("urProgramGetBuildInfo", program, device.handle, UR[name], size.value, value, None)
+    return value.raw
+
+
+def status(ur: Calls, program: int, device: Device) -> int:
+    return int.from_bytes(build_info(ur, program, device, "UR_PROGRAM_BUILD_INFO_STATUS"), "little")
+
+
+def binaries(ur: Calls, program: int) -> list[bytes]:
+    sizes = ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_BINARY_SIZES")
+    buffers = [ctypes.create_string_buffer(size) for (size,) in struct.iter_unpack("@N", sizes)]
+    pointers = array(*map(ctypes.addressof, buffers))
+    ur.ok("urProgramGetInfo", program, UR["UR_PROGRAM_INFO_BINARIES"], ctypes.sizeof(pointers), pointers, None)
+    return [buffer.raw for buffer in buffers]
+
+
+def from_binaries(ur: Calls, context: int, device: Device, *given: bytes | None) -> tuple[str, int]:
+    made = ctypes.c_void_p()
+    lengths, pointers = (SIZE * len(given))(*(len(binary or b"") for binary in given)), (ctypes.c_char_p * len(given))(*given)
+    code = ur(
+        "urProgramCreateWithBinary",
+        context,
+        len(given),
+        array(*[device.handle] * len(given)),
+        lengths,
+        pointers,
+        None,
+        ctypes.byref(made),
+    )
+    return code, made.value or 0
+
+
+def runs(ur: Calls, context: int, queue: int, program: int, *expected: int, value: int = 5) -> None:
+    """Whether its kernel `store` does what it is to do."""
+    numbers = Numbers(ur, context, len(expected))
+    kernel = ur.made("urKernelCreate", program, b"store").value or 0
+    assert launch(ur, queue, kernel, (len(expected),), numbers.argument, value) == "SUCCESS"
+    assert numbers.read(queue) == list(expected)
+    ur.ok("urMemRelease", numbers.handle)
+    ur.ok("urKernelRelease", kernel)
+
+
+# made and built
+
+
+def test_text_is_opencl_c(ur: Calls, context: int, queue: int) -> None:
+    for source in (SOURCE, SOURCE + b"\0\0", b"// \xc3\xa4\n" + SOURCE):
+        program = built(ur, context, source)
+        runs(ur, context, queue, program, 5, 6, 7)
+        assert ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_IL") == b""
+        ur.ok("urProgramRelease", program)
+
+
+def test_spirv_is_for_drivers_that_take_it(ur: Calls, context: int, queue: int, device: Device) -> None:
+    made, module = ctypes.c_void_p(), store()
+    code = ur("urProgramCreateWithIL", context, module, len(module), None, ctypes.byref(made))
+    if not is_intel(device):
+        assert code == "COMPILER_NOT_AVAILABLE"
+        return
+    program = made.value or 0
+    ur.ok("urProgramBuild", context, program, None)
+    runs(ur, context, queue, program, 5, 5, 5)
+    assert ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_IL") == module
+    ur.ok("urProgramRelease", program)
+
+
+def test_what_is_neither_is_no_program(ur: Calls, context: int) -> None:
+    made, metadata = ctypes.c_void_p(), UR.struct("ur_program_properties_t")()
+    for data in (bytes(range(5)), b"\0\0\0", b"\xff\xfe", b"text\x01"):
+        assert ur("urProgramCreateWithIL", context, data, len(data), None, ctypes.byref(made)) == "INVALID_BINARY"
+    assert ur("urProgramCreateWithIL", context, SOURCE, 0, None, ctypes.byref(made)) == "INVALID_SIZE"
+    metadata.count = 1
+    arguments = (context, SOURCE, len(SOURCE), ctypes.byref(metadata), ctypes.byref(made))
+    assert ur("urProgramCreateWithIL", *arguments) == "INVALID_NULL_POINTER"
+    metadata.count, metadata.pMetadatas = 0, ctypes.addressof(metadata)
+    assert ur("urProgramCreateWithIL", *arguments) == "INVALID_SIZE"
+
+
+def test_a_broken_spirv_module_fails_when_it_is_made_or_built(ur: Calls, context: int, device: Device) -> None:
+    if not is_intel(device):
+        return
+    for data in (store()[:40], store()[:20], b"\x03\x02\x23\x07\0\0\1\0" + b"\xff" * 40):
+        made = ctypes.c_void_p()
+        code = ur("urProgramCreateWithIL", context, data, len(data), None, ctypes.byref(made))
+        if code == "SUCCESS":
+            code = ur("urProgramBuild", context, made, None)
+            ur.ok("urProgramRelease", made)
+        assert code in ("INVALID_BINARY", "PROGRAM_BUILD_FAILURE")
+
+
+def test_a_failed_build_says_what_the_compiler_said(ur: Calls, context: int, device: Device) -> None:
+    program = program_of(ur, context, BROKEN)
+    assert status(ur, program, device) == UR["UR_PROGRAM_BUILD_STATUS_NONE"]
+    assert ur("urProgramBuild", context, program, None) == "PROGRAM_BUILD_FAILURE"
+    text, code = last_error(ur)
+    assert "nonsense" in text and code == OPENCL.codes["CL_BUILD_PROGRAM_FAILURE"]
+    assert status(ur, program, device) == UR["UR_PROGRAM_BUILD_STATUS_ERROR"]
+    log = build_info(ur, program, device, "UR_PROGRAM_BUILD_INFO_LOG")
+    assert b"nonsense" in log and log.endswith(b"\0") and log.count(b"\0") == 1
+    made = ctypes.c_void_p()
+    assert ur("urKernelCreate", program, b"broken", ctypes.byref(made)) == "INVALID_PROGRAM_EXECUTABLE"
+    assert ur("urProgramCompile", context, program, None) == "PROGRAM_BUILD_FAILURE"
+    ur.ok("urProgramRelease", program)
+
+
+def test_options_are_handed_on(ur: Calls, context: int, queue: int, device: Device) -> None:
+    program = program_of(
+        ur, context, b"kernel void store(global int *out, int value) { out[get_global_id(0)] = value + MORE; }"
+    )
+    ur.ok("urProgramBuild", context, program, b"-DMORE=10")
+    runs(ur, context, queue, program, 15, 15)
+    assert build_info(ur, program, device, "UR_PROGRAM_BUILD_INFO_OPTIONS") == b"-DMORE=10\0"
+    other = program_of(ur, context)
+    assert ur("urProgramBuild", context, other, b"-no-such-option") == "PROGRAM_BUILD_FAILURE"
+    assert "no-such-option" in last_error(ur)[0]
+    for handle in (program, other):
+        ur.ok("urProgramRelease", handle)
+
+
+def test_a_program_is_compiled_then_linked(ur: Calls, context: int, queue: int, device: Device) -> None:
+    parts = [
+        b"int more(int value); kernel void store(global int *out, int value) { out[get_global_id(0)] = more(value); }",
+        b"int more(int value) { return value + 100; }",
+    ]
+    programs = [program_of(ur, context, part) for part in parts]
+    for program in programs:
+        ur.ok("urProgramCompile", context, program, None)
+    kind = build_info(ur, programs[0], device, "UR_PROGRAM_BUILD_INFO_BINARY_TYPE")
+    assert int.from_bytes(kind, "little") == UR["UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT"]
+    linked = ur.made("urProgramLink", context, 2, array(*programs), None).value or 0
+    kind = build_info(ur, linked, device, "UR_PROGRAM_BUILD_INFO_BINARY_TYPE")
+    assert int.from_bytes(kind, "little") == UR["UR_PROGRAM_BINARY_TYPE_EXECUTABLE"]
+    runs(ur, context, queue, linked, 105, 105)
+    for program in (*programs, linked):
+        ur.ok("urProgramRelease", program)
+
+
+def test_a_failed_link_leaves_the_log(ur: Calls, context: int, device: Device) -> None:
+    compiled, fresh, made = program_of(ur, context, UNRESOLVED), program_of(ur, context), ctypes.c_void_p(1)
+    ur.ok("urProgramCompile", context, compiled, None)
+    assert ur("urProgramLink", context, 1, array(compiled), None, ctypes.byref(made)) == "PROGRAM_LINK_FAILURE"
+    if is_intel(device):  # a driver may give the program whose log says why
+        assert b"elsewhere" in build_info(ur, made.value or 0, device, "UR_PROGRAM_BUILD_INFO_LOG")
+        assert "elsewhere" in last_error(ur)[0]
+        ur.ok("urProgramRelease", made)
+    else:
+        assert not made.value
+    for program, options in ((fresh, None), (compiled, b"-no-such-option")):
+        assert ur("urProgramLink", context, 1, array(program), options, ctypes.byref(made)) == "PROGRAM_LINK_FAILURE"
+        if made.value:
+            ur.ok("urProgramRelease", made)
+    assert ur("urProgramLink", context, 0, array(compiled), None, ctypes.byref(made)) == "INVALID_SIZE"
+    assert ur("urProgramLink", context, 1, array(device.handle), None, ctypes.byref(made)) == "INVALID_PROGRAM"
+    for program in (compiled, fresh):
+        ur.ok("urProgramRelease", program)
+
+
+def test_the_forms_for_some_devices(ur: Calls, context: int, queue: int, device: Device) -> None:
+    devices, leave = array(device.handle), UR["UR_EXP_PROGRAM_FLAG_ALLOW_UNRESOLVED_SYMBOLS"]
+    whole = program_of(ur, context)
+    # another text: PoCL 3.0 aborts when one that it has built is compiled and linked
+    part = program_of(ur, context, b"kernel void store(global int *out, int value) { out[get_global_id(0)] = value * 2; }")
+    ur.ok("urProgramBuildExp", whole, 1, devices, 0, None)
+    runs(ur, context, queue, whole, 5, 6)
+    ur.ok("urProgramCompileExp", part, 1, devices, leave, b"")
+    linked = ur.made("urProgramLinkExp", context, 1, devices, leave, 1, array(part), None).value or 0
+    runs(ur, context, queue, linked, 10, 10)
+    made = ctypes.c_void_p()
+    assert ur("urProgramBuildExp", whole, 1, devices, 2, None) == "INVALID_ENUMERATION"
+    assert ur("urProgramBuildExp", whole, 1, None, 0, None) == "INVALID_NULL_POINTER"
+    assert ur("urProgramCompileExp", part, 0, devices, 0, None) == "INVALID_VALUE"
+    assert ur("urProgramLinkExp", context, 1, devices, 0, 0, array(part), None, ctypes.byref(made)) == "INVALID_SIZE"
+    for program in (whole, part, linked):
+        ur.ok("urProgramRelease", program)
+
+
+def test_a_program_is_built_in_its_own_context(ur: Calls, context: int, device: Device) -> None:
+    other = ur.made("urContextCreate", 1, array(device.handle), None)
+    program = program_of(ur, context)
+    assert ur("urProgramBuild", other, program, None) == "INVALID_CONTEXT"
+    foreign = next(found.handle for found in device.platform.plugin.devices if found.handle != device.handle)
+    assert ur("urProgramBuildExp", program, 1, array(foreign), 0, None) == "INVALID_DEVICE"
+    ur.ok("urProgramRelease", program)
+    ur.ok("urContextRelease", other)
+
+
+# what it is asked
+
+
+def test_a_program_says_what_it_is(ur: Calls, context: int, device: Device) -> None:
+    program = program_of(ur, context)
+
+    def number(name: str) -> int:
+        return ur.number("urProgramGetInfo", program, f"UR_PROGRAM_INFO_{name}")
+
+    assert (number("CONTEXT"), number("NUM_DEVICES"), number("DEVICES"), number("REFERENCE_COUNT")) == (
+        context,
+        1,
+        device.handle,
+        1,
+    )
+    assert number("BINARY_SIZES") == 0
+    names, size = ctypes.create_string_buffer(99), SIZE()
+    asked = (program, UR["UR_PROGRAM_INFO_KERNEL_NAMES"], 99, names, ctypes.byref(size))
+    assert ur("urProgramGetInfo", *asked) == "INVALID_PROGRAM_EXECUTABLE"
+    ur.ok("urProgramBuild", context, program, None)
+    ur.ok("urProgramGetInfo", *asked)
+    found = names.raw[: size.value]
+    assert found.endswith(b"\0") and sorted(found[:-1].split(b";")) == [b"fours", b"nothing", b"shape", b"store", b"sums"]
+    assert number("NUM_KERNELS") == 5 and number("BINARY_SIZES") > 0
+    assert status(ur, program, device) == UR["UR_PROGRAM_BUILD_STATUS_SUCCESS"]
+    ur.ok("urProgramRetain", program)
+    assert number("REFERENCE_COUNT") == 2
+    ur.ok("urProgramRelease", program)
+    ur.ok("urProgramRelease", program)
+    assert ur("urProgramRelease", program) == "INVALID_PROGRAM"
+
+
+@pytest.mark.parametrize("name", ["IL", "BINARIES"])
+def test_properties_of_unusual_form_keep_to_the_protocol(ur: Calls, context: int, name: str) -> None:
+    program, value, size = program_of(ur, context), ctypes.create_string_buffer(8), SIZE()
+    asked = program, UR[f"UR_PROGRAM_INFO_{name}"]
+    assert ur("urProgramGetInfo", *asked, 0, value, None) == "INVALID_SIZE"
+    assert ur("urProgramGetInfo", *asked, 8, None, None) == "INVALID_NULL_POINTER"
+    assert ur("urProgramGetInfo", *asked, 0, None, None) == "INVALID_NULL_POINTER"
+    ur.ok("urProgramGetInfo", *asked, 0, None, ctypes.byref(size))
+    assert size.value == (8 if name == "BINARIES" else 0)
+    ur.ok("urProgramRelease", program)
+
+
+def test_binaries_make_the_program_again(ur: Calls, context: int, queue: int, device: Device) -> None:
+    program = built(ur, context)
+    (binary,) = binaries(ur, program)
+    code, again = from_binaries(ur, context, device, binary)
+    assert code == "SUCCESS"
+    ur.ok("urProgramBuild", context, again, None)
+    runs(ur, context, queue, again, 5, 6, 7)
+    none = array(None)
+    ur.ok("urProgramGetInfo", program, UR["UR_PROGRAM_INFO_BINARIES"], 8, none, None)  # NULL: that one is not wanted
+    assert ur("urProgramGetInfo", program, UR["UR_PROGRAM_INFO_BINARIES"], 7, none, None) == "INVALID_SIZE"
+    for handle in (program, again):
+        ur.ok("urProgramRelease", handle)
+
+
+def test_what_is_no_binary_is_refused(ur: Calls, context: int, device: Device) -> None:
+    for given in (b"no binary of any driver's", b"", None):
+        assert from_binaries(ur, context, device, given)[0] == "INVALID_NATIVE_BINARY"
+    assert from_binaries(ur, context, device)[0] == "INVALID_SIZE"
+    foreign = next(found for found in device.platform.plugin.devices if found.handle != device.handle)
+    assert from_binaries(ur, context, foreign, b"x")[0] == "INVALID_DEVICE"
+
+
+# specialisation constants
+
+
+def constants(*given: tuple[int, int, Any]) -> Any:
+    kind = UR.struct("ur_specialization_constant_info_t")
+    made = (kind * len(given))(*(kind(number, size, value and ctypes.addressof(value)) for number, size, value in given))
+    made.kept = given
+    return made
+
+
+def test_specialisation_constants(ur: Calls, context: int, queue: int, device: Device) -> None:
+    module, ten = store(), ctypes.c_int32(10)
+    if not is_intel(device):
+        program = program_of(ur, context)
+        assert ur("urProgramSetSpecializationConstants", program, 1, constants((SPEC_ID, 4, ten))) == "INVALID_PROGRAM"
+        ur.ok("urProgramRelease", program)
+        return
+    program = ur.made("urProgramCreateWithIL", context, module, len(module), None).value or 0
+    for count, given, code in (
+        (0, constants((SPEC_ID, 4, ten)), "INVALID_SIZE"),
+        (1, None, "INVALID_NULL_POINTER"),
+        (1, constants((SPEC_ID, 4, None)), "INVALID_VALUE"),
+        (1, constants((SPEC_ID, 8, ten)), "INVALID_VALUE"),
+        (1, constants((99, 4, ten)), "INVALID_SPEC_ID"),
+        (1, constants((SPEC_ID, 4, ten)), "SUCCESS"),
+    ):
+        assert ur("urProgramSetSpecializationConstants", program, count, given) == code
+    ur.ok("urProgramBuild", context, program, None)
+    runs(ur, context, queue, program, 15, 15)
+    ur.ok("urProgramRelease", program)
+
+
+# what it defines
+
+
+def test_addresses_of_functions_and_variables(ur: Calls, context: int, device: Device) -> None:
+    source = b"global int counter[3]; " + SOURCE if is_intel(device) else SOURCE
+    program, address, size = program_of(ur, context, source), ctypes.c_void_p(), SIZE()
+    ur.ok("urProgramBuild", context, program, b"-cl-std=CL3.0")
+
+    def function(name: bytes) -> str:
+        return ur("urProgramGetFunctionPointer", device.handle, program, name, ctypes.byref(address))
+
+    def variable(name: bytes) -> str:
+        wanted = ctypes.byref(size), ctypes.byref(address)
+        return ur("urProgramGetGlobalVariablePointer", device.handle, program, name, *wanted)
+
+    if is_intel(device):
+        assert function(b"store") == "SUCCESS" and address.value
+        assert function(b"no_such_function") == "INVALID_KERNEL_NAME"
+        assert variable(b"counter") == "SUCCESS" and size.value == 12 and address.value
+        assert variable(b"no_such_variable") == "INVALID_VALUE"
+    else:
+        assert function(b"store") == variable(b"counter") == "UNSUPPORTED_FEATURE"
+    ur.ok("urProgramRelease", program)
+
+
+# native handles
+
+
+@pytest.mark.parametrize("owned", [False, True])
+def test_native_handles_both_ways(ur: Calls, context: int, queue: int, owned: bool) -> None:
+    program = built(ur, context)
+    cl = native(ur, "urProgramGetNativeHandle", program)
+    table, count = opencl(cl), ("clGetProgramInfo", cl, "CL_PROGRAM_REFERENCE_COUNT")
+    assert references(table, *count) == 1
+    if owned:
+        assert table.clRetainProgram(cl) == 0
+    properties = UR.struct("ur_program_native_properties_t")(isNativeHandleOwned=owned)
+    again = ur.made("urProgramCreateWithNativeHandle", cl, context, ctypes.byref(properties)).value or 0
+    assert references(table, *count) == 2
+    runs(ur, context, queue, again, 5, 6)
+    ur.ok("urProgramRelease", again)
+    assert references(table, *count) == 1
+    ur.ok("urProgramRelease", program)
+
+
+def test_native_handles_that_are_no_programs_of_the_context(ur: Calls, context: int, device: Device) -> None:
+    other, made, junk = (
+        ur.made("urContextCreate", 1, array(device.handle), None),
+        ctypes.c_void_p(),
+        ctypes.create_string_buffer(64),
+    )
+    program = program_of(ur, context)
+    cl = native(ur, "urProgramGetNativeHandle", program)
+    for handle, where, code in (
+        (0, context, "INVALID_NULL_HANDLE"),
+        (64, context, "INVALID_VALUE"),
+        (ctypes.addressof(junk), context, "INVALID_VALUE"),
+        (cl, other, "INVALID_CONTEXT"),
+    ):
+        assert ur("urProgramCreateWithNativeHandle", handle, where, None, ctypes.byref(made)) == code
+    ur.ok("urProgramRelease", program)
+    ur.ok("urContextRelease", other)
