@@ -4,16 +4,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # Downloads that are no Python packages of ours: fetched once, outside the working tree.
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fairlead/build
-SYCL_RT := 2026.2.0
-HEADERS := $(CACHE)/intel-sycl-rt-$(SYCL_RT)
 # Adapters and plugins that others wrote, of releases that cannot share an environment: wheel, version, files.
 PLUGINS := $(CACHE)/plugins-1
 UR_NOW  := 2026.2.0
 UR_THEN := 2025.3.3
 PI_LAST := 2024.2.1
 UMF     := 1.2.0
-# Programs that others wrote, and the DPC++ runtimes they run on: today's, and the last one with PI plugins.
-CLIENTS := $(CACHE)/clients-1
+# Programs that others wrote, and the DPC++ runtimes they run on: today's, and the last one with PI plugins. dpctl is made for one Python.
+PYTAG   := $(shell $(PYTHON) -c 'import sys; print("cp%d%d" % sys.version_info[:2])' 2>/dev/null)
+CLIENTS := $(CACHE)/clients-2-$(PYTAG)
 DPCTL_NOW := 0.22.1
 DPCTL_PI  := 0.17.0
 DPCTL   := 'dpctl/*.py' 'dpctl/*.so' 'dpctl/*.so.0' 'dpctl/memory/*' 'dpctl/program/*' 'dpctl/utils/*'
@@ -69,11 +68,6 @@ define FETCH
 	@rm -rf $(3)/wheels
 endef
 
-# Headers that the ABI data is compared with. The wheel is large, and only its headers are wanted.
-$(HEADERS)/fetched: | $(BIN)/python
-	$(call FETCH,intel-sycl-rt,$(SYCL_RT),$(HEADERS),'CL/*.h' 'unified-runtime/*.h')
-	@touch $@
-
 $(PLUGINS)/fetched: | $(BIN)/python
 	$(call FETCH,intel-cmplr-lib-ur,$(UR_NOW),$(PLUGINS)/ur-now,'libur_adapter_level_zero.so.0' 'libur_adapter_level_zero_v2.so.0')
 	$(call FETCH,intel-cmplr-lib-ur,$(UR_THEN),$(PLUGINS)/ur-then,'libur_adapter_*.so.0')
@@ -82,7 +76,8 @@ $(PLUGINS)/fetched: | $(BIN)/python
 	@touch $@
 
 # dpctl of the last PI generation was built for CPython 3.10 and 3.11 alone.
-HAS_DPCTL_PI = $(filter 3.10 3.11,$(shell $(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'))
+HAS_DPCTL_PI = $(filter cp310 cp311,$(PYTAG))
+# The headers of intel-sycl-rt are also what the ABI data is compared with.
 $(CLIENTS)/fetched: | $(BIN)/python
 	$(call FETCH,intel-sycl-rt,$(UR_NOW),$(CLIENTS)/now,'lib/libsycl.so.9' 'include/sycl/**' 'include/CL/**' 'include/unified-runtime/**')
 	$(call FETCH,intel-cmplr-lib-ur,$(UR_NOW),$(CLIENTS)/now,'lib/libur_loader.so.0')
@@ -96,8 +91,8 @@ $(CLIENTS)/fetched: | $(BIN)/python
 demo: $(VENV)/installed-demo
 	@$(RUN) $(BIN)/python examples/wave.py
 
-test: $(VENV)/installed-test $(HEADERS)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched
-	OPENCL_HEADERS=$(HEADERS) UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) $(RUN) $(BIN)/python -m pytest -q $(TESTS)
+test: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched
+	OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) $(RUN) $(BIN)/python -m pytest -q $(TESTS)
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .

@@ -44,9 +44,6 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "urGraphDumpContentsExp", "urGraphGetNativeHandleExp", "urGraphExecutableGraphGetNativeHandleExp",
     ),
     "An event of OpenCL is complete once, and cannot be signalled again.": ("urEventCreateExp",),
-    "OpenCL takes the times of commands only in a queue that was made for it, where every event has them.": (
-        "urEnqueueTimestampRecordingExp",
-    ),
     "OpenCL links programs before they are executable, not after.": ("urProgramDynamicLinkExp",),
     "OpenCL specialises a program before it is built (urProgramSetSpecializationConstants), not its kernels.": (
         "urKernelSetSpecializationConstants",

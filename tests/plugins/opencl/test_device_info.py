@@ -57,6 +57,7 @@ DIFFERENT: Final = {
     "COMMAND_BUFFER_SUPPORT_EXP": (_POCL, "also without cl_khr_command_buffer"),
     "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": (_INTEL, _POCL, "kernels and events can be exchanged too"),
     "COMMAND_BUFFER_EVENT_SUPPORT_EXP": (_INTEL, _POCL, "commands of a command-buffer can wait for events and signal them"),
+    "TIMESTAMP_RECORDING_SUPPORT_EXP": (_INTEL, _POCL, "a marker on a queue of the adapter's own has the time"),
     "ENQUEUE_NATIVE_COMMAND_SUPPORT_EXP": (_INTEL, _POCL, "urEnqueueNativeCommandExp is there"),
     "USM_POOL_SUPPORT": (_INTEL, _POCL, "pools are there"),
     "USM_HOST_SUPPORT": (_POCL, _NO_USM),
