@@ -27,23 +27,31 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }
 
 
-class _CommandBuffer:
-    """The launches as a finalized command-buffer on their own queue."""
+def why_none() -> str:
+    """Why there is no such command-buffer; "" if there is."""
+    return "" if _EXTENSION in device().extensions else f"the driver has no {_EXTENSION}"
+
+
+class DriverCommandBuffer:
+    """The launches as a finalized command-buffer of the driver's, `handle`, on their own queue."""
 
     def __init__(self, launches: Launches) -> None:
         self._queue = launches.queue
-        self._functions: dict[str, Any] = {}
-        for name, types in _FUNCTIONS.items():
-            address = device().platform.extension_function(name)
-            if not address:
-                raise SystemExit(f"the driver lists {_EXTENSION} and has no {name}")
-            self._functions[name] = ctypes.CFUNCTYPE(*types)(address)
+        self._functions = {name: ctypes.CFUNCTYPE(*types)(self.address(name)) for name, types in _FUNCTIONS.items()}
         self._queues = (ctypes.c_void_p * 1)(self._queue.int_ptr)
         code = ctypes.c_int32()
-        self._handle = self._functions["clCreateCommandBufferKHR"](1, self._queues, None, ctypes.byref(code))
+        self.handle = self._functions["clCreateCommandBufferKHR"](1, self._queues, None, ctypes.byref(code))
         self._check(code.value, "clCreateCommandBufferKHR")
         self._record(launches)
-        self._call("clFinalizeCommandBufferKHR", self._handle)
+        self._call("clFinalizeCommandBufferKHR", self.handle)
+
+    @staticmethod
+    def address(name: str) -> int:
+        """A function of the extension."""
+        found = device().platform.extension_function(name)
+        if not found:
+            raise SystemExit(f"the driver lists {_EXTENSION} and has no {name}")
+        return found
 
     def _record(self, launches: Launches) -> None:
         """Append every launch, each with a kernel of its own: there is a driver whose commands all take the arguments that one
@@ -52,7 +60,7 @@ class _CommandBuffer:
         self._clones = launches.clones()
         for kernel in self._clones:
             self._call(
-                "clCommandNDRangeKernelKHR", self._handle, None, None, kernel.int_ptr, 1, None, size, size, 0, None, None, None
+                "clCommandNDRangeKernelKHR", self.handle, None, None, kernel.int_ptr, 1, None, size, size, 0, None, None, None
             )
 
     def _call(self, name: str, *arguments: Any) -> None:
@@ -64,23 +72,23 @@ class _CommandBuffer:
 
     def run(self) -> None:
         """Enqueue the command-buffer and wait for its end."""
-        self._call("clEnqueueCommandBufferKHR", 0, None, self._handle, 0, None, None)
+        self._call("clEnqueueCommandBufferKHR", 0, None, self.handle, 0, None, None)
         self._queue.finish()
 
     def release(self) -> None:
-        self._call("clReleaseCommandBufferKHR", self._handle)
+        self._call("clReleaseCommandBufferKHR", self.handle)
 
 
 def measure(quick: bool) -> list[Row]:
     """Replay and command-buffer, in turns."""
     what = "command-buffer of the driver ÷ replay"
-    if _EXTENSION not in device().extensions:
-        return [Row(what, None, "×", note=f"the driver has no {_EXTENSION}")]
+    if reason := why_none():
+        return [Row(what, None, "×", note=reason)]
     versions = dict(device().info("CL_DEVICE_EXTENSIONS_WITH_VERSION"))
     launches = Launches(make_queue(), 100 if quick else 1000)
     with fairlead.capture(launches.queue) as graph:
         launches.call()
-    executable, native = graph.finalize(), _CommandBuffer(launches)
+    executable, native = graph.finalize(), DriverCommandBuffer(launches)
 
     def replay() -> None:
         executable.replay(launches.queue)

@@ -15,7 +15,7 @@ class _Arguments(ctypes.Structure):
     _fields_ = [("a", ctypes.c_void_p), ("b", ctypes.c_void_p), ("s", ctypes.c_float)]
 
 
-class _Loops:
+class Loops:
     """The launches in C: `launch` with a kernel for each, `set_and_launch` with one whose arguments are set each time."""
 
     def __init__(self, launches: Launches) -> None:
@@ -43,7 +43,7 @@ def measure(quick: bool) -> list[Row]:
     launches = Launches(make_queue(), 100 if quick else 1000)
     with fairlead.capture(launches.queue) as graph:
         launches.call()
-    executable, loops = graph.finalize(), _Loops(launches)
+    executable, loops = graph.finalize(), Loops(launches)
 
     def replay() -> None:
         executable.replay(launches.queue)

@@ -39,26 +39,32 @@ def _context() -> Any:
     return cl.Context([device().to_pyopencl()])
 
 
-def make_queue() -> Any:
-    """A pyopencl.CommandQueue, in order, on `device()`."""
-    return cl.CommandQueue(_context())
+def make_queue(out_of_order: bool = False) -> Any:
+    """A pyopencl.CommandQueue on `device()`."""
+    properties = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE if out_of_order else 0
+    return cl.CommandQueue(_context(), properties=properties)
 
 
 class Launches:
-    """`count` launches of `a[i] += s * b[i]` over 64 work-items; no two that follow each other have the same arguments."""
+    """`count` launches of `a[i] += s * b[i]` over 64 work-items; no two that follow each other have the same arguments.
 
-    def __init__(self, queue: Any, count: int) -> None:
+    They write to `targets` buffers in turn. With as many as launches none writes where another does, so that they need no order.
+    """
+
+    def __init__(self, queue: Any, count: int, targets: int = _BUFFERS) -> None:
         self.queue, self.count = queue, count
-        program = cl.Program(queue.context, _SOURCE).build()
-        self.kernel, self.typed_kernel = cl.Kernel(program, "add"), cl.Kernel(program, "add")
+        self._program = cl.Program(
+            queue.context, _SOURCE
+        ).build()  # kept: some drivers call one invalid that only its kernels refer to
+        self.kernel, self.typed_kernel = cl.Kernel(self._program, "add"), cl.Kernel(self._program, "add")
         self.typed_kernel.set_scalar_arg_dtypes([None, None, np.float32])
-        random = np.random.default_rng(1).random((2 * _BUFFERS, WORK_ITEMS), np.float32)
+        random = np.random.default_rng(1).random((targets + _BUFFERS, WORK_ITEMS), np.float32)
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         self._buffers = [cl.Buffer(queue.context, flags, hostbuf=row) for row in random]
         self._first = random[0].nbytes
-        targets, sources = self._buffers[:_BUFFERS], self._buffers[_BUFFERS:]
+        self._targets, sources = self._buffers[:targets], self._buffers[targets:]
         self.arguments = [
-            (targets[i % _BUFFERS], sources[i * 3 % (_BUFFERS - 1)], np.float32(1e-3 * (1 + i % 97))) for i in range(count)
+            (self._targets[i % targets], sources[i * 3 % (_BUFFERS - 1)], np.float32(1e-3 * (1 + i % 97))) for i in range(count)
         ]
 
     def call(self) -> None:
@@ -81,12 +87,12 @@ class Launches:
 
     def result_of(self, action: Any) -> bytes:
         """What the buffers hold after `action` on buffers of zeros: every way to launch has to give the same bytes."""
-        for buffer in self._buffers[:_BUFFERS]:
+        for buffer in self._targets:
             cl.enqueue_fill_buffer(self.queue, buffer, np.zeros(1, np.float32), 0, self._first)
         self.queue.finish()
         action()
-        rows = np.empty((_BUFFERS, WORK_ITEMS), np.float32)
-        for row, buffer in zip(rows, self._buffers, strict=False):
+        rows = np.empty((len(self._targets), WORK_ITEMS), np.float32)
+        for row, buffer in zip(rows, self._targets, strict=True):
             cl.enqueue_copy(self.queue, row, buffer)
         return rows.tobytes()
 

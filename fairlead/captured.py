@@ -121,9 +121,10 @@ class CapturedGraph(Graph):
     def finalize(self, *, schedule: str = "auto") -> Executable:
         """Make the graph ready to be replayed.
 
-        `schedule` says how a branching graph is run on an out-of-order queue: "levels" (a barrier between two task levels), "events"
-        (each command waits for those that it directly follows), "in-order" (as it was recorded, one after the other), or "auto",
-        which measures what a barrier and an event cost on the device. On an in-order queue it makes no difference.
+        `schedule` says how a branching graph is run on an out-of-order queue: "lanes" (branches on several in-order queues of our own),
+        "levels" (a barrier between two task levels), "events" (each command waits for those that it directly follows), "in-order" (as
+        it was recorded, one after the other), or "auto", which measures what a barrier and an event cost on the device. On an
+        in-order queue it makes no difference.
         """
         if self.state != "captured":
             why = "the block has not ended" if self.state == "recording" else "the block failed, and nothing of it was captured"

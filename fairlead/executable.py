@@ -19,7 +19,7 @@ from .icd.errors import OpenCLError, describe, error
 if TYPE_CHECKING:
     from .captured import CapturedGraph
 
-SCHEDULES: Final = ("auto", "in-order", "levels", "events")
+SCHEDULES: Final = ("auto", "in-order", "lanes", "levels", "events")
 
 
 class ReplayError(OpenCLError):

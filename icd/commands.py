@@ -92,6 +92,22 @@ def enqueue_marker(queue: int, waits: Sequence[int], name: str) -> int:
     return event[0]
 
 
+def compute_units(device: int) -> int:
+    """CL_DEVICE_MAX_COMPUTE_UNITS of a device."""
+    value = ffi.new("uint32_t *")
+    check(call(device, "clGetDeviceInfo", OPENCL["CL_DEVICE_MAX_COMPUTE_UNITS"], 4, address(value), None), "clGetDeviceInfo")
+    return value[0]
+
+
+def bytes_of(command: Any) -> int:
+    """How many bytes a transfer moves; 0 for what is none."""
+    op, n = OPS[command.op], command.n
+    if op.endswith("_rect"):
+        return n[6] * n[7] * n[8]
+    names = _NUMBERS.get(op, ())
+    return n[names.index("size")] if names else 0
+
+
 def wait_for(event: int) -> None:
     """Wait for an event, whatever became of its command."""
     events = ffi.new("uintptr_t[]", [event])

@@ -134,7 +134,7 @@ class NativeCommandBuffer:
 
     def __init__(self, support: Support, context: int, device: int, properties: int, *, updatable: bool) -> None:
         self._support, self._updatable = support, updatable
-        self._in_order = not properties & OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
+        self.in_order = not properties & OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
         self._kernels: list[int] = []
         self._points: list[list[int]] = []  # of each command: the sync-points that stand for it
         self._array: Any = None
@@ -181,7 +181,7 @@ class NativeCommandBuffer:
         if op in _NOTHING:
             self._points.append(waits)
             return
-        if self._in_order:  # the queue that it is recorded for keeps the order
+        if self.in_order:  # the queue that it is recorded for keeps the order
             waits = []
         point, handle = ctypes.c_uint32(), ctypes.c_void_p()
         listed = (ctypes.c_uint32 * len(waits))(*waits) if waits else None
@@ -238,12 +238,10 @@ class NativeCommandBuffer:
 
     # running
 
-    def enqueue(self, queue: int, waits: Sequence[int]) -> tuple[int, int]:
-        """Enqueue it: OpenCL's code, and the event (a reference for the caller)."""
-        event, queues = ctypes.c_void_p(), (ctypes.c_void_p * 1)(queue)
-        listed = (ctypes.c_void_p * len(waits))(*waits) if waits else None
-        code = self._support.function("clEnqueueCommandBufferKHR")(1, queues, self.cl, len(waits), listed, ctypes.byref(event))
-        return code, event.value or 0
+    @property
+    def enqueue_function(self) -> int:
+        """The address of the function that enqueues it."""
+        return self._support.platform.extension_function("clEnqueueCommandBufferKHR") or 0
 
     def update(self, commands: Sequence[int]) -> int:
         """Launches have changed in the array: give the driver their arguments and sizes. Returns OpenCL's code, CL_INVALID_VALUE for what

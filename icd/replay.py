@@ -1,7 +1,8 @@
 """Replay: a schedule becomes a `Program`, a flat C array that the native engine walks without the GIL.
 
 A program refers to the commands in its recording's memory, which it keeps alive. It has kernels of its own, on which it sets
-arguments as it goes, so one thread at a time replays it.
+arguments as it goes, so one thread at a time replays it. A `Route` is the way on which a command-buffer is enqueued over and over
+on one queue: then only what changes from one enqueue to the next is handed over.
 """
 
 from __future__ import annotations
@@ -75,21 +76,30 @@ class Program:
         Returns the OpenCL code, the event's handle (the caller owns the reference), after a failure the number of the command
         that failed (-1: a barrier of the schedule), and the events of the exported steps (a reference each).
         """
-        event, failed, native = ffi.new("void **"), ffi.new("uint32_t *"), self.native
-        outside = ffi.new("void *[]", [ffi.cast("void *", one) for one in externals]) if externals else ffi.NULL
-        native.externals = outside
+        event, failed = ffi.new("void **"), ffi.new("uint32_t *")
+        if externals:
+            self.give_externals(externals)
         code = lib.fl_replay(
-            native,
-            [ffi.cast("void *", lane) for lane in lanes],
+            self.native,
+            _handles(lanes),
             len(lanes),
             times,
             len(wait_list),
-            [ffi.cast("void *", one) for one in wait_list] if wait_list else ffi.NULL,
+            _handles(wait_list) if wait_list else ffi.NULL,
             event,
             failed,
         )
-        exported = [int(ffi.cast("uintptr_t", native.exported[i])) for i in range(native.export_count if code == 0 else 0)]
-        return code, int(ffi.cast("uintptr_t", event[0])), -1 if failed[0] == _BARRIER else failed[0], exported
+        return code, int(ffi.cast("uintptr_t", event[0])), _command(failed[0]), self.exported() if code == 0 else []
+
+    def give_externals(self, events: Sequence[int]) -> None:
+        """The outside events (handles) that the next replay waits for."""
+        self._outside = _handles(events)
+        self.native.externals = self._outside
+
+    def exported(self) -> list[int]:
+        """The events of the exported steps of the last replay, a reference each."""
+        native = self.native
+        return [int(ffi.cast("uintptr_t", native.exported[i])) for i in range(native.export_count)]
 
     def update(self, step: int, relaunched: bool) -> int:
         """The command of a step has other arguments than before, or, `relaunched`, another kernel. Returns the OpenCL code."""
@@ -98,3 +108,61 @@ class Program:
     def close(self) -> None:
         """Give up its kernels."""
         ffi.release(self.native)
+
+
+class Route:
+    """How a command-buffer is enqueued on a queue, which is the first of `lanes` (handles).
+
+    `program` is replayed; or, if there is none, `native` enqueued: the driver's command-buffer and the function that does it
+    (addresses). `last` is a `fl_last`, and the same on all routes of a command-buffer: its lock is held. `owner` keeps what the
+    addresses lead to.
+    """
+
+    def __init__(
+        self,
+        last: Any,
+        lanes: Sequence[int],
+        in_order: bool,
+        program: Program | None = None,
+        native: tuple[int, int] = (0, 0),
+        owner: Any = None,
+    ) -> None:
+        self.program, self._lanes = program, _handles(lanes)
+        self._kept = last, owner
+        self._event, self._failed = ffi.new("void **"), ffi.new("uint32_t *")
+        self._exports = program is not None and bool(program.native.export_count)
+        self._native = ffi.new(
+            "fl_route *",
+            {
+                "last": last,
+                "in_order": in_order,
+                "lanes": self._lanes,
+                "lane_count": len(lanes),
+                "program": program.native if program is not None else ffi.NULL,
+                "native": ffi.cast("void *", native[0]),
+                "enqueue_native": ffi.cast("void *", native[1]),
+            },
+        )
+
+    def enqueue(
+        self, times: int = 1, waits: Sequence[int] = (), externals: Sequence[int] = (), wanted: bool = True
+    ) -> tuple[int, int, int, list[int]]:
+        """Enqueue it `times` times, the driver's once, after `waits` and after the last enqueue. What it returns is that of
+        `Program.replay`; the event is 0 if it is not `wanted`."""
+        if externals and self.program is not None:
+            self.program.give_externals(externals)
+        wait_list = _handles(waits) if waits else ffi.NULL
+        code = lib.fl_enqueue(self._native, times, len(waits), wait_list, self._event if wanted else ffi.NULL, self._failed)
+        if code:
+            return code, 0, _command(self._failed[0]), []
+        event = int(ffi.cast("uintptr_t", self._event[0])) if wanted else 0
+        return 0, event, -1, self.program.exported() if self._exports and self.program is not None else []
+
+
+def _handles(handles: Sequence[int]) -> Any:
+    return ffi.new("void *[]", [ffi.cast("void *", handle) for handle in handles])
+
+
+def _command(failed: int) -> int:
+    """The number of the command that failed, -1 for a barrier of the schedule."""
+    return -1 if failed == _BARRIER else failed

@@ -135,12 +135,11 @@ def _fill(library: Library, table: str) -> list[int] | None:
     words = (ctypes.c_uint64 * _ROOM).from_buffer_copy(_MARK.to_bytes(8, sys.byteorder) * _ROOM)
     code = _GetTable(address)(API_VERSION, words)
     if code:
-        raise BindError(
-            f"it refuses to fill its table {table}: {URError.describe(code)[1]}",
-            routine=name,
-            code=URError.describe(code)[0],
-            remedy="install an adapter of Unified Runtime 0.12 (DPC++ 2025.3 or 2026)",
-        )
+        result, meaning = URError.describe(code)
+        remedy = "install an adapter of Unified Runtime 0.12 (DPC++ 2025.3 or 2026)"
+        if result == "UR_RESULT_ERROR_UNINITIALIZED":
+            meaning, remedy = "it cannot start", "see what it prints: FAIRLEAD_PROBE=0 shows all of it"
+        raise BindError(f"it refuses to fill its table {table}: {meaning}", routine=name, code=result, remedy=remedy)
     if words[_ROOM - 1] != _MARK:
         raise BindError("it wrote beyond the end of the table", routine=name, remedy="update or reinstall the adapter")
     written = words[:]

@@ -47,8 +47,8 @@ class Request:
 class Outcome:
     """What became of one request: the `report` that its `main` returned, else None, the reason and the remedy in plain words.
 
-    `seconds` is how long the child lived, its start included, and `notes` what is odd although there is a report. `probed` is False
-    if no child could be started: then nothing is known, and a note says why.
+    `seconds` is how long the child lived, its start included, `notes` what is odd although there is a report, and `printed` the last
+    line that it printed. `probed` is False if no child could be started: then nothing is known, and a note says why.
     """
 
     report: dict[str, Any] | None = None
@@ -57,6 +57,7 @@ class Outcome:
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
     probed: bool = True
+    printed: str = ""
 
 
 def run_all(requests: Sequence[Request], timeout: float | None = None) -> list[Outcome]:
@@ -177,7 +178,7 @@ class _Child:
         if code is None:
             return self._failure(f"it answers, but does not let the process end {late}")
         notes = (f"{_ending(code)} while the process was ending",) if code else ()
-        return Outcome(lines[-1]["report"], seconds=time.monotonic() - self.started, notes=notes)
+        return Outcome(lines[-1]["report"], seconds=time.monotonic() - self.started, notes=notes, printed=self._last_printed())
 
     def _lines(self) -> list[dict[str, Any]]:
         """What the child wrote, a line each; without what was cut off or torn by others who wrote at the same time."""
@@ -188,11 +189,18 @@ class _Child:
                     lines.append(json.loads(line.removeprefix(mark)))
         return lines
 
-    def _failure(self, reason: str) -> Outcome:
+    def _last_printed(self) -> str:
         lines = self.kept["printed"].decode("utf-8", "replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        reason = f"{reason}; the last it printed was: {last[:300]}" if last else reason
-        return Outcome(None, reason, _REMEDY, time.monotonic() - self.started)
+        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+
+    def _failure(self, reason: str) -> Outcome:
+        printed = self._last_printed()
+        return Outcome(None, with_printed(reason, printed), _REMEDY, time.monotonic() - self.started, printed=printed)
+
+
+def with_printed(reason: str, printed: str) -> str:
+    """A reason with the last line that the child printed, if it did."""
+    return f"{reason}; the last it printed was: {printed}" if printed else reason
 
 
 def _ending(code: int) -> str:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .adapters import backend_library, load
-from .children import Request, run_all
+from .children import Request, run_all, with_printed
 from .devices import Platform
 from .discovery import PluginCandidate
 from .errors import FairleadError, LibraryError, reason_of
@@ -86,6 +86,8 @@ def probe_all(
                 )
             )
         else:
+            if not outcome.report["ok"]:  # an adapter has no other way to say why it refuses
+                outcome.report["reason"] = with_printed(outcome.report["reason"], outcome.printed)
             reports.append(_report(candidate, outcome.report, outcome.seconds, outcome.notes))
     return reports
 

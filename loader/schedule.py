@@ -2,12 +2,13 @@
 
 A lane is a queue. On an in-order lane the order of the steps is order enough, and no event is made. Elsewhere there are two ways:
 *level by level*, with a barrier between two task levels, or *by events*, where a command waits for the events of those that it
-directly follows. Lane 0 is the queue that the caller replays on: an out-of-order one begins and ends with a barrier, so that a replay
-is one command among the caller's own.
+directly follows; `spread` puts branches on several in-order *lanes*, so that few of those are needed. Lane 0 is the queue that the
+caller replays on: an out-of-order one begins and ends with a barrier, so that a replay is one command among the caller's own.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -46,6 +47,12 @@ class Order:
         """Whether every command comes after the one before it, so that nothing could run at the same time."""
         commands = [level for level, order_only in zip(self.levels, self.order_only, strict=True) if not order_only]
         return len(set(commands)) == len(commands)
+
+    @cached_property
+    def width(self) -> int:
+        """How many commands the widest task level has: so many could run at the same time."""
+        counts = Counter(level for level, order_only in zip(self.levels, self.order_only, strict=True) if not order_only)
+        return max(counts.values(), default=0)
 
     def beginning(self, count: int) -> Order:
         """The first `count` nodes as an order of their own: order and shape alone."""
@@ -132,10 +139,24 @@ def by_events(order: Order, lanes: Sequence[int], in_order_lanes: frozenset[int]
     return Schedule(kind, steps, ends)
 
 
+def spread(order: Order, lanes: int) -> list[int]:
+    """A lane for each node, from 1 to `lanes`: where one of its predecessors is the last, so that it needs no event; else one that
+    is empty; else the one that its place in the order of recording says, so that each has its share."""
+    result: list[int] = []
+    last: dict[int, int] = {}
+    for node, predecessors in enumerate(order.dependencies):
+        followed = [result[before] for before in predecessors if last[result[before]] == before]
+        share = 1 + node * lanes // len(order)
+        lane = followed[0] if followed else len(last) + 1 if len(last) < lanes else share
+        result.append(lane)
+        last[lane] = node
+    return result
+
+
 def plan(order: Order, lanes: Sequence[int], in_order_lanes: frozenset[int], kind: str) -> Schedule:
-    """The schedule of a kind: "in-order" (one in-order lane 0), "levels" (one out-of-order lane 0) or "events" (any lanes)."""
+    """The schedule of a kind: "in-order" (one in-order lane 0), "levels" (one out-of-order lane 0), "events" or "lanes" (any lanes)."""
     if kind == "in-order":
         return in_order(order)
     if kind == "levels":
         return by_level(order)
-    return by_events(order, lanes, in_order_lanes)
+    return by_events(order, lanes, in_order_lanes, kind)

@@ -130,12 +130,14 @@ class Adapter(Object):
 
     def log(self, level: str, message: str) -> None:
         """Say something of a level, "debug" to "error": to the program, if it has set a callback, else to the log that UR_LOG_FAIRLEAD
-        configures, where warnings and errors are printed if it says nothing. If it says something, both are told."""
+        configures, where warnings and errors are printed if it says nothing. If it says something, both are told; so they are of
+        errors that the program wants, since libsycl prints no more than the warnings."""
         if self._callback is not None:
             call, data = self._callback
-            if LEVELS.index(level) >= self._callback_level:
+            wanted = LEVELS.index(level) >= self._callback_level
+            if wanted:
                 call(LEVELS.index(level), message.encode("utf-8", "replace"), data)
-            if "UR_LOG_FAIRLEAD" not in secure_environ():
+            if "UR_LOG_FAIRLEAD" not in secure_environ() and not (wanted and level == "error"):
                 return
         logger("FAIRLEAD", "warning").write(level, f"<{self.name}>[{level.upper()}]: {message}\n")
 

@@ -30,10 +30,12 @@ def is_handle(answer: str) -> bool:
 
 
 def _text(value: Any, show: Callable[[Object], int]) -> bytes:
-    return value.encode() + b"\0" if isinstance(value, str) else bytes(value)
+    return value.encode() + b"\0" if isinstance(value, str) else _raw(value, show)
 
 
 def _raw(value: Any, show: Callable[[Object], int]) -> bytes:
+    if isinstance(value, int):  # bytes(3) are three zeros
+        raise TypeError("a number")
     return bytes(value)
 
 

@@ -25,6 +25,7 @@ from ..loader.forks import new_lock
 from ._native import ffi, lib
 from .adapter import Adapter
 from .build import settings
+from .interrupts import defer_interrupts
 from .wrap import code_of
 
 _UNKNOWN: Final = code_of("UR_RESULT_ERROR_UNKNOWN")
@@ -52,6 +53,7 @@ def start(address: int) -> None:
     shell = shell_at(address)
     adapter = load(settings(os.fsdecode(ffi.string(shell.config)))["module"])
     with _lock:
+        defer_interrupts()
         shell.number = _number_of(adapter, shell)
         running = _running[shell.number]
         running.shells.append(shell)

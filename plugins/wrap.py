@@ -24,13 +24,15 @@ output that is named as a parameter is handed over as the pointer that it is, an
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from ..loader.abi import Function, Parameter
 from ..loader.ur import UR, URError
 from ._native import ffi
 from .answers import Encode, encode_pointers, properties
+from .interrupts import ENTRY
 from .objects import Object, Registry
 
 #: The code for a handle that is none of ours, or not alive, by its type; else INVALID_VALUE.
@@ -166,6 +168,8 @@ def _keep(text: Any) -> Any:
 
 def _give_list(registry: Registry, things: list[Any], room: int, into: Any, count: Any) -> None:
     """The protocol of urDeviceGet: as many as there is room for, and how many there are."""
+    if not isinstance(things, Sequence):
+        raise TypeError(f"it returned {things!r}, and has to return a list")
     if into:
         for index, thing in enumerate(things[:room]):
             into[index] = registry.give(thing)
@@ -180,7 +184,10 @@ def _answer(
     if value is None:
         raise Refused(_NO_ANSWER)
     encode = encoders[name]
-    data = encode(value, registry.show)
+    try:
+        data = encode(value, registry.show)
+    except (TypeError, ValueError, OverflowError, struct.error) as error:
+        raise TypeError(f"{_misfit(encoders, name, value)}: {error}") from None
     if into:
         if size < len(data):
             raise Refused(_INVALID_SIZE)
@@ -191,6 +198,13 @@ def _answer(
             _copy(into, data)
     if size_ret:
         size_ret[0] = len(data)
+
+
+def _misfit(encoders: dict[int, Encode], name: int, value: Any) -> str:
+    """What is wrong with an answer that is not of the property's type."""
+    group = next(group for group in UR.groups if properties(group) is encoders)
+    constant = UR.groups[group][name]
+    return f"the answer to {constant} is {value!r}, and has to be of the type {UR.constants[constant].answer}"
 
 
 def _copy(into: int, data: bytes) -> None:
@@ -231,7 +245,7 @@ class _Entry:
             f"        return _fail(_error, {name!r})",
         ])  # fmt: skip
         self.scope["_fail"] = fail
-        exec(compile(source, f"<entry point {name}>", "exec"), self.scope)
+        exec(compile(source, f"{ENTRY}{name}>", "exec"), self.scope)
         return self.scope[name]
 
     # what comes in

@@ -38,6 +38,7 @@ SOURCES = (
     "events.c",
     "prepare.c",
     "replay.c",
+    "enqueue.c",
 )
 WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden")
 

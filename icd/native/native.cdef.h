@@ -111,6 +111,28 @@ typedef struct fl_program {
 
 int fl_replay(fl_program *program, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count,
               void *const *wait_list, void **event, uint32_t *failed);
-/* The command of a step has other arguments than before; `relaunched`: or another kernel. */
+/* The command of a step has other arguments than before; `relaunched`: or another kernel. Of several changes those come first, after which
+ * the commands are all as they will be. */
 int fl_update(fl_program *program, uint32_t step, int relaunched);
 void fl_release(fl_program *program);
+
+/* --- enqueue.c: enqueues of a command-buffer that follow each other --- */
+/* The last one: a reference to its queue and one to its event; NULL before the first. */
+typedef struct fl_last {
+    void *queue, *event;
+} fl_last;
+/* One more was made: it is the last from now on. The reference to the event is taken over. */
+void fl_remember(fl_last *last, void *queue, void *event);
+void fl_forget(fl_last *last);
+
+/* How it is enqueued on one queue, which is the first of the lanes: `program` is replayed, or, if that is NULL, the driver's command-buffer
+ * `native` is enqueued by clEnqueueCommandBufferKHR, once. `in_order` says of the queue that it is. */
+typedef struct fl_route {
+    fl_last *last;
+    uint32_t in_order, lane_count;
+    void *const *lanes;
+    fl_program *program;
+    void *native, *enqueue_native;
+} fl_route;
+/* Enqueue it after the wait list and after the last one; as fl_replay. One thread at a time, for all routes of a command-buffer. */
+int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);

@@ -162,8 +162,12 @@ int fl_update(fl_program *p, uint32_t step, int relaunched) {
     fl_prepared *made = p->prepared;
     if (!made)
         return CL_SUCCESS;
-    if (relaunched)
-        return lay_out(p, made) ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+    if (relaunched) {
+        bool laid_out = lay_out(p, made);
+        if (!laid_out)
+            fl_release(p);   /* the next replay prepares it anew, or fails */
+        return laid_out ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+    }
     uint32_t kernel = made->kernel_of[step], after = made->next[step];
     made->set_count[step] = between(p, made, made->prior[step], step, made->sets + made->first_set[step]);
     made->set_count[after] = between(p, made, step, after, made->sets + made->first_set[after]);

@@ -117,6 +117,19 @@ static functions functions_of(const fl_program *p, const void *object) {
     };
 }
 
+/* The next step's memory is on its way while the driver works on this one: a pass is long, and finds the caches filled with the driver's. */
+static void fetch(const fl_program *p, uint32_t step) {
+    const fl_prepared *made = p->prepared;
+    const char *sets = (const char *)(made->sets + made->first_set[step]), *end = (const char *)(made->sets + made->first_set[step + 1]);
+    for (; sets < end; sets += 64)
+        __builtin_prefetch(sets);
+    if (p->steps[step].command == UINT32_MAX)
+        return;
+    const char *command = (const char *)&p->commands[p->steps[step].command];
+    for (size_t i = 0; i < sizeof(fl_command); i += 64)
+        __builtin_prefetch(command + i);
+}
+
 /* One pass over the steps. `head` and `head_list` go before everything, on lane 0. */
 static cl_int pass(const fl_program *p, const functions *f, void *const *lanes, workspace *w, cl_uint head, const cl_event *head_list, cl_event *event,
                    uint32_t *failed) {
@@ -126,6 +139,8 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *lanes, 
     uint32_t last = p->step_count - 1;
     for (uint32_t i = 0; i <= last; i++) {
         const fl_step *s = &steps[i];
+        if (i < last)
+            fetch(p, i + 1);
         const cl_event *list = NULL;
         cl_uint waits = 0;
         if (head && s->wait_count) {

@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -192,7 +193,11 @@ static bool begin(const char *config) {
     if (ignore_environment)
         *ignore_environment = 1;   /* PYTHONHOME and PYTHONPATH are meant for the Python that the user runs, and fatal for another one */
     set_program(py.Py_DecodeLocale(program, NULL));   /* its environment is found from there; kept for ever */
-    py.Py_InitializeEx(0);                            /* signals are the host's */
+    struct sigaction interrupt;   /* signals are the host's; `import signal` takes SIGINT all the same, once, and gives it back here */
+    sigaction(SIGINT, NULL, &interrupt);
+    py.Py_InitializeEx(0);
+    py.PyRun_SimpleStringFlags("import signal", NULL);
+    sigaction(SIGINT, &interrupt, NULL);
     py.PyEval_SaveThread();
     return true;
 }
@@ -224,29 +229,37 @@ bool fl_python_start(const char *config, const char *module, void *address) {
     static const char format[] = "exec('''\n"
                                  "import sys\n"
                                  "try:\n"
-                                 "    import fairlead\n"
-                                 "except ImportError:\n"
-                                 "    import ctypes, os, site\n"
-                                 "    for place in os.fsdecode(ctypes.string_at(%ju)).split(chr(10)):\n"
-                                 "        if os.path.isdir(place): site.addsitedir(place)\n"
-                                 "try:\n"
-                                 "    from %s import start\n"
-                                 "except ImportError as error:\n"
-                                 "    which = f'Python {sys.version.split()[0]} of {sys.prefix}'\n"
-                                 "    raise ImportError(f'fairlead cannot be used by {which}: install it there') from error\n"
-                                 "try:\n"
-                                 "    start(%ju)\n"
-                                 "except SystemExit as error:\n"   /* else the host would end */
-                                 "    raise ImportError(f'the module ends the process: {error!r}') from None\n"
+                                 "    try:\n"
+                                 "        import fairlead\n"
+                                 "    except ImportError:\n"
+                                 "        import ctypes, os, site\n"
+                                 "        for place in os.fsdecode(ctypes.string_at(%ju)).split(chr(10)):\n"
+                                 "            if os.path.isdir(place): site.addsitedir(place)\n"
+                                 "    try:\n"
+                                 "        from %s import start\n"
+                                 "    except ImportError as error:\n"
+                                 "        which = f'Python {sys.version.split()[0]} of {sys.prefix}'\n"
+                                 "        raise ImportError(f'fairlead cannot be used by {which}: install it there') from error\n"
+                                 "    try:\n"
+                                 "        start(%ju)\n"
+                                 "    except SystemExit as error:\n"   /* else the host would end */
+                                 "        raise ImportError(f'the module ends the process: {error!r}') from None\n"
+                                 "except BaseException as error:\n"
+                                 "    import ctypes, traceback\n"
+                                 "    why = ' '.join(traceback.format_exception_only(error)[-1].split()).encode(errors='replace')[:%zu]\n"
+                                 "    ctypes.memmove(%ju, why, len(why))\n"
+                                 "    raise\n"
                                  "''', {'__name__': 'fairlead_shell'})\n";
     char places[2 * PATH_MAX + 1], code[sizeof format + 256];
     sites(config, places, sizeof places);
-    snprintf(code, sizeof code, format, (uintmax_t)(uintptr_t)places, module, (uintmax_t)(uintptr_t)address);
+    char why[512] = "";   /* the last line of the traceback */
+    snprintf(code, sizeof code, format, (uintmax_t)(uintptr_t)places, module, (uintmax_t)(uintptr_t)address, sizeof why - 1,
+             (uintmax_t)(uintptr_t)why);
     int gil = py.PyGILState_Ensure();
     int failed = py.PyRun_SimpleStringFlags(code, NULL);
     py.PyGILState_Release(gil);
     if (failed)
-        complain("see above");
+        complain("%s", *why ? why : "see above");
     return !failed;
 }
 

@@ -9,6 +9,7 @@ from ...icd.abi import OPENCL
 from ...loader.ur import UR
 from .contexts import Context
 from .core import CLObject, adapter, create, failure, flags, query, taken_over
+from .devices import Device
 from .platforms import driver_of
 
 _FLAGS: Final = {
@@ -28,7 +29,7 @@ _COPY: Final = UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"]
 @adapter.kind
 class Buffer(CLObject):
     """A cl_mem that is a buffer of `size` bytes. `parent` is the buffer that it is a part of; `host` the memory of the
-    program's that it uses, or 0.
+    program's that it uses, or 0; `whole` the cl_mem that it lies in, itself if it is no part of another, and where it begins there.
     """
 
     type = "ur_mem_handle_t"
@@ -39,6 +40,7 @@ class Buffer(CLObject):
     ) -> None:
         super().__init__(cl, context.table, owned)
         self.context, self.size, self.parent, self.host = context, size, parent, host
+        self.whole: tuple[int, int] = (cl, 0)
 
 
 def _check_flags(value: int) -> None:
@@ -80,7 +82,9 @@ def urMemBufferPartition(hBuffer: Buffer, flags: int, pRegion: Any) -> Buffer:
 def sub_buffer(buffer: Buffer, origin: int, size: int, opencl_flags: int = 0) -> Buffer:
     """A part of a buffer. Raises OpenCLError (CL_MISALIGNED_SUB_BUFFER_OFFSET) where no part can begin."""
     cl = create_part(buffer, origin, size, opencl_flags)
-    return Buffer(cl, buffer.context, size, parent=buffer, host=buffer.host + origin if buffer.host else 0)
+    made = Buffer(cl, buffer.context, size, parent=buffer, host=buffer.host + origin if buffer.host else 0)
+    made.whole = buffer.whole[0], buffer.whole[1] + origin
+    return made
 
 
 def create_part(memory: CLObject, origin: int, size: int, opencl_flags: int = 0) -> int:
@@ -98,7 +102,9 @@ adapter.info("urMemGetInfo", {
 
 
 @adapter.entry
-def urMemGetNativeHandle(hMem: Buffer) -> int:
+def urMemGetNativeHandle(hMem: Buffer, hDevice: Device | None) -> int:
+    if hDevice is not None:
+        hMem.context.check_device(hDevice)
     return hMem.cl
 
 
@@ -116,4 +122,6 @@ def urMemBufferCreateWithNativeHandle(hNativeMem: int, hContext: Context, pPrope
     if ask("CL_MEM_TYPE") != OPENCL["CL_MEM_OBJECT_BUFFER"]:
         raise failure("INVALID_MEM_OBJECT", "the memory object is no buffer")
     taken_over(Buffer, hNativeMem, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned))
-    return Buffer(hNativeMem, hContext, ask("CL_MEM_SIZE"), host=ask("CL_MEM_HOST_PTR"))
+    made = Buffer(hNativeMem, hContext, ask("CL_MEM_SIZE"), host=ask("CL_MEM_HOST_PTR"))
+    made.whole = ask("CL_MEM_ASSOCIATED_MEMOBJECT") or hNativeMem, ask("CL_MEM_OFFSET")
+    return made

@@ -24,12 +24,13 @@ from ...loader.schedule import Order
 from ...loader.ur import UR
 from ..objects import Object
 from .contexts import Context
-from .core import adapter, failure
+from .core import CLObject, adapter, failure
 from .devices import Device
 from .events import CommandEvent, Event
 from .queues import Queue
 from .usm import memory_functions
 
+_ENQUEUE: Final = UR["UR_COMMAND_ENQUEUE_COMMAND_BUFFER_EXP"]
 _Descriptor: Final = UR.struct("ur_exp_command_buffer_desc_t")
 
 
@@ -84,6 +85,7 @@ class CommandBuffer(Object):
         self.waits: dict[int, list[Event]] = {}
         self.signals: dict[int, CommandEvent] = {}
         self.updates: dict[int, Command] = {}
+        self.launches: dict[int, Command] = {}  # those of `updates` that launch a kernel, by handle; since it is finalized
         self.copies: dict[Any, int] = {}  # kernel, and what was set on it besides arguments → a copy of ours
         self.native: NativeCommandBuffer | None = None  # the driver's own, where the program has asked for that
         self.runner: Runner | None = None
@@ -136,6 +138,7 @@ class CommandBuffer(Object):
             commands.order_only[index] = False
         if self.native is not None:
             self.open_native().finalize()
+        self.launches = {command.handle: command for command in self.updates.values() if command.kernels}
         others = [copy for command in self.updates.values() if len(command.kernels) > 1 for copy in command.kernels.values()]
         self.runner = Runner(
             self.context.cl,
@@ -163,40 +166,35 @@ class CommandBuffer(Object):
             raise failure("INVALID_CONTEXT", "the queue is of another context")
         if queue.device is not self.device:
             raise failure("INVALID_DEVICE", "the queue is of another device")
-        outside = [event for events in self.waits.values() for event in events]
+        outside = [event for events in self.waits.values() for event in events] if self.waits else ()
         for event in (*waits, *outside):
             event.check_usable()
-        queue.enqueued += 1
         with runner.lock:
-            before, beside = [event.now() for event in waits], [event.now() for event in outside]
+            before, beside = _present(waits), _present(outside)  # held until it is enqueued
             code, end, failed, events = runner.enqueue(
-                queue.cl, self.device.cl, queue.in_order, 1, [event.cl for event in before], [event.cl for event in beside]
+                queue.cl, self.device.cl, queue.in_order, 1, _native(before), _native(beside), wanted
             )
+            queue.enqueued += 1  # after a failure too: what comes before the command that failed is enqueued
             if code:
                 raise opencl_error(
                     code, "urEnqueueCommandBufferExp", f"Command {failed} could not be enqueued." if failed >= 0 else ""
                 )
-            if not self._explained:
-                self._explained = True
-                adapter.log("info", f"a command-buffer of {self.explain(queue)}")
-            for event, cl in zip(self.signals.values(), events, strict=False):
-                event.become(cl, queue)
             first = None
-            if self.profiling and len(events) > len(self.signals):
-                first = Event(events[-1], self.context)
-        made = Event(end, self.context, queue, UR["UR_COMMAND_ENQUEUE_COMMAND_BUFFER_EXP"], first=first)
-        return made if wanted else None
+            if events:
+                for event, cl in zip(self.signals.values(), events, strict=False):
+                    event.become(cl, queue)
+                first = Event(events[-1], self.context) if len(events) > len(self.signals) else None
+            made = Event(end, self.context, queue, _ENQUEUE, first=first) if wanted else None
+        if not self._explained:
+            self._explained = True
+            adapter.log("info", f"a command-buffer of {self.explain(queue)}")
+        return made
 
     def explain(self, queue: Queue) -> str:
         """How an enqueue on this queue runs, and why so."""
         if self.runner is None:
             raise failure("INVALID_OPERATION", "the command-buffer is not finalized")
         return self.runner.explain(queue.cl, self.device.cl, queue.in_order)
-
-    def wait(self) -> None:
-        """Wait until no enqueue of it is under way."""
-        if self.runner is not None and self.runner.last_event:
-            Event(self.runner.last_event, self.context, owned=False).wait()
 
     def close(self) -> None:
         registry = adapter.registry
@@ -210,6 +208,15 @@ class CommandBuffer(Object):
             if last:
                 _unfinished.append((Event(last, self.context, owned=False), self.runner, held))
         _forget_finished()
+
+
+def _present(events: Sequence[Event]) -> Sequence[CLObject]:
+    """What events are now."""
+    return [event.now() for event in events] if events else ()
+
+
+def _native(things: Sequence[CLObject]) -> Sequence[int]:
+    return [thing.cl for thing in things] if things else ()
 
 
 class _Copy:

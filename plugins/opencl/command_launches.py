@@ -30,6 +30,8 @@ def change_of(argument: Argument, index: int, buffer: CommandBuffer, scratch: li
     if kind == Argument.VALUE:
         scratch.append(icd_ffi.from_buffer(value))
         return index, VALUE, size, scratch[-1]
+    if not isinstance(value, int) and value is not None and value.context.cl != buffer.context.cl:
+        raise failure("INVALID_CONTEXT", f"the object of argument {index} is of another context")
     handle = value if isinstance(value, int) else value.cl if value is not None else 0
     scratch.append(icd_ffi.new("uintptr_t *", handle))
     return index, SAMPLER if kind == Argument.SAMPLER else MEMORY if handle else VALUE, 8, scratch[-1]
@@ -47,11 +49,11 @@ def copy_of(buffer: CommandBuffer, kernel: Kernel) -> int:
     """Our copy of a kernel, as it is now; one for all launches between which nothing but arguments was set on it."""
     identity = kernel.identity
     if identity not in buffer.copies:
-        clone = int(icd_ffi.cast("uintptr_t", icd_lib.fl_clone_kernel(icd_ffi.cast("void *", kernel.cl))))
+        with kernel.lock:  # another thread may set its arguments, which a driver copies as well
+            clone = int(icd_ffi.cast("uintptr_t", icd_lib.fl_clone_kernel(icd_ffi.cast("void *", kernel.cl))))
         if not clone:
             raise failure("INVALID_KERNEL", "the driver can make no copy of it")
-        buffer.copies[identity] = clone
-        buffer.commands.keep.append(kernel)
+        buffer.copies[identity] = clone  # which keeps the kernel, too
     return buffer.copies[identity]
 
 
@@ -77,8 +79,8 @@ def _append_launch(
     others: list[Kernel],
 ) -> Appended:
     buffer = place.buffer
-    if kernel.context is not buffer.context:
-        raise failure("INVALID_CONTEXT", "the kernel is of another context")
+    if any(one.context.cl != buffer.context.cl for one in (kernel, *others)):
+        raise failure("INVALID_CONTEXT", "a kernel is of another context")
     if kernel in others:
         raise failure("INVALID_VALUE", "the alternatives to a kernel do not contain the kernel itself")
     kernel.check_group(buffer.device, sizes[6 : 6 + dim] if local else None)
@@ -139,7 +141,8 @@ def urCommandBufferAppendKernelLaunchExp(
 ) -> Appended:  # fmt: skip
     place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     sizes = work_sizes(workDim, pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize)
-    arguments = dict(hKernel.arguments)
+    with hKernel.lock:
+        arguments = hKernel.arguments
     if len(arguments) != hKernel.argument_count:
         raise failure("INVALID_KERNEL_ARGS", f"{len(arguments)} of its {hKernel.argument_count} arguments are set")
     return _append_launch(

@@ -11,7 +11,7 @@ from .command_appends import Appended, Place
 from .command_buffers import CommandBuffer
 from .core import adapter, failure
 from .events import Event
-from .transfers import LARGEST_PATTERN, check_pitches, check_range, check_rect, is_power_of_two, region_of, three
+from .transfers import LARGEST_PATTERN, check_pitches, check_range, check_rect, in_whole, is_power_of_two, region_of, three
 from .usm import as_copy, as_fill
 from .usm_strategies import Operation
 
@@ -60,7 +60,8 @@ def urCommandBufferAppendMemBufferCopyRectExp(
     place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     _check_context(place, hSrcMem, hDstMem)
     numbers = _rect(srcOrigin, dstOrigin, region, (srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch), hSrcMem, hDstMem)
-    return place.add("copy_rect", "MEM_BUFFER_COPY_RECT", numbers, (hSrcMem, hDstMem), source=hSrcMem.cl, target=hDstMem.cl)
+    (source, numbers[0:3]), (target, numbers[3:6]) = in_whole(hSrcMem, three(srcOrigin)), in_whole(hDstMem, three(dstOrigin))
+    return place.add("copy_rect", "MEM_BUFFER_COPY_RECT", numbers, (hSrcMem, hDstMem), source=source, target=target)
 
 
 @adapter.entry

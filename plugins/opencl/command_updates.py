@@ -10,9 +10,10 @@ from typing import Any
 
 from ...icd._native import ffi as icd_ffi
 from ...icd._native import lib as icd_lib
+from ...icd.command_buffer import CommandBuffer as Runner
 from .command_buffers import Command, CommandBuffer
 from .command_launches import MEMORY, POINTER, VALUE, argument_list, work_sizes
-from .core import adapter, failure
+from .core import adapter, check_count, failure
 from .events import CommandEvent, Event
 from .kernels import Kernel
 from .usm import pointer_argument
@@ -70,40 +71,49 @@ def _edits(desc: Any, kernel: Kernel, command: Command) -> list[_Edit]:
     """The arguments that an update asks for. Raises URError."""
     edits: list[_Edit] = []
     if desc.numNewValueArgs:
-        edits += _values(desc.numNewValueArgs, desc.pNewValueArgList)
+        edits += _values(desc.numNewValueArgs, desc.pNewValueArgList, kernel, command)
     if desc.numNewPointerArgs:
-        edits += _pointers(desc.numNewPointerArgs, desc.pNewPointerArgList, command.buffer)
+        edits += _pointers(desc.numNewPointerArgs, desc.pNewPointerArgList, kernel)
     if desc.numNewMemObjArgs:
-        edits += _memory(desc.numNewMemObjArgs, desc.pNewMemObjArgList)
-    count, same = kernel.argument_count, kernel is command.kernel
-    for index, kind, size, value, _ in edits:
-        if index >= count:
-            raise failure("INVALID_KERNEL_ARGUMENT_INDEX", f"the kernel has {count} arguments")
-        if same and kind == VALUE and value and (kind, size) != command.shapes[index]:
-            raise failure("INVALID_KERNEL_ARGUMENT_SIZE", f"argument {index} has {command.shapes[index][1]} bytes, not {size}")
-    if not same and {edit[0] for edit in edits} != set(range(count)):
+        edits += _memory(desc.numNewMemObjArgs, desc.pNewMemObjArgList, kernel)
+    if kernel is not command.kernel and {edit[0] for edit in edits} != set(range(kernel.argument_count)):
         raise failure("INVALID_VALUE", "another kernel needs all of its arguments")
     return edits
 
 
-def _values(count: int, rows: Any) -> list[_Edit]:
+def _check_list(count: int, rows: Any) -> None:
+    check_count(count, "INVALID_KERNEL_ARGUMENT_INDEX", "arguments")
     if not rows:
         raise failure("INVALID_NULL_POINTER")
-    edits = []
-    for i in range(count):
-        row = rows[i]
-        edits.append((row.argIndex, VALUE, row.argSize, icd_ffi.cast("void *", row.pNewValueArg), None))
-    return edits
 
 
-def _pointers(count: int, rows: Any, buffer: CommandBuffer) -> list[_Edit]:
-    if not rows:
-        raise failure("INVALID_NULL_POINTER")
+def _check_index(index: int, kernel: Kernel) -> None:
+    if index >= kernel.argument_count:
+        raise failure("INVALID_KERNEL_ARGUMENT_INDEX", f"the kernel has {kernel.argument_count} arguments")
+
+
+def _values(count: int, rows: Any, kernel: Kernel, command: Command) -> list[_Edit]:
+    _check_list(count, rows)
+    shapes = command.shapes if kernel is command.kernel else {}
     edits: list[_Edit] = []
     for i in range(count):
         row = rows[i]
+        index, size, address = row.argIndex, row.argSize, row.pNewValueArg
+        _check_index(index, kernel)
+        if address and shapes.get(index, (VALUE, size)) != (VALUE, size):
+            raise failure("INVALID_KERNEL_ARGUMENT_SIZE", f"argument {index} has {shapes[index][1]} bytes, not {size}")
+        edits.append((index, VALUE, size, icd_ffi.cast("void *", address), None))
+    return edits
+
+
+def _pointers(count: int, rows: Any, kernel: Kernel) -> list[_Edit]:
+    _check_list(count, rows)
+    edits: list[_Edit] = []
+    for i in range(count):
+        row = rows[i]
+        _check_index(row.argIndex, kernel)
         address = icd_ffi.cast("uintptr_t *", row.pNewPointerArg)[0] if row.pNewPointerArg else 0  # the address OF the pointer
-        setter, value = pointer_argument(buffer.context, address)
+        setter, value = pointer_argument(kernel.context, address)
         if setter == "mem":
             edits.append((row.argIndex, MEMORY if value else VALUE, 8, icd_ffi.new("uintptr_t *", value), None))
         else:
@@ -111,13 +121,15 @@ def _pointers(count: int, rows: Any, buffer: CommandBuffer) -> list[_Edit]:
     return edits
 
 
-def _memory(count: int, rows: Any) -> list[_Edit]:
-    if not rows:
-        raise failure("INVALID_NULL_POINTER")
+def _memory(count: int, rows: Any, kernel: Kernel) -> list[_Edit]:
+    _check_list(count, rows)
     edits: list[_Edit] = []
     for i in range(count):
         row = rows[i]
+        _check_index(row.argIndex, kernel)
         memory = _live("ur_mem_handle_t", row.hNewMemObjArg, "INVALID_MEM_OBJECT") if row.hNewMemObjArg else None
+        if memory is not None and memory.context.cl != kernel.context.cl:
+            raise failure("INVALID_CONTEXT", f"the memory object of argument {row.argIndex} is of another context")
         value = icd_ffi.new("uintptr_t *", memory.cl if memory else 0)
         edits.append((row.argIndex, MEMORY if memory else VALUE, 8, value, memory))
     return edits
@@ -132,30 +144,27 @@ def _live(kind: str, handle: int, code: str) -> Any:
     return found
 
 
-def _check_updatable(buffer: CommandBuffer) -> None:
+def _runner_of(buffer: CommandBuffer) -> Runner:
+    """What runs a command-buffer that can be updated. Raises URError (INVALID_OPERATION) for others."""
     if buffer.runner is None or not buffer.updatable:
         raise failure("INVALID_OPERATION", "only a finalized command-buffer that was made updatable can be updated")
+    return buffer.runner
 
 
 @adapter.entry
 def urCommandBufferUpdateKernelLaunchExp(
     hCommandBuffer: CommandBuffer, numKernelUpdates: int, pUpdateKernelLaunch: Any
 ) -> None:
-    _check_updatable(hCommandBuffer)
-    runner = hCommandBuffer.runner
-    assert runner is not None
+    runner = _runner_of(hCommandBuffer)
     if not numKernelUpdates:
         raise failure("INVALID_SIZE", "there is nothing to update")
+    check_count(numKernelUpdates, "INVALID_SIZE", "updates")
     with runner.lock:
         launches: dict[Command, _Launch] = {}
         edits: list[tuple[Command, list[_Edit]]] = []
         for i in range(numKernelUpdates):
             desc = pUpdateKernelLaunch[i]
-            command = _live(
-                "ur_exp_command_buffer_command_handle_t", desc.hCommand, "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP"
-            )
-            if command.buffer is not hCommandBuffer or not command.kernels:
-                raise failure("INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP", "it is no launch of this command-buffer")
+            command = _launch_command(hCommandBuffer, desc.hCommand)
             launch = launches.get(command)
             dim, kernel = desc.newWorkDim, desc.hNewKernel
             if not 1 <= dim <= 3:
@@ -165,26 +174,36 @@ def urCommandBufferUpdateKernelLaunchExp(
                 launch = launches.setdefault(command, launch or _Launch(command))
                 launch.read(desc)
             edits.append((command, _edits(desc, launch.kernel if launch else command.kernel, command)))
-        _commit(hCommandBuffer, launches, edits)
+        _commit(runner, launches, edits)
 
 
-def _commit(buffer: CommandBuffer, launches: dict[Command, _Launch], edits: list[tuple[Command, list[_Edit]]]) -> None:
+def _launch_command(buffer: CommandBuffer, handle: int) -> Command:
+    command = buffer.launches.get(handle)
+    if command is None:
+        code = "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP" if handle else "INVALID_NULL_HANDLE"
+        raise failure(code, "it is no launch of this command-buffer")
+    return command
+
+
+def _commit(runner: Runner, launches: dict[Command, _Launch], edits: list[tuple[Command, list[_Edit]]]) -> None:
     """Everything is in order: change the commands, and tell the runner."""
-    runner, changed = buffer.runner, dict[int, bool]()
-    assert runner is not None
-    lists = {command: _list(edits, launch) for command, launch in launches.items() if launch.kernel is not command.kernel}
-    for command, launch in launches.items():
-        changed[command.index] = launch.commit(lists.get(command))
-    code = 0
+    changed = _relaunch(launches, edits) if launches else {}
+    code, set_argument = 0, icd_lib.fl_set_argument
     for command, rows in edits:
         changed.setdefault(command.index, False)
-        present = command.address
+        address, held = command.address, command.held
         for index, kind, size, value, uses in rows:
-            code = code or icd_lib.fl_set_argument(present, index, kind, size, value)
-            if command.held.get(index) is not uses:
-                command.held[index] = uses
-    if runner.update(list(changed.items())) or code:
+            code = code or set_argument(address, index, kind, size, value)
+            if uses is not None or index in held:
+                held[index] = uses
+    if runner.update(changed) or code:
         raise MemoryError("no memory for the update")
+
+
+def _relaunch(launches: dict[Command, _Launch], edits: list[tuple[Command, list[_Edit]]]) -> dict[int, bool]:
+    """Give commands other sizes and kernels: by their numbers, whether they launch another kernel now."""
+    lists = {command: _list(edits, launch) for command, launch in launches.items() if launch.kernel is not command.kernel}
+    return {command.index: launch.commit(lists.get(command)) for command, launch in launches.items()}
 
 
 def _list(edits: list[tuple[Command, list[_Edit]]], launch: _Launch) -> Any:
@@ -198,7 +217,7 @@ def _list(edits: list[tuple[Command, list[_Edit]]], launch: _Launch) -> Any:
 @adapter.entry
 def urCommandBufferUpdateSignalEventExp(hCommand: Command) -> Event:
     buffer = hCommand.buffer
-    _check_updatable(buffer)
+    _runner_of(buffer)
     old = buffer.signals.get(hCommand.index)
     if old is None:
         raise failure("INVALID_OPERATION", "the command was appended without an event")
@@ -209,7 +228,7 @@ def urCommandBufferUpdateSignalEventExp(hCommand: Command) -> Event:
 @adapter.entry
 def urCommandBufferUpdateWaitEventsExp(hCommand: Command, phEventWaitList: list[Event]) -> None:
     buffer = hCommand.buffer
-    _check_updatable(buffer)
+    _runner_of(buffer)
     if len(phEventWaitList) != len(buffer.waits.get(hCommand.index, ())):
         raise failure("INVALID_EVENT_WAIT_LIST", "a command waits for as many events as it was appended with")
     if any(event.context is not buffer.context for event in phEventWaitList):

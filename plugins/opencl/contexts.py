@@ -78,9 +78,21 @@ def urContextCreateWithNativeHandle(hNativeContext: int, phDevices: list[Device]
     if not hNativeContext:
         raise failure("INVALID_NULL_HANDLE")
     owned = bool(pProperties and pProperties.isNativeHandleOwned)
-    devices = phDevices or _devices_of(hNativeContext)
+    devices = _devices_of(hNativeContext)
+    if any(device not in devices for device in phDevices):
+        raise failure("INVALID_DEVICE", "the devices are not those of the native context")
+    devices = phDevices or devices
     taken_over(Context, hNativeContext, devices[0].table, owned)
     return Context(hNativeContext, devices)
+
+
+def check_native(native: int, context: Context, routine: str, name: str) -> None:
+    """Raise URError unless a native handle is one of the context's driver, and of the context, which `name` asks for."""
+    if not native:
+        raise failure("INVALID_NULL_HANDLE")
+    table = driver_of(native).table
+    if int.from_bytes(query(table, routine, native, OPENCL[name], detail=f"({name})"), "little") != context.cl:
+        raise failure("INVALID_CONTEXT", "the native handle is of another context")
 
 
 def _devices_of(native: int) -> list[Device]:

@@ -116,6 +116,15 @@ def create(table: DispatchTable, routine: str, *arguments: Any) -> int:
     return made
 
 
+LONGEST: Final = 1 << 16  # elements of a list of structs; more is taken for a count that is no count, and nothing of it is read
+
+
+def check_count(count: int, code: str, what: str) -> None:
+    """Raise URError (`code`) for a list of structs that no program has."""
+    if count > LONGEST:
+        raise failure(code, f"{count} {what}")
+
+
 def flags(value: int, table: dict[str, str], what: str = "") -> int:
     """OpenCL's bits for Unified Runtime's, by a table of names; bits that the table does not have are INVALID_VALUE."""
     result = 0
@@ -128,4 +137,4 @@ def flags(value: int, table: dict[str, str], what: str = "") -> int:
     return result
 
 
-__all__ = ["CLObject", "adapter", "check", "create", "failure", "flags", "handles", "icd", "query", "taken_over"]
+__all__ = ["CLObject", "adapter", "check", "check_count", "create", "failure", "flags", "handles", "icd", "query", "taken_over"]

@@ -12,7 +12,7 @@ from ...loader.forks import new_lock
 from ...loader.query import handles as ask_handles
 from ...loader.ur import UR
 from .._native import ffi
-from .core import CLObject, adapter, check, failure, icd, query, taken_over
+from .core import CLObject, adapter, check, check_count, failure, icd, query, taken_over
 from .platforms import Platform, driver_of, platform_of, platforms
 
 _lock = new_lock()
@@ -177,6 +177,7 @@ def _partition(properties: Any) -> tuple[int, ...]:
     """A ur_device_partition_properties_t as the list that OpenCL takes. Raises URError."""
     if not properties.pProperties:
         raise failure("INVALID_NULL_POINTER", "pProperties->pProperties")
+    check_count(properties.PropCount, "INVALID_VALUE", "properties")
     asked = [properties.pProperties[index] for index in range(properties.PropCount)]
     if not asked or len({item.type for item in asked}) > 1:
         raise failure("INVALID_VALUE", "a device is divided in one way at a time")
@@ -219,6 +220,7 @@ def targets(device: Device) -> list[str]:
 def urDeviceSelectBinary(hDevice: Device, pBinaries: Any, NumBinaries: int) -> int:
     if not NumBinaries:
         raise failure("INVALID_SIZE", "there is no binary to select from")
+    check_count(NumBinaries, "INVALID_SIZE", "binaries")
     specs = [_text(pBinaries[index].pDeviceTargetSpec) for index in range(NumBinaries)]
     for target in targets(hDevice):
         if target in specs:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from ...icd.abi import OPENCL
 from ...loader.forks import new_lock
 from ...loader.ur import UR
+from .contexts import Context, check_native
 from .core import CLObject, adapter, check, failure, handles, query, taken_over
 
 if TYPE_CHECKING:
-    from .contexts import Context
     from .queues import Queue
 
 _Notify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_size_t)
@@ -139,6 +139,7 @@ _PROFILING: Final = {
 
 def _profiling(opencl: str) -> Any:
     def answer(event: Event) -> int:
+        event.check_there()
         asked = event.first if event.first is not None and opencl != "CL_PROFILING_COMMAND_END" else event.now()
         return int.from_bytes(query(asked.table, "clGetEventProfilingInfo", asked.cl, OPENCL[opencl]), "little")
 
@@ -156,6 +157,7 @@ def urEventGetNativeHandle(hEvent: Event) -> int:
 
 @adapter.entry
 def urEventCreateWithNativeHandle(hNativeEvent: int, hContext: Context, pProperties: Any) -> Event:
+    check_native(hNativeEvent, hContext, "clGetEventInfo", "CL_EVENT_CONTEXT")
     taken_over(Event, hNativeEvent, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned))
     return Event(hNativeEvent, hContext)
 

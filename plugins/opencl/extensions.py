@@ -43,6 +43,7 @@ def enqueue_by(
     """`Queue.enqueue` by a function that is no slot of the queue's table."""
     made = ctypes.c_void_p()
     check(function(queue.cl, *arguments, *queue.wait_list(waits), ctypes.byref(made) if wanted else None), routine)
+    queue.enqueued += 1
     return Event(made.value or 0, queue.context, queue, UR[f"UR_COMMAND_{command}"]) if wanted else None
 
 

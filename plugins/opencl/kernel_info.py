@@ -58,6 +58,7 @@ def urKernelGetGroupInfo(hKernel: Kernel, hDevice: Device, propName: int) -> Any
     """Not for every property: the largest group that a source allows is no query of OpenCL's, a global size only built-in kernels have."""
     if propName not in _GROUP:
         return None
+    hKernel.context.check_device(hDevice)
     name, constant = _GROUP[propName]
     try:
         data = hKernel.constant_info(hDevice, name) if constant else hKernel.group_info(hDevice, name)
@@ -88,6 +89,7 @@ _WITHOUT: Final = {
 
 @adapter.entry
 def urKernelGetSubGroupInfo(hKernel: Kernel, hDevice: Device, propName: int) -> int:
+    hKernel.context.check_device(hDevice)
     try:
         if propName == _REQUIRED:
             if "cl_intel_required_subgroup_size" not in hDevice.icd.extensions:

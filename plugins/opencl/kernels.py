@@ -18,11 +18,11 @@ from ...icd.abi import OPENCL
 from ...loader.forks import new_lock
 from ...loader.ur import UR
 from .._native import ffi
-from .contexts import Context
+from .contexts import Context, check_native
 from .core import CLObject, adapter, check, create, failure, query, taken_over
 from .devices import Device
 from .extensions import extension
-from .programs import Program, check_native, program_of
+from .programs import Program, program_of
 from .usm import pointer_argument
 
 _LARGEST_VALUE: Final = 1 << 16  # bytes; no device takes as many (CL_DEVICE_MAX_PARAMETER_SIZE)

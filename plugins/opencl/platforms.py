@@ -52,6 +52,10 @@ _lock = new_lock()
 @cache
 def _found() -> tuple[Platform, ...]:
     found = tuple(map(Platform, drivers().platforms))
+    for reason in drivers().reasons:
+        adapter.log("debug", reason)
+    if not found:
+        adapter.log("warning", "no OpenCL driver can be used; `fairlead doctor`, in the same environment, says why")
     _open_loader()
     adapter.at_exit()
     return found

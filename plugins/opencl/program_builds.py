@@ -14,7 +14,7 @@ from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...loader.ur import UR
 from .contexts import Context
-from .core import adapter, check, failure, handles
+from .core import adapter, check, check_count, failure, handles
 from .devices import Device
 from .programs import Program, text_of
 
@@ -141,6 +141,7 @@ def _link(context: Context, devices: Sequence[Device], programs: list[Program], 
 def urProgramSetSpecializationConstants(hProgram: Program, count: int, pSpecConstants: Any) -> None:
     if not count:
         raise failure("INVALID_SIZE", "there is no constant to set")
+    check_count(count, "INVALID_SIZE", "constants")
     if hProgram.context.platform.icd.version_number < (2, 2):
         raise failure("UNSUPPORTED_FEATURE", "specialisation constants came with OpenCL 2.2")
     if not hProgram.il:
@@ -177,5 +178,6 @@ _BUILD_INFO: Final[dict[int, tuple[str, Callable[[bytes], Any]]]] = {
 
 @adapter.entry
 def urProgramGetBuildInfo(hProgram: Program, hDevice: Device, propName: int) -> Any:
+    hProgram.context.check_device(hDevice)
     name, read = _BUILD_INFO[propName]
     return read(hProgram.build_info(hDevice, name))

@@ -15,10 +15,9 @@ from typing import Any, Final
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from .._native import ffi
-from .contexts import Context
+from .contexts import Context, check_native
 from .core import CLObject, adapter, check, create, failure, handles, query, taken_over
 from .devices import Device, device_of, takes_spirv
-from .platforms import driver_of
 
 _SPIRV: Final = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")  # the magic number in both byte orders (SPIR-V, "Physical Layout")
 _WHITE: Final = frozenset("\t\n\v\f\r")
@@ -180,15 +179,6 @@ def program_of(native: int, context: Context, owned: bool) -> Program:
     return Program(native, context)
 
 
-def check_native(native: int, context: Context, routine: str, name: str) -> None:
-    """Raise URError unless the native handle is one of the context's driver, and of the context, which `name` asks for."""
-    if not native:
-        raise failure("INVALID_NULL_HANDLE")
-    table = driver_of(native).table
-    if int.from_bytes(query(table, routine, native, OPENCL[name], detail=f"({name})"), "little") != context.cl:
-        raise failure("INVALID_CONTEXT", "the native handle is of another context")
-
-
 # what is asked
 
 adapter.info("urProgramGetInfo", {
@@ -228,6 +218,7 @@ _PROTOTYPES: Final = {
 
 @adapter.entry
 def urProgramGetFunctionPointer(hDevice: Device, hProgram: Program, pFunctionName: str) -> int:
+    hProgram.context.check_device(hDevice)
     routine = "clGetDeviceFunctionPointerINTEL"
     address = ctypes.c_uint64()
     code = _find(hProgram, routine)(hDevice.cl, hProgram.cl, pFunctionName.encode(), ctypes.byref(address))
@@ -242,6 +233,7 @@ def urProgramGetFunctionPointer(hDevice: Device, hProgram: Program, pFunctionNam
 
 @adapter.entry
 def urProgramGetGlobalVariablePointer(hDevice: Device, hProgram: Program, pGlobalVariableName: str) -> tuple[int, int]:
+    hProgram.context.check_device(hDevice)
     routine = "clGetDeviceGlobalVariablePointerINTEL"
     size, address = ctypes.c_size_t(), ctypes.c_void_p()
     name = pGlobalVariableName.encode()

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...loader.ur import UR
-from .contexts import Context
+from .contexts import Context, check_native
 from .core import CLObject, adapter, check, create, failure, handles, query, taken_over
 from .devices import Device, device_of
 from .events import Event, call_host, when
@@ -28,7 +28,8 @@ class Queue(CLObject):
     def __init__(self, cl: int, context: Context, device: Device, flags: int, owned: bool = True) -> None:
         super().__init__(cl, context.table, owned)
         self.context, self.device, self.flags = context, device, flags
-        self.enqueued = self._finished = 0  # commands so far, and how many had been enqueued when all were finished
+        # commands so far, each counted after it was enqueued, since another thread may finish the queue; and how many had been then
+        self.enqueued = self._finished = 0
         self.shared = False  # whether the program has its native handle, by which it may enqueue too
 
     @property
@@ -57,7 +58,6 @@ class Queue(CLObject):
             if event.context is not self.context:
                 raise failure("INVALID_CONTEXT", "an event of the wait list is of another context")
             event.check_usable()
-        self.enqueued += 1
         return len(waits), handles(waits)
 
     def enqueue(
@@ -72,6 +72,7 @@ class Queue(CLObject):
         made = ctypes.c_void_p()
         out = ctypes.byref(made) if wanted else None
         check(getattr(self.table, routine)(self.cl, *arguments, count, listed, out), routine)
+        self.enqueued += 1
         return Event(made.value or 0, self.context, self, UR[f"UR_COMMAND_{command}"]) if wanted else None
 
 
@@ -137,11 +138,14 @@ def urQueueGetNativeHandle(hQueue: Queue) -> int:
 
 @adapter.entry
 def urQueueCreateWithNativeHandle(hNativeQueue: int, hContext: Context, hDevice: Device | None, pProperties: Any) -> Queue:
+    check_native(hNativeQueue, hContext, "clGetCommandQueueInfo", "CL_QUEUE_CONTEXT")
     taken_over(Queue, hNativeQueue, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned))
 
     def ask(name: str) -> int:
         return int.from_bytes(query(hContext.table, "clGetCommandQueueInfo", hNativeQueue, OPENCL[name]), "little")
 
+    if hDevice is not None and ask("CL_QUEUE_DEVICE") != hDevice.cl:
+        raise failure("INVALID_DEVICE", "the native queue is of another device")
     bits = ask("CL_QUEUE_PROPERTIES")
     flags = _OUT_OF_ORDER if bits & OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"] else 0
     flags |= _PROFILING if bits & OPENCL["CL_QUEUE_PROFILING_ENABLE"] else 0
@@ -203,16 +207,18 @@ def urEnqueueHostTaskExp(
             hQueue.table.clSetUserEventStatus(done.cl, min(status, 0))
             before.finish()
 
+    when(before.cl, hQueue.table, 0, run)  # first: if it fails, nothing is enqueued that would wait for ever
     made = hQueue.enqueue(task, "HOST_TASK_EXP", (), [done], phEvent)
-    when(before.cl, hQueue.table, 0, run)
     check(hQueue.table.clFlush(hQueue.cl), "clFlush")  # a callback is no flush (SPEC clSetEventCallback)
     return made
 
 
 @adapter.entry
 def urEnqueueNativeCommandExp(
-    hQueue: Queue, pfnNativeEnqueue: int, data: int, phEventWaitList: list[Event], phEvent: bool
+    hQueue: Queue, pfnNativeEnqueue: int, data: int, phMemList: list[Any], phEventWaitList: list[Event], phEvent: bool
 ) -> Event | None:
+    if any(memory.context.cl != hQueue.context.cl for memory in phMemList):
+        raise failure("INVALID_CONTEXT", "the memory is of another context")
     hQueue.enqueue("clEnqueueBarrierWithWaitList", "EVENTS_WAIT_WITH_BARRIER", (), phEventWaitList, False)
     _NativeEnqueue(pfnNativeEnqueue)(hQueue.handle, data)
     return hQueue.enqueue("clEnqueueBarrierWithWaitList", "ENQUEUE_NATIVE_EXP", (), (), phEvent)

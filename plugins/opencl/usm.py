@@ -27,6 +27,7 @@ import math
 import mmap
 import weakref
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final
 
 from ...icd.command_buffer import Memory as MemoryFunctions
@@ -55,12 +56,18 @@ _KINDS: Final = {"host": UR["UR_USM_TYPE_HOST"], "device": UR["UR_USM_TYPE_DEVIC
 
 def _wanted() -> list[type[Strategy]]:
     """The strategies that FAIRLEAD_USM leaves, the preferred first."""
-    name = secure_environ().get("FAIRLEAD_USM", "auto") or "auto"
+    name = secure_environ().get("FAIRLEAD_USM", "").strip().lower()
     if name in STRATEGIES:
         return [STRATEGIES[name]]
-    if name != "auto":
-        adapter.log("warning", f"FAIRLEAD_USM is {name!r}; it may be auto, {', '.join(STRATEGIES)}")
+    if name not in ("", "auto"):
+        _complain(f"FAIRLEAD_USM={name} is ignored: it may be auto, {', '.join(STRATEGIES)}")
     return list(STRATEGIES.values())
+
+
+@cache
+def _complain(message: str) -> None:
+    """Warn of it, once."""
+    adapter.log("warning", message)
 
 
 _chosen: Final[weakref.WeakKeyDictionary[Context, tuple[type[Strategy] | None]]] = weakref.WeakKeyDictionary()
@@ -77,7 +84,10 @@ def strategy_of(context: Context) -> type[Strategy] | None:
 
 def support(device: Device) -> dict[str, int]:
     """What a device can do with each kind of USM: UR_DEVICE_INFO_USM_…_SUPPORT → ur_device_usm_access_capability_flags_t."""
-    found = next((found for found in (cls.support(device) for cls in _wanted()) if found), {})
+    wanted = _wanted()
+    found = next((found for found in (cls.support(device) for cls in wanted) if found), {})
+    if not found and len(wanted) == 1:
+        _complain(f"FAIRLEAD_USM={wanted[0].name} leaves {device.icd.name} without USM")
     return {name: found.get(kind, 0) for name, kind in _SUPPORT.items()}
 
 

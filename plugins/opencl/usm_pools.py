@@ -216,9 +216,8 @@ def _default(context: Context, device: Device) -> Pool:
 
 def _end(pool: Pool) -> None:
     """The context is gone: so is the handle of its default pool."""
-    registry = adapter.registry
-    while registry is not None and pool.handle:
-        registry.release(pool)
+    if adapter.registry is not None:
+        adapter.registry.forget(pool)
 
 
 def _set(context: Context, device: Device) -> Pool | None:

@@ -63,7 +63,8 @@ def copy(
     if known is None:
         return _between_host(queue, blocking, target, source, size, waits, wanted)
     operation = strategy.copy((target, to), (source, at), size)
-    by_us = blocking and operation.op == "copy"  # between buffers the driver does not wait itself
+    # SPEC clEnqueueWriteBuffer: a blocking one only waits until the host memory may be used again; a copy between buffers never waits
+    by_us = blocking and operation.op != "read"
     event = enqueue(queue, *_named(call_of(strategy, operation, blocking), "USM_MEMCPY"), waits, wanted or by_us)
     return finished(event, by_us)
 

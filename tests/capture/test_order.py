@@ -87,7 +87,7 @@ def test_two_queues_and_the_events_between_them(context: cl.Context, queue: cl.C
     assert all(ran.index(before) < ran.index(after) for before, after in graph.edges)
 
 
-@pytest.mark.parametrize("schedule", ["auto", "in-order", "levels", "events"])
+@pytest.mark.parametrize("schedule", ["auto", "in-order", "lanes", "levels", "events"])
 @pytest.mark.parametrize("seed", range(4))
 def test_every_schedule_honours_every_edge(
     queue: cl.CommandQueue, out_of_order: cl.CommandQueue, log: Log, schedule: str, seed: int

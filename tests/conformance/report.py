@@ -80,7 +80,7 @@ def render(report: Report) -> str:
         parts.append("\n".join(["failed:", *lines]))
     if report.trouble:
         parts.append(f"not complete, {report.left} cases were not run: {report.trouble}")
-    return "\n\n".join([*parts, f"{len(report.cases)} cases in {report.seconds:.0f} s"])
+    return "\n\n".join([*parts, f"{len(report.cases)} case{'s' * (len(report.cases) != 1)} in {report.seconds:.0f} s"])
 
 
 def _counts(cases: Sequence[Case]) -> tuple[int, ...]:

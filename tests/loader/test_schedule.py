@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.loader.schedule import BARRIER, Order, Schedule, plan, reduced
+from fairlead.loader.schedule import BARRIER, Order, Schedule, plan, reduced, spread
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,31 @@ def test_a_path_on_a_lane_of_its_own_needs_two_events(graph: Order) -> None:
     schedule = plan(graph, [1] * len(graph), frozenset({1}), "events")
     assert_honours(graph, schedule, frozenset({1}), {0, 1})
     assert schedule.events <= 2
+
+
+@given(graphs(), st.integers(1, 3))
+def test_branches_on_lanes_of_their_own(graph: Order, count: int) -> None:
+    lanes = frozenset(range(1, count + 1))
+    schedule = plan(graph, spread(graph, count), lanes, "lanes")
+    assert_honours(graph, schedule, lanes, {0, *lanes})
+    assert schedule.kind == "lanes"
+
+
+def test_lanes_take_branches_whole() -> None:
+    """Two chains, recorded in turns and one after the other: an event at the beginning, one at the end of each lane, none between."""
+    for dependencies, lanes in (
+        ([[], [], [0], [1], [2], [3]], [1, 2, 1, 2, 1, 2]),
+        ([[], [0], [1], [], [3], [4]], [1, 1, 1, 2, 2, 2]),
+    ):
+        chains = Order(dependencies, [False] * 6)
+        assert chains.width == 2
+        assert spread(chains, 2) == lanes
+        assert plan(chains, lanes, frozenset({1, 2}), "lanes").events == 3
+
+
+def test_lanes_share_what_has_no_order() -> None:
+    assert spread(Order([[]] * 8, [False] * 8), 2) == [1, 2, 1, 1, 2, 2, 2, 2]
+    assert Order([], []).width == 0
 
 
 @given(graphs())

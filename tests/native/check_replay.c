@@ -196,3 +196,68 @@ SCENARIO(replay_fails) {
     OK(CL(lanes[2], clReleaseCommandQueue)(lanes[2]));
     drop(w, r);
 }
+
+static fl_arguments *numbers(uint32_t count, uint64_t first) {
+    fl_change changes[MOST_ARGUMENTS];
+    uint64_t values[MOST_ARGUMENTS];
+    for (uint32_t i = 0; i < count; i++) {
+        values[i] = first + i;
+        changes[i] = (fl_change){.index = i, .kind = FL_ARG_VALUE, .size = sizeof *values, .value = &values[i]};
+    }
+    return fl_change_arguments(NULL, count, changes, count);
+}
+
+static fl_command launch_of(cl_kernel kernel, uint32_t count, uint64_t first) {
+    return (fl_command){.op = FL_KERNEL, .work_dim = 1, .kernel = kernel, .arguments = numbers(count, first), .n = {0, 0, 0, 1, 1, 1, 1, 1, 1}};
+}
+
+/* Three launches are replayed twice, each with the arguments that it has now. */
+static void replay_numbers(world *w, fl_program *p, const uint64_t *first) {
+    uint32_t failed;
+    mock_clear();
+    OK(fl_replay(p, (void *const *)&w->queue, 1, 2, 0, NULL, NULL, &failed));
+    EQUAL(mock_count(), 6);
+    for (int i = 0; i < 6; i++) {
+        const fl_arguments *list = p->commands[i % 3].arguments;
+        for (uint32_t k = 0; k < list->count; k++)
+            EQUAL(mock_log(i)->arguments[k], first[i % 3] + k);
+    }
+}
+
+/* Other arguments, then another kernel with more of them, and that without memory: the next replay is right in each case. Also with a
+ * kernel that has no arguments. */
+SCENARIO(replay_updated) {
+    cl_kernel few = make_kernel(w, "few:v"), many = make_kernel(w, "many:vvvvvv"), none = make_kernel(w, "none:");
+    void *others[] = {few, many, none};
+    fl_command commands[] = {launch_of(few, 1, 10), launch_of(few, 1, 20), launch_of(many, 6, 30)};
+    fl_step steps[] = {{.command = 0}, {.command = 1}, {.command = 2}};
+    {
+        PROGRAM program = {.commands = commands, .steps = steps, .step_count = 3, .updatable = 1, .other_count = 3, .others = others};
+        OK(fl_update(&program, 1, 1));   /* there is nothing to be updated yet */
+        replay_numbers(w, &program, (uint64_t[]){10, 20, 30});
+        OK(fl_set_argument(&commands[1], 0, FL_ARG_VALUE, sizeof(uint64_t), &(uint64_t){50}));
+        OK(fl_update(&program, 1, 0));
+        replay_numbers(w, &program, (uint64_t[]){10, 50, 30});
+        for (int again = 0; again < 3; again++) {
+            fl_release_arguments(commands[1].arguments);
+            commands[1] = again % 2 ? launch_of(few, 1, 60) : launch_of(many, 6, 70);
+            OK(fl_set_argument(&commands[0], 0, FL_ARG_VALUE, sizeof(uint64_t), &(uint64_t){80}));
+            OK(fl_update(&program, 1, 1));
+            OK(fl_update(&program, 0, 0));
+            replay_numbers(w, &program, again % 2 ? (uint64_t[]){80, 60, 30} : (uint64_t[]){80, 70, 30});
+        }
+        for (int n = 0; n < 2; n++) {
+            fl_release_arguments(commands[1].arguments);
+            commands[1] = n ? launch_of(few, 1, 90) : launch_of(none, 0, 0);
+            memory_fails(n, false);
+            EQUAL(fl_update(&program, 1, 1), CL_OUT_OF_HOST_MEMORY);
+            CHECK(memory_has_failed());
+            OK(fl_update(&program, 0, 0));
+            replay_numbers(w, &program, (uint64_t[]){80, 90, 30});
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        fl_release_arguments(commands[i].arguments);
+        OK(CL((cl_kernel)others[i], clReleaseKernel)(others[i]));
+    }
+}

@@ -23,7 +23,7 @@
     X(svm_free_recorded) X(svm_free_function) X(svm_failed_free) X(svm_bad_list)                          \
     /* check_replay.c */                                                                                  \
     X(replay_same_as_calls) X(replay_times) X(replay_barriers) X(replay_events_on_lanes) X(replay_empty)  \
-    X(replay_fails)                                                                                       \
+    X(replay_fails) X(replay_updated)                                                                     \
     /* check_layers.c */                                                                                  \
     X(layer_forwards) X(layer_answers) X(layer_alone) X(layer_table_no_memory) X(log_one_call)            \
     X(log_keeps_errno) X(log_wild_pointers) X(log_end_of_memory) X(log_limit) X(log_long) X(log_no_memory) \

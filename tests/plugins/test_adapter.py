@@ -285,7 +285,7 @@ def test_the_programs_callback_is_told_from_its_level_on(
     assert callback[2:] == [(0, "ü?", 77)]
     assert started("urAdapterSetLoggerCallbackLevel", started.handle, UR["UR_LOGGER_LEVEL_QUIET"]) == "SUCCESS"
     started.adapter.log("error", "nobody hears")
-    assert len(callback) == 3 and capsys.readouterr().err == ""
+    assert len(callback) == 3 and capsys.readouterr().err == "<test>[ERROR]: of error\n"
 
 
 def test_a_callback_has_to_be_there(started: Started) -> None:

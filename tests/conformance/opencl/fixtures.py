@@ -24,8 +24,11 @@ from fairlead.loader.table import DispatchTable
 
 
 def open_library(target: Target) -> Protocol:
-    """Open the library; it is bound when a case first needs that."""
-    return Protocol.open(target.library)
+    """Open the library; it is bound when a case first needs that. Raises FairleadError for a loader, which every case would fail on."""
+    protocol = Protocol.open(target.library)
+    if protocol.library.own_symbol("clGetExtensionFunctionAddress") and protocol.extension_function("clGetICDLoaderInfoOCLICD"):
+        raise FairleadError("it is an OpenCL loader, not a driver")
+    return protocol
 
 
 @pytest.fixture(scope="session")

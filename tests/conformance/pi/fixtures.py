@@ -18,7 +18,7 @@ from fairlead.loader.adapters import Plugin, load
 from fairlead.loader.devices import Device
 from fairlead.loader.discovery import PluginCandidate
 from fairlead.loader.errors import FairleadError
-from fairlead.loader.selector import parse
+from fairlead.loader.selector import SelectorError, parse
 from fairlead.loader.table import DispatchTable
 
 
@@ -49,7 +49,10 @@ def chosen(target: Target, plugin: Plugin) -> Device:
         raise FairleadError(plugin.idle, remedy=plugin.remedy)
     devices, text = plugin.devices, target.device
     number = int(text or 0) if not text or text.isdecimal() else None
-    found = parse(text).select(devices) if number is None else devices[number : number + 1]
+    try:
+        found = parse(text).select(devices) if number is None else devices[number : number + 1]
+    except SelectorError as error:
+        raise FairleadError(f"--device is {text!r}, and has to be a number or a selector such as opencl:cpu") from error
     if not found:
         raise FairleadError(f"the library has no device {text}", remedy=f"it has {len(devices)}")
     target.about(device=found[0].name, platform=found[0].platform.name, version=plugin.version)

@@ -13,7 +13,7 @@ from fairlead.loader.adapters import Plugin, load
 from fairlead.loader.devices import Device
 from fairlead.loader.discovery import PluginCandidate
 from fairlead.loader.errors import FairleadError
-from fairlead.loader.selector import parse
+from fairlead.loader.selector import SelectorError, parse
 
 from .calls import Calls
 from .objects import Objects
@@ -58,7 +58,10 @@ def choose(plugin: Plugin, text: str) -> Device:
     """The device that `--device` names: a number, or a device selector's term ("opencl:1", "*:gpu"); the first if it names none."""
     devices = plugin.devices
     number = text or "0"
-    found = devices[int(number) : int(number) + 1] if number.isdecimal() else parse(text).select(devices)
+    try:
+        found = devices[int(number) : int(number) + 1] if number.isdecimal() else parse(text).select(devices)
+    except SelectorError as error:
+        raise FairleadError(f"--device is {text!r}, and has to be a number or a selector such as opencl:cpu") from error
     if not found:
         raise FairleadError(
             f"the library has no device {text}", remedy=f"it has {len(devices)}: leave out --device to test the first"

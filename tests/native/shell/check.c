@@ -59,6 +59,8 @@ static void end(uint32_t number) {
 }
 
 int PyRun_SimpleStringFlags(const char *code, void *flags) {
+    if (strcmp(code, "import signal") == 0)   /* before SIGINT is given back to the host */
+        return 0;
     const char *call = strstr(code, "    start(");
     CHECK(!flags && has_gil && call && strstr(code, "from " FL_MODULE " import start"));
     fake.runs++;

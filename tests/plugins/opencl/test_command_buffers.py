@@ -12,12 +12,14 @@ import pytest
 from ur_calls import Calls, array
 
 from fairlead.icd.native_command_buffer import support_of
+from fairlead.icd.replay import Program
 from fairlead.loader.devices import Device
 from fairlead.loader.ur import UR
 from fairlead.plugins.opencl.core import adapter as reference
 
 SOURCE = b"""
 kernel void bump(global int *cell, int add) { cell[get_global_id(0)] = 3 * cell[get_global_id(0)] + add; }
+kernel void many(global int *cell, int a, int b, int c, int d, int e) { cell[get_global_id(0)] += a + b + c + d + e; }
 kernel void scale(global int *cell, int by) { cell[get_global_id(0)] *= by; }
 kernel void sum(global int *cell, local int *scratch) {
     size_t i = get_local_id(0);
@@ -182,7 +184,8 @@ def bench(device: Device, ur: Calls, context: int, queue: int) -> Iterator[Bench
     source = ctypes.create_string_buffer(SOURCE, len(SOURCE))
     program = ur.made("urProgramCreateWithIL", context, source, len(SOURCE), None)
     ur.ok("urProgramBuild", context, program, None)
-    kernels = {name: ur.made("urKernelCreate", program, name.encode()).value or 0 for name in ("bump", "scale", "sum", "where")}
+    names = ("bump", "scale", "sum", "where", "many")
+    kernels = {name: ur.made("urKernelCreate", program, name.encode()).value or 0 for name in names}
     made = Bench(ur, device.handle, context, queue, kernels)
     yield made
     ur.ok("urQueueFinish", queue)
@@ -335,6 +338,8 @@ def test_a_commands_event_is_another_one_at_each_enqueue(bench: Bench) -> None:
     bench.launch(buffer, "bump", pointer(bench.address), value(2))
     bench.finalize(buffer)
     assert ur("urEventWait", 1, array(event)) == "INVALID_EVENT"  # nothing has been enqueued that could signal it
+    time = (UR["UR_PROFILING_INFO_COMMAND_START"], 8, ctypes.byref(ctypes.c_uint64()), None)
+    assert ur("urEventGetProfilingInfo", event, *time) == "INVALID_EVENT"
     natives = set()
     for _ in range(3):
         ur.ok("urEnqueueCommandBufferExp", bench.queue, buffer, 0, None, ctypes.byref(end))
@@ -444,6 +449,79 @@ def test_the_kernel_is_updated_to_an_alternative_and_back(bench: Bench) -> None:
     assert bench.update(buffer, update(command, hNewKernel=kernels["bump"], **everything)) == "SUCCESS"
     bench.reset()
     assert bench.run(buffer, 2) == bumped(start, 5, 4, 5, 4)
+    bench.ur.ok("urCommandBufferReleaseExp", buffer)
+
+
+def test_other_kernels_come_before_other_arguments(bench: Bench, free_queue: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the changes of one update: a launch that follows one of a kernel with more arguments has no room for these before. In every
+    plan that there is."""
+    order: list[bool] = []
+    original = Program.update
+
+    def watched(program: Program, step: int, relaunched: bool) -> int:
+        order.append(relaunched)
+        return original(program, step, relaunched)
+
+    monkeypatch.setattr(Program, "update", watched)
+    buffer = bench.buffer(updatable=True)
+    _, sized = bench.launch(buffer, "bump", pointer(bench.address), value(1), handle=True)
+    _, other = bench.launch(buffer, "bump", pointer(bench.address), value(2), others=("many",), handle=True)
+    bench.launch(buffer, "many", pointer(bench.address), *map(value, range(5)))
+    bench.finalize(buffer)
+    start = list(range(COUNT))
+    for queue in (bench.queue, free_queue):
+        bench.reset()
+        assert bench.run(buffer, queue=queue) == [cell + 10 for cell in bumped(start, 1, 2)]
+    everything = {"pointers": {0: bench.address}, "values": {i: ctypes.c_int(10 * i) for i in range(1, 6)}}
+    smaller = update(sized, pNewGlobalWorkSize=sizes(4), values={1: ctypes.c_int(7)})
+    assert bench.update(buffer, smaller, update(other, hNewKernel=bench.kernels["many"], **everything)) == "SUCCESS"
+    assert order == [True, False] * 2
+    for queue in (bench.queue, free_queue):
+        bench.reset()
+        expected = start
+        for _ in range(2):
+            expected = [cell + 160 for cell in bumped(expected[:4], 7) + expected[4:]]
+        assert bench.run(buffer, 2, queue) == expected
+    bench.ur.ok("urCommandBufferReleaseExp", buffer)
+
+
+def test_a_memory_argument_becomes_null_and_memory_again(bench: Bench) -> None:
+    ur, cells = bench.ur, (ctypes.c_int * COUNT)(*range(COUNT))
+    create = ("urMemBufferCreate", bench.context, UR["UR_MEM_FLAG_READ_WRITE"], 4 * COUNT, None)
+    held = ur.made(*create).value or 0
+    buffer = bench.buffer(updatable=True)
+    _, command = bench.launch(buffer, "bump", memory(held), value(1), handle=True)
+    bench.finalize(buffer)
+    assert bench.update(buffer, update(command, memory={0: None})) == "SUCCESS"
+    assert bench.update(buffer, update(command, memory={0: held})) == "SUCCESS"
+    ur.ok("urEnqueueMemBufferWrite", bench.queue, held, True, 0, 4 * COUNT, cells, 0, None, None)
+    bench.run(buffer)
+    ur.ok("urEnqueueMemBufferRead", bench.queue, held, True, 0, 4 * COUNT, cells, 0, None, None)
+    assert list(cells) == bumped(list(range(COUNT)), 1)
+    ur.ok("urCommandBufferReleaseExp", buffer)
+    ur.ok("urMemRelease", held)
+
+
+def test_a_kernel_is_copied_under_its_lock(bench: Bench) -> None:
+    """Another thread may launch it, and sets its arguments before."""
+    registry = reference.registry
+    assert registry is not None
+    kernel = registry.of("ur_kernel_handle_t")[bench.kernels["bump"]]
+    lock, taken = kernel.lock, list[bool]()
+
+    class Watched:
+        def __enter__(self) -> None:
+            lock.acquire()
+            taken.append(True)
+
+        def __exit__(self, *_: object) -> None:
+            lock.release()
+
+    kernel.lock = Watched()
+    buffer = bench.buffer()
+    bench.launch(buffer, "bump", pointer(bench.address), value(1))
+    assert taken
+    kernel.lock = lock
     bench.ur.ok("urCommandBufferReleaseExp", buffer)
 
 

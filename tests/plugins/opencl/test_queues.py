@@ -6,10 +6,12 @@ import ctypes
 from collections.abc import Iterator
 
 import pytest
+from memory_calls import held_back
 from ur_calls import Calls, array
 
 from fairlead.loader.devices import Device
 from fairlead.loader.ur import UR
+from fairlead.plugins.opencl.core import adapter as reference
 
 Properties = UR.struct("ur_queue_properties_t")
 PROFILING, OUT_OF_ORDER = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"], UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
@@ -41,6 +43,31 @@ def test_a_finished_queue_is_empty(ur: Calls, any_queue: int) -> None:
         ur.ok("urEnqueueEventsWait", any_queue, 0, None, None)
         ur.ok("urQueueFinish", any_queue)
         assert ur.number("urQueueGetInfo", any_queue, "UR_QUEUE_INFO_EMPTY") == 1
+
+
+def test_a_queue_that_was_finished_while_a_command_was_enqueued_is_not_empty(ur: Calls, context: int, any_queue: int) -> None:
+    """As urUSMFree does it, in another thread, with all queues of the context."""
+    registry = reference.registry
+    assert registry is not None
+    queue = registry.of("ur_queue_handle_t")[any_queue]
+    table, (gate, open_gate) = queue.table, held_back(ur, context)
+
+    class Between:
+        """The driver's table, and a thread that finishes the queue just before the marker is there."""
+
+        def clEnqueueMarkerWithWaitList(self, *arguments: object) -> int:
+            queue.table = table
+            queue.drain()
+            return table.clEnqueueMarkerWithWaitList(*arguments)
+
+    queue.table = Between()
+    ur.ok("urEnqueueEventsWait", any_queue, 1, array(gate), None)
+    assert queue.table is table
+    assert ur.number("urQueueGetInfo", any_queue, "UR_QUEUE_INFO_EMPTY") == 0
+    open_gate()
+    ur.ok("urQueueFinish", any_queue)
+    assert ur.number("urQueueGetInfo", any_queue, "UR_QUEUE_INFO_EMPTY") == 1
+    ur.ok("urEventRelease", gate)
 
 
 def test_host_tasks_run_in_their_turn(ur: Calls, any_queue: int) -> None:

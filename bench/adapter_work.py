@@ -1,0 +1,188 @@
+"""What the measures of the reference adapter work with: its functions through the C ABI, the objects of a PyOpenCL program as its own, and
+command-buffers of launches.
+
+The adapter is the drop-in library, in this process, with the one driver that the process is given.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import runpy
+import subprocess
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from fairlead.icd.abi import OPENCL
+from fairlead.loader.abi import Api
+from fairlead.loader.adapters import Plugin, load
+from fairlead.loader.discovery import PluginCandidate
+from fairlead.loader.ur import UR
+from fairlead.plugins import reference_adapter
+
+from .work import WORK_ITEMS, Launches
+
+_HERE: Final = Path(__file__).parent
+_FUNCTIONS: Final = {
+    UR: (
+        "urAdapterGet", "urPlatformGet", "urDeviceGet", "urQueueFinish", "urEnqueueMemBufferRead", "urEnqueueCommandBufferExp",
+        "urCommandBufferUpdateKernelLaunchExp",
+    ),
+    OPENCL: ("clFinish", "clEnqueueCommandBufferKHR"),
+}  # fmt: skip
+_STRUCTS: Final = ("ur_exp_command_buffer_update_kernel_launch_desc_t",)
+_CONSTANTS: Final = ("UR_API_VERSION_CURRENT", "UR_DEVICE_TYPE_ALL")
+
+Argument: Final = UR.struct("ur_exp_kernel_arg_properties_t")
+Update: Final = UR.struct("ur_exp_command_buffer_update_kernel_launch_desc_t")
+ValueUpdate: Final = UR.struct("ur_exp_command_buffer_update_value_arg_desc_t")
+MemoryUpdate: Final = UR.struct("ur_exp_command_buffer_update_memobj_arg_desc_t")
+
+
+# C
+
+
+def _abi() -> Iterator[str]:
+    """The text of adapter_abi.h."""
+    declarations = runpy.run_path(str(_HERE.parent / "loader/native/build.py"))["declarations"]
+    apis: tuple[Api, ...] = (UR, OPENCL)
+    for api in apis:
+        yield from declarations(api)
+        yield from (f"typedef {api.functions[name].c_declaration(f'fn_{name}')};" for name in _FUNCTIONS[api])
+    yield from (UR.structs[name].c_definition for name in _STRUCTS)
+    yield from (f"#define {name} {UR[name]}" for name in _CONSTANTS)
+
+
+def build(output: Path, *flags: str) -> Path:
+    """Compile adapter.c to `output`: a program, or with "-shared" a library."""
+    (output.parent / "adapter_abi.h").write_text("\n".join([*_abi(), ""]), encoding="utf-8")
+    compiler = os.environ.get("CC", "cc").split()
+    warnings = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{output.parent}"]
+    subprocess.run([*compiler, *warnings, *flags, str(_HERE / "adapter.c"), "-o", str(output), "-pthread", "-ldl"], check=True)
+    return output
+
+
+@cache
+def c_functions() -> ctypes.CDLL:
+    """adapter.c as a library."""
+    with TemporaryDirectory() as folder:
+        return ctypes.CDLL(str(build(Path(folder, "adapter.so"), "-shared", "-fPIC")))
+
+
+# the adapter
+
+
+@cache
+def adapter() -> Plugin:
+    """The reference adapter. A process that measures is given one driver, so that it has one device."""
+    return load(PluginCandidate(reference_adapter(), "bench", backend="opencl"))
+
+
+def function(name: str) -> ctypes.c_void_p:
+    """A function of the adapter's, for C to call."""
+    slot = UR.functions[name].slot
+    assert slot is not None
+    return ctypes.c_void_p(adapter().table.pointer(slot))
+
+
+def ok(routine: str, *arguments: Any) -> None:
+    """Call what has to succeed."""
+    check(getattr(adapter().table, routine)(*arguments), routine)
+
+
+def check(code: int, what: str = "C's calls") -> None:
+    """Stop if a call has failed."""
+    if code:
+        raise SystemExit(f"{what} failed: {UR.errors.get(code, (code, ''))[0]}")
+
+
+def made(routine: str, *arguments: Any) -> int:
+    """What a function gives through its last parameter."""
+    handle = ctypes.c_void_p()
+    ok(routine, *arguments, ctypes.byref(handle))
+    return handle.value or 0
+
+
+class Objects:
+    """The objects of a PyOpenCL program as the adapter's, by their native handles."""
+
+    def __init__(self, launches: Launches) -> None:
+        self.device = adapter().devices[0].handle
+        self.context = made(
+            "urContextCreateWithNativeHandle", launches.queue.context.int_ptr, adapter().handles[0], 1,
+            (ctypes.c_void_p * 1)(self.device), None,
+        )  # fmt: skip
+        self.queue = made("urQueueCreateWithNativeHandle", launches.queue.int_ptr, self.context, self.device, None)
+        self.kernel = made("urKernelCreateWithNativeHandle", launches.kernel.int_ptr, self.context, None, None)
+        self.memory: dict[int, int] = {}
+
+    def buffer(self, native: int) -> int:
+        """A memory object."""
+        if native not in self.memory:
+            self.memory[native] = made("urMemBufferCreateWithNativeHandle", native, self.context, None)
+        return self.memory[native]
+
+    def arguments(self, values: Sequence[Any]) -> Any:
+        """What a launch takes: PyOpenCL's buffers, and numbers."""
+        rows = (Argument * len(values))()
+        rows.kept = []
+        for index, (row, value) in enumerate(zip(rows, values, strict=True)):
+            row.stype, row.index = UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"], index
+            if hasattr(value, "int_ptr"):
+                row.type, row.size = UR["UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ"], 8
+                row.value.memObjTuple.hMem = self.buffer(value.int_ptr)
+            else:
+                rows.kept.append(ctypes.c_float(value))
+                row.type, row.size, row.value.value = UR["UR_EXP_KERNEL_ARG_TYPE_VALUE"], 4, ctypes.addressof(rows.kept[-1])
+        return rows
+
+
+def command_buffer(context: int, device: int, *, in_order: bool, updatable: bool = False) -> int:
+    """A command-buffer that is not finalized."""
+    stype = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
+    desc = UR.struct("ur_exp_command_buffer_desc_t")(stype, None, updatable, in_order, False)
+    return made("urCommandBufferCreateExp", context, device, ctypes.byref(desc))
+
+
+def append(
+    buffer: int, kernel: int, rows: Any, size: int, local: int, offset: int | None = None, updatable: bool = False
+) -> int:
+    """Append a launch in one dimension and return the command's handle, 0 if it is not `updatable`."""
+    command = ctypes.c_void_p()
+    numbers = [None if number is None else ctypes.byref(ctypes.c_size_t(number)) for number in (offset, size, local)]
+    ok(
+        "urCommandBufferAppendKernelLaunchWithArgsExp", buffer, kernel, 1, *numbers, len(rows), rows, 0, None,
+        0, None, 0, None, None, None, ctypes.byref(command) if updatable else None,
+    )  # fmt: skip
+    return command.value or 0
+
+
+class Buffer:
+    """Launches as a finalized command-buffer: in order, or without any order among them; run as `mode` says."""
+
+    def __init__(self, objects: Objects, launches: Launches, mode: str, *, in_order: bool, updatable: bool = False) -> None:
+        os.environ["FAIRLEAD_COMMAND_BUFFER"] = mode
+        handle = command_buffer(objects.context, objects.device, in_order=in_order, updatable=updatable)
+        self.commands = [
+            append(handle, objects.kernel, objects.arguments(row), WORK_ITEMS, WORK_ITEMS, updatable=updatable)
+            for row in launches.arguments
+        ]
+        ok("urCommandBufferFinalizeExp", handle)
+        self._handle, self._queue = ctypes.c_void_p(handle), ctypes.c_void_p(objects.queue)
+        self._functions = function("urEnqueueCommandBufferExp"), function("urQueueFinish")
+        self._update = function("urCommandBufferUpdateKernelLaunchExp")
+
+    def run(self) -> None:
+        """Enqueue it, and wait for its end."""
+        self.enqueue(1)
+
+    def enqueue(self, times: int) -> None:
+        """Enqueue it so many times, and wait for the end of the last."""
+        check(c_functions().enqueues(*self._functions, self._queue, self._handle, times))
+
+    def update(self, updates: Any) -> None:
+        """Update it with each of an array of `Update`, one after the other."""
+        check(c_functions().updates(self._update, self._handle, updates, len(updates)))
