@@ -33,6 +33,8 @@ for _name in tuple(os.environ):
         "OPENCL_HEADERS",
         "UR_PLUGINS",
         "SYCL_CLIENTS",
+        "FAIRLEAD_FUZZ",
+        "FAIRLEAD_FUZZ_SEED",
         "SYCL_CLIENTS_ADAPTER",
         "SYCL_CLIENTS_PLUGIN",
     ):

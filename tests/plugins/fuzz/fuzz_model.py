@@ -39,7 +39,7 @@ class Thing:
 @dataclass(eq=False, repr=False)
 class Context(Thing):
     type, stem, query = "ur_context_handle_t", "urContext", "UR_CONTEXT_INFO"
-    usm: str = "auto"  # FAIRLEAD_USM when it first needed memory
+    devices: list[int] = field(default_factory=list)
 
 
 @dataclass(eq=False, repr=False)
@@ -63,6 +63,8 @@ class Event(Thing):
     queue: Queue | None = None
     done: bool = False
     complete: Callable[[], None] | None = None  # of an event that is held back: what completes it
+    called_back: int = 0  # how many callbacks it has, which refer to it until they are called
+    signals: bool = True  # False: of a command in a command-buffer that was never enqueued
 
 
 @dataclass(eq=False, repr=False)
@@ -127,6 +129,7 @@ class Storage:
     address: int = 0
     last: Access | None = None
     freed: bool = False
+    kept: bool = False  # whether a command-buffer ever used it
 
     @property
     def visible(self) -> bool:
@@ -200,7 +203,6 @@ class Operation:
     touches: list[Storage]
     apply: Callable[[], None]
     blocks: bool = False
-    usm: bool = False  # whether it names memory by address, which nobody keeps alive
     launch: Launch | None = None
 
 
@@ -212,7 +214,8 @@ class Recorded:
     sync_point: int = 0
     handle: int = 0
     event: Event | None = None
-    waits: int = 0
+    waits: list[Event] = field(default_factory=list)
+    kernels: list[Kernel] = field(default_factory=list)  # that it may launch
 
 
 @dataclass(eq=False)

@@ -8,12 +8,13 @@ import random
 from dataclasses import dataclass, field
 from typing import Final
 
+from fuzz_library import Library, array, struct
+from fuzz_model import SOURCE, Context
+
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.memory import read_word
 from fairlead.loader.table import DispatchTable
 from fairlead.loader.ur import UR
-from fuzz_library import Library, array, struct
-from fuzz_model import SOURCE, Context
 
 _KINDS: Final = {
     "host": "UR_DEVICE_INFO_USM_HOST_SUPPORT",
@@ -21,6 +22,7 @@ _KINDS: Final = {
     "shared": "UR_DEVICE_INFO_USM_SINGLE_SHARED_SUPPORT",
 }
 _ROOM: Final = 1 << 23  # bytes of host memory for a sequence
+_PIECE, _PIECES = 1 << 16, 32  # bytes, and how many
 
 
 class Host:
@@ -28,13 +30,19 @@ class Host:
     before the whole does, so that a size that is a little too large is harmless."""
 
     def __init__(self) -> None:
-        self._memory = (ctypes.c_char * (_ROOM + (1 << 18)))()
+        self._memory = (ctypes.c_char * (_ROOM + (_PIECES + 4) * _PIECE))()
+        self._scratch = 0
         self._begin = (ctypes.addressof(self._memory) + 4095) & ~4095
         self._used = 0
         self._noise = random.Random(0)
 
     def reset(self) -> None:
         self._used = 0
+
+    def scratch(self, size: int) -> int:
+        """Memory whose contents nobody cares for; another one in the next few calls."""
+        self._scratch = (self._scratch + 1) % _PIECES
+        return self._begin + _ROOM + self._scratch * _PIECE
 
     def take(self, size: int, data: bytes | None = None) -> int:
         """The address of `size` bytes, with some data or with anything in them."""
@@ -58,15 +66,39 @@ class Session:
     """One driver's device. `ways` are the values of FAIRLEAD_USM that it can have."""
 
     library: Library
-    adapter: int
-    platform: int
-    device: int
-    other: int  # another driver's device
+    name: str  # a part of the platform's name
     ways: tuple[str, ...]
-    check_all: bool = False
+    check_all: bool = False  # after every sequence, whether an object is left in Python
+    adapter: int = 0
+    platform: int = 0
+    device: int = 0
+    other: int = 0  # another driver's device
     host: Host = field(default_factory=Host)
     bases: dict[str, Base] = field(default_factory=dict)
     abroad: dict[str, int] = field(default_factory=dict)
+    kinds: dict[str, list[str]] = field(default_factory=dict)
+    failing: list[str] = field(default_factory=list)  # the last sequence that failed
+
+    def open(self) -> None:
+        """Look up the adapter and the devices; again after it was shut down, which nothing outlives."""
+        self.bases.clear()
+        self.abroad.clear()
+        library, count = self.library, ctypes.c_uint32()
+        self.adapter = library.made("urAdapterGet", "phAdapters", NumEntries=1)
+        library.ok("urPlatformGet", hAdapter=self.adapter, pNumPlatforms=ctypes.byref(count))
+        platforms = (ctypes.c_void_p * count.value)()
+        library.ok("urPlatformGet", hAdapter=self.adapter, NumEntries=count.value, phPlatforms=platforms)
+        for platform in platforms:
+            kind = UR["UR_DEVICE_TYPE_ALL"]
+            device = library.made("urDeviceGet", "phDevices", hPlatform=platform, DeviceType=kind, NumEntries=1)
+            name = ctypes.create_string_buffer(256)
+            asked = {"propName": UR["UR_PLATFORM_INFO_NAME"], "propSize": 256, "pPropValue": name}
+            library.ok("urPlatformGetInfo", hPlatform=platform, **asked)
+            if self.name in name.value.decode():
+                self.platform, self.device = platform or 0, device
+            else:
+                self.other = device
+        assert self.device and self.other, "two drivers are needed"
 
     def base(self, way: str) -> Base:
         """The context whose USM is `way`, which the environment names now."""
@@ -82,17 +114,19 @@ class Session:
     def foreign(self) -> dict[str, int]:
         """An object of each kind of the other driver's, by its type; and "usm", an address."""
         if not self.abroad:
+            present = os.environ["FAIRLEAD_USM"]
+            os.environ["FAIRLEAD_USM"] = "auto"
             self.abroad = _objects_of(self.library, self.other)
+            os.environ["FAIRLEAD_USM"] = present
         return self.abroad
 
     def supported(self) -> list[str]:
         """The kinds of USM that the device has in the way that the environment names."""
-        return [kind for kind, name in _KINDS.items() if self.library.number("urDeviceGetInfo", name, hDevice=self.device)]
-
-    def forget(self) -> None:
-        """All objects are gone: the adapter was shut down."""
-        self.bases.clear()
-        self.abroad.clear()
+        way = os.environ["FAIRLEAD_USM"]
+        if way not in self.kinds:
+            ask = self.library.number
+            self.kinds[way] = [kind for kind, name in _KINDS.items() if ask("urDeviceGetInfo", name, hDevice=self.device)]
+        return self.kinds[way]
 
     @property
     def known(self) -> set[int]:
@@ -137,6 +171,3 @@ def driver_table(library: Library, context: Context) -> tuple[DispatchTable, int
 def choose(way: str, mode: str) -> None:
     """How the adapter is to have USM, and run command-buffers."""
     os.environ["FAIRLEAD_USM"], os.environ["FAIRLEAD_COMMAND_BUFFER"] = way, mode
-
-
-

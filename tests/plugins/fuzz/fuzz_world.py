@@ -6,25 +6,27 @@ import contextlib
 import ctypes
 import gc
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Final, TypeVar
 
-from fairlead.icd.abi import OPENCL
-from fairlead.loader.ur import UR
-from fairlead.plugins.objects import Object
-from fairlead.plugins.opencl.core import adapter as the_adapter
 from fuzz_library import Failure, Library, array, struct
 from fuzz_model import Access, Buffer, CommandBuffer, Context, Device, Event, Kernel, Pool, Program, Queue, Storage, Thing, Usm
 from fuzz_session import Session, choose, driver_table
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
+from fairlead.icd.abi import OPENCL
+from fairlead.loader.ur import UR
+from fairlead.plugins.objects import Object
+from fairlead.plugins.opencl.core import adapter as the_adapter
+
 _Thing = TypeVar("_Thing", bound=Thing)
 _Any = TypeVar("_Any")
 
-_PATIENCE: Final = 20.0  # seconds until something that another thread does must have happened
+_PATIENCE: Final = 3.0  # seconds until something that another thread does must have happened
 OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
 _NUMBERS: Final = st.integers(0, 99)
@@ -47,7 +49,6 @@ class World(RuleBasedStateMachine):
         self.allocations: list[Usm] = []
         self.held: list[Event] = []
         self.callbacks: list[tuple[Any, threading.Event]] = []
-        self.failed = True  # until the sequence has come to its end
         self.way, self.data = "", None  # pyright: ignore
 
     # choosing
@@ -73,10 +74,9 @@ class World(RuleBasedStateMachine):
         choose(self.way, self.pick(("auto", "replay", "native")))
         base = session.base(self.way)
         self.kinds = session.supported()
-        self.context = self.add(Context(base.context, usm=self.way))
+        self.context = self.add(Context(base.context, devices=[session.device]))
         self.program = self.add(Program(base.program, self.context))
         self.queue_of(self.context, 0)
-        self.failed = False
 
     def add(self, thing: _Thing) -> _Thing:
         """A new object, or one more reference to one that there is."""
@@ -140,11 +140,30 @@ class World(RuleBasedStateMachine):
                     self.settle(storage)
         elif isinstance(thing, Buffer) and thing.mapped:
             self.unmap(thing)
+        elif isinstance(thing, Context):  # its USM would keep it, and could not be freed any more
+            for usm in [one for one in self.allocations if one.context is thing]:
+                self.free(usm)
 
     def references(self, thing: Thing) -> int:
         """What the adapter says."""
         first = UR.functions[f"{thing.stem}GetInfo{thing.end}"].parameters[0].name
         return self.library.number(f"{thing.stem}GetInfo{thing.end}", f"{thing.query}_REFERENCE_COUNT", **{first: thing.handle})
+
+    def check_references(self, thing: Thing) -> None:
+        """Compare the count with the model."""
+        more = thing.called_back if isinstance(thing, Event) else 0
+        if isinstance(thing, Event) and thing.done and more:
+            self.becomes(lambda: self.references(thing) == thing.references, "all callbacks were called")
+        elif not 0 <= (found := self.references(thing)) - thing.references <= more:
+            raise Failure(f"{self.library.labels[thing.handle]} has {found} references, not {thing.references}")
+
+    def becomes(self, condition: Callable[[], bool], what: str) -> None:
+        """Raise Failure unless it comes true, by what another thread does."""
+        deadline = time.monotonic() + _PATIENCE
+        while not condition():
+            if time.monotonic() > deadline:
+                raise Failure(f"it does not come true that {what}")
+            threading.Event().wait(0.001)
 
     # queues and events
 
@@ -153,7 +172,9 @@ class World(RuleBasedStateMachine):
         device = device or self.session.device
         properties = struct("ur_queue_properties_t", "QUEUE_PROPERTIES", flags=flags)
         made = self.library.made("urQueueCreate", "phQueue", hContext=context.handle, hDevice=device, pProperties=properties)
-        return self.add(Queue(made, context, device=device, in_order=not flags & OUT_OF_ORDER, profiling=bool(flags & PROFILING)))
+        return self.add(
+            Queue(made, context, device=device, in_order=not flags & OUT_OF_ORDER, profiling=bool(flags & PROFILING))
+        )
 
     def event_of(self, queue: Queue, routine: str, waits: Sequence[Event] = ()) -> Event:
         """The event of a command that does nothing."""
@@ -252,7 +273,8 @@ class World(RuleBasedStateMachine):
             at = next(index for index, byte in enumerate(storage.data) if found[index] != byte)
             pair = storage.data[at : at + 16].hex(), found[at : at + 16].hex()
             raise Failure(
-                f"{storage.kind} memory of {len(found)} bytes ({storage.address:#x}) differs from byte {at} on: {pair[0]} expected, not {pair[1]}"
+                f"{storage.kind} memory of {len(found)} bytes ({storage.address:#x}) differs from byte {at} on: "
+                f"{pair[0]} expected, not {pair[1]}"
             )
 
     # memory that is used by everything
@@ -282,19 +304,18 @@ class World(RuleBasedStateMachine):
             data = random.Random(address).randbytes(size)
             ctypes.memmove(address, data, size)
             buffer.storage.data[buffer.origin + offset : buffer.origin + offset + size] = data
-        queues = self.of(Queue, buffer.context) or [self.queue_of(buffer.context, 0)]
-        self.library.ok("urEnqueueMemUnmap", hQueue=queues[0].handle, hMem=buffer.handle, pMappedPtr=address)
+        queue = self.queue_for(self.revive(buffer))
+        self.library.ok("urEnqueueMemUnmap", hQueue=queue.handle, hMem=buffer.handle, pMappedPtr=address)
         buffer.mapped = None
-        self.after(queues[0], [buffer.storage], None, False)
+        self.after(queue, [buffer.storage], None, False)
 
     # the end
 
     def teardown(self) -> None:
-        if self.library.lines and self.failed:
+        if isinstance(sys.exc_info()[1], Exception):  # of the rule before; what hypothesis itself raises is none
             self._give_up()
             return
         try:
-            self.failed = True
             self._end()
         except BaseException:
             self._give_up()
@@ -302,9 +323,9 @@ class World(RuleBasedStateMachine):
 
     def _end(self) -> None:
         """Compare everything with the model, release everything, and see that nothing is left."""
-        self._read_all()
+        self._check_memory()
         for thing in self.things:
-            self.library.expect_equal(self.references(thing), thing.references + self.is_base(thing), f"references of {thing}")
+            self.check_references(thing)
         order = random.Random(len(self.library.lines))
         if order.random() < 0.1:
             self._shut()
@@ -315,7 +336,7 @@ class World(RuleBasedStateMachine):
                 raise Failure("an event's callback was not called")
         self._nothing_left()
 
-    def _read_all(self) -> None:
+    def _check_memory(self) -> None:
         for storage in self.storages:
             if not storage.freed:
                 self.settle(storage)
@@ -328,60 +349,73 @@ class World(RuleBasedStateMachine):
         for buffer in sorted(self.of(Buffer), key=lambda one: -one.size):
             if buffer.storage not in seen:
                 seen.add(buffer.storage)
-                self._read(buffer)
+                self._check_buffer(buffer)
         for usm in self.allocations:
-            self._read_usm(usm)
+            self._check_usm(usm)
 
-    def _queue_for(self, context: Context | None) -> Queue:
+    def revive(self, thing: Thing) -> Context:
+        """The context of an object, retained if we have given up all references to it."""
+        context = thing.context
         assert context is not None
-        return next(iter(self.of(Queue, context)), None) or self._new_queue_for(context)
+        if not context.alive:
+            first = UR.functions[f"{thing.stem}GetInfo{thing.end}"].parameters[0].name
+            asked = f"{thing.stem}GetInfo{thing.end}", f"{thing.query}_CONTEXT"
+            context.handle = self.library.number(*asked, **{first: thing.handle})
+            self.library.ok("urContextRetain", hContext=context.handle)
+            context.references = 1
+            self.add(context)
+        return context
 
-    def _new_queue_for(self, context: Context) -> Queue:
-        if context.alive:
-            return self.queue_of(context, 0)
-        raise LookupError
+    def queue_for(self, context: Context) -> Queue:
+        """A queue of the context: one that there is, or a new one."""
+        return next(iter(self.of(Queue, context)), None) or self.queue_of(context, 0, self.some_device(context))
 
-    def _read(self, buffer: Buffer) -> None:
-        with contextlib.suppress(LookupError):
-            queue, into = self._queue_for(buffer.context), ctypes.create_string_buffer(buffer.size)
-            given = {"hBuffer": buffer.handle, "blockingRead": True, "size": buffer.size, "pDst": into}
-            self.library.ok("urEnqueueMemBufferRead", hQueue=queue.handle, **given)
-            end = buffer.origin + buffer.size
-            self.compare(Storage("buffer", buffer.storage.data[buffer.origin : end]), into.raw)
+    def some_device(self, context: Context) -> int:
+        """A device of a context, by whatever handle it has now."""
+        devices = (ctypes.c_void_p * len(context.devices))()
+        asked = {"propName": UR["UR_CONTEXT_INFO_DEVICES"], "propSize": ctypes.sizeof(devices), "pPropValue": devices}
+        self.library.ok("urContextGetInfo", hContext=context.handle, **asked)
+        return devices[0] or 0
 
-    def _read_usm(self, usm: Usm) -> None:
-        with contextlib.suppress(LookupError):
-            queue, into = self._queue_for(usm.context), self.host.take(usm.size)
-            given = {"blocking": True, "pDst": into, "pSrc": usm.address, "size": usm.size}
-            self.library.ok("urEnqueueUSMMemcpy", hQueue=queue.handle, **given)
-            self.compare(usm.storage, ctypes.string_at(into, usm.size))
+    def _check_buffer(self, buffer: Buffer) -> None:
+        queue, into = self.queue_for(self.revive(buffer)), ctypes.create_string_buffer(buffer.size)
+        given = {"hBuffer": buffer.handle, "blockingRead": True, "size": buffer.size, "pDst": into}
+        self.library.ok("urEnqueueMemBufferRead", hQueue=queue.handle, **given)
+        end = buffer.origin + buffer.size
+        self.compare(Storage("buffer", buffer.storage.data[buffer.origin : end]), into.raw)
+
+    def _check_usm(self, usm: Usm) -> None:
+        queue, into = self.queue_for(usm.context), self.host.take(usm.size)
+        given = {"blocking": True, "pDst": into, "pSrc": usm.address, "size": usm.size}
+        self.library.ok("urEnqueueUSMMemcpy", hQueue=queue.handle, **given)
+        self.compare(usm.storage, ctypes.string_at(into, usm.size))
 
     def _release_all(self, order: random.Random) -> None:
         """In any order, but for memory by address, of which the contexts are needed to free it."""
         for usm in list(self.allocations):
-            if usm.context.alive:
-                self.free(usm)
+            self.free(usm)
         while things := [one for one in self.things if not (self.is_base(one) and one.references == 1)]:
-            self.release(order.choice(things))
+            thing = order.choice(things)
+            for _ in range(thing.references - self.is_base(thing)):
+                self.release(thing)
         for base in (self.program, self.context):
             self.things.remove(base)
 
     def _shut(self) -> None:
         """Release the adapter itself, which takes everything with it."""
         self.library.ok("urAdapterRelease", hAdapter=self.session.adapter)
-        self.session.forget()
-        reopen(self.session)
+        self.session.open()
 
     def _give_up(self) -> None:
         """After a failure: a clean floor for the next sequence, by whatever means."""
+        self.session.failing = list(self.library.lines)
         for event in self.held:
             assert event.complete is not None
             event.complete()
         with contextlib.suppress(Exception):
             while self.library("urAdapterRelease", hAdapter=self.session.adapter) == "SUCCESS":
                 pass
-        self.session.forget()
-        reopen(self.session)
+        self.session.open()
 
     def _nothing_left(self) -> None:
         """No object is alive but those that last: neither in the registry nor in Python."""
@@ -404,30 +438,10 @@ class World(RuleBasedStateMachine):
         if left or not self.session.check_all:
             return left
         gc.collect()
+        python = {kind.type for kind in kinds if kind is not Pool}  # a context keeps the default pools of its devices
         last = [thing for kind in kinds for handle, thing in registry.of(kind.type).items() if handle in known]
         return [
             f"{type(thing).__name__} without a handle"
             for thing in gc.get_objects()
-            if isinstance(thing, Object) and thing.counted and thing not in last and thing.type in {kind.type for kind in kinds}
+            if isinstance(thing, Object) and thing.counted and thing not in last and thing.type in python
         ]
-
-
-def reopen(session: Session) -> None:
-    """The adapter's handle and those that last as long, looked up again."""
-    library, count = session.library, ctypes.c_uint32()
-    session.adapter = library.made("urAdapterGet", "phAdapters", NumEntries=1)
-    library.ok("urPlatformGet", hAdapter=session.adapter, pNumPlatforms=ctypes.byref(count))
-    platforms = (ctypes.c_void_p * count.value)()
-    library.ok("urPlatformGet", hAdapter=session.adapter, NumEntries=count.value, phPlatforms=platforms)
-    devices = {}
-    for platform in platforms:
-        device = library.made("urDeviceGet", "phDevices", hPlatform=platform, DeviceType=UR["UR_DEVICE_TYPE_ALL"], NumEntries=1)
-        devices[platform] = device
-    mine = session.driver in range(len(platforms))
-    assert mine
-    session.platform = platforms[session.driver] or 0
-    session.device = devices[session.platform]
-    session.other = next(device for platform, device in devices.items() if platform != session.platform)
-
-
-Action = Callable[[], None]
