@@ -41,7 +41,7 @@ def _context() -> Any:
 
 def make_queue(out_of_order: bool = False) -> Any:
     """A pyopencl.CommandQueue on `device()`."""
-    properties = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE if out_of_order else 0
+    properties: Any = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE if out_of_order else 0
     return cl.CommandQueue(_context(), properties=properties)
 
 

@@ -13,6 +13,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
+#: Folders of tests whose modules other tests import by name (conftest.py has them on the path).
+_MODULES = ("clients", "loader", "native", "packaging", "plugins", "plugins/opencl", "plugins/fuzz")
+
 
 def main() -> int:
     target = ROOT / "build" / "types"
@@ -21,7 +24,7 @@ def main() -> int:
     subprocess.run([sys.executable, *install], check=True)
     settings = {
         "include": ["fairlead", *(f"../../{folder}" for folder in ("tests", "examples", "bench"))],
-        "extraPaths": [".", "../../tests", "../../tests/native", "../.."],
+        "extraPaths": [".", *(f"../../tests/{folder}" for folder in _MODULES), "../../tests", "../.."],
         "pythonVersion": "3.10",
         "typeCheckingMode": "standard",
         "venvPath": "../..",

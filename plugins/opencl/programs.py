@@ -148,6 +148,8 @@ def urProgramCreateWithBinary(
         raise failure("INVALID_SIZE", "a program is for one device at least")
     for device in phDevices:
         hContext.check_device(device)
+    if len(set(phDevices)) < len(phDevices):  # Intel's driver crashes
+        raise failure("INVALID_DEVICE", "a device is named twice")
     binaries = [int(ffi.cast("uintptr_t", ppBinaries[index])) for index in range(numDevices)]
     if not all(pLengths) or not all(binaries):  # PoCL reads what is not there
         raise failure("INVALID_NATIVE_BINARY", "there is no binary for one of the devices")

@@ -27,9 +27,9 @@ def test_a_graph_gives_the_same_either_way(
     queue = request.getfixturevalue(kind)
     kernel = cl.Program(context, SOURCE).build().bump
     first, second = (cl.Buffer(context, cl.mem_flags.READ_WRITE, 4 * COUNT) for _ in range(2))
-    cl.enqueue_fill_buffer(queue, second, np.int32(0), 0, 4 * COUNT).wait()
+    cl.enqueue_fill_buffer(queue, second, np.zeros(1, np.int32), 0, 4 * COUNT).wait()
     with capture(queue) as graph:
-        event = cl.enqueue_fill_buffer(queue, first, np.int32(1), 0, 4 * COUNT)
+        event = cl.enqueue_fill_buffer(queue, first, np.ones(1, np.int32), 0, 4 * COUNT)
         for number in range(3):
             event = kernel(queue, (COUNT,), None, first, np.int32(number), wait_for=[event])
         event = cl.enqueue_copy(queue, second, first, wait_for=[event], byte_count=2 * COUNT)

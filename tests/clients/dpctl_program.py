@@ -9,9 +9,9 @@ from __future__ import annotations
 import ctypes
 import sys
 
-import dpctl
-import dpctl.memory
-import dpctl.program
+import dpctl  # pyright: ignore[reportMissingImports]  (it is fetched, not installed)
+import dpctl.memory  # pyright: ignore[reportMissingImports]  (it is fetched, not installed)
+import dpctl.program  # pyright: ignore[reportMissingImports]  (it is fetched, not installed)
 
 COUNT = 8
 SOURCE = """

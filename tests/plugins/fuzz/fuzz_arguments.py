@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fuzz_library import array
+from fuzz_library import array, array_of
 from hypothesis import strategies as st
 
 from fairlead.loader.abi import Function, Parameter
@@ -150,7 +150,7 @@ class Arguments:
             return self._keep(array(*(self.handle(p.type) for _ in range(max(count, 1)))))
         if base == "struct":
             rows = [self._struct(p.type, p.name) for _ in range(max(count, 1))]
-            return self._keep((type(rows[0]) * len(rows))(*rows))
+            return self._keep(array_of(rows))
         return self._numbers(p, max(count, 1))
 
     def _numbers(self, p: Parameter, count: int) -> Any:

@@ -66,7 +66,7 @@ def run(sequences: int, steps: int, seed: int | None) -> None:
         print_blob=False,
         verbosity=Verbosity.quiet,
         report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=[*HealthCheck],  # pyright: ignore  (its metaclass)
         phases=(Phase.generate, Phase.shrink),
     )
     machine = Watched if seed is None else hypothesis.seed(seed)(Watched)

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fuzz_library import array, sizes, struct
+from fuzz_library import array, array_of, sizes, struct
 from fuzz_model import KERNELS, Buffer, CommandBuffer, Context, Event, Kernel, Launch, Operation, Queue, Recorded, Span
 from fuzz_objects import ObjectRules
 from hypothesis import strategies as st
@@ -179,7 +179,7 @@ class CommandBufferRules(ObjectRules):
             rows.append(
                 struct(_UPDATE.format("kernel_launch"), "EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC", hCommand=buffer.handle)
             )
-        descriptions = (type(rows[0]) * len(rows))(*rows)
+        descriptions = array_of(rows)
         given = {"numKernelUpdates": len(rows), "pUpdateKernelLaunch": descriptions}
         code = self.library("urCommandBufferUpdateKernelLaunchExp", hCommandBuffer=buffer.handle, **given)
         self.library.expect(code, "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP" if spoilt else "SUCCESS")
@@ -248,7 +248,7 @@ class CommandBufferRules(ObjectRules):
         fields["newWorkDim"] = dimensions = len(new.size)
         for name, rows in (("Value", values), ("Pointer", pointers), ("MemObj", memory)):
             if rows:
-                kept.append((type(rows[0]) * len(rows))(*rows))
+                kept.append(array_of(rows))
                 fields |= {f"numNew{name}Args": len(rows), f"pNew{name}ArgList": ctypes.addressof(kept[-1])}
         if (new.offset, new.size, new.local) != (old.offset, old.size, old.local):
             shapes = [[new.offset, 0, 0][:dimensions], new.size, new.local]

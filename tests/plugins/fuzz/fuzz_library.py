@@ -118,7 +118,7 @@ class Library:
         if isinstance(value, ctypes.Array) and value._type_ is not ctypes.c_char:
             return f"[{', '.join(self._shown(item) for item in value[:8])}{', …' if len(value) > 8 else ''}]"
         if _is_struct(value):
-            fields = ((name, getattr(value, name)) for name, *_ in value._fields_)
+            fields = ((name, getattr(value, name)) for name, *_ in getattr(value, "_fields_"))  # noqa: B009  (pyright takes it for an array)
             return f"{{{', '.join(f'{name}={self._shown(field)}' for name, field in fields if field is not None)}}}"
         return repr(value) if isinstance(value, bytes) else "&"
 
@@ -134,6 +134,12 @@ def _is_struct(value: Any) -> bool:
 def array(*handles: int) -> Any:
     """Handles, or addresses, as a C array; None for none."""
     return (ctypes.c_void_p * len(handles))(*handles) if handles else None
+
+
+def array_of(rows: Any) -> Any:
+    """Structs of one type as a C array."""
+    kind: Any = type(rows[0])
+    return (kind * len(rows))(*rows)
 
 
 def sizes(*numbers: int) -> Any:

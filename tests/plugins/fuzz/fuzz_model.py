@@ -108,7 +108,7 @@ class CommandBuffer(Thing):
         return list(dict.fromkeys(storage for command in self.commands for storage in command.operation.touches))
 
 
-KINDS: Final = (Context, Device, Queue, Event, Program, Kernel, Sampler, Pool, CommandBuffer)
+KINDS: tuple[Any, ...] = (Context, Device, Queue, Event, Program, Kernel, Sampler, Pool, CommandBuffer)
 
 
 @dataclass(eq=False)

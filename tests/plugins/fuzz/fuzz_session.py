@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import random
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from fairlead.icd.abi import OPENCL
 from fairlead.loader.memory import read_word
 from fairlead.loader.table import DispatchTable
 from fairlead.loader.ur import UR
+from fairlead.plugins.objects import Object
 
 _KINDS: Final = {
     "host": "UR_DEVICE_INFO_USM_HOST_SUPPORT",
@@ -77,6 +79,7 @@ class Session:
     bases: dict[str, Base] = field(default_factory=dict)
     abroad: dict[str, int] = field(default_factory=dict)
     kinds: dict[str, list[str]] = field(default_factory=dict)
+    lasting: list[Object] = field(default_factory=list)  # objects of the adapter's own
     failing: list[str] = field(default_factory=list)  # the last sequence that failed
 
     def open(self) -> None:
@@ -99,6 +102,8 @@ class Session:
             else:
                 self.other = device
         assert self.device and self.other, "two drivers are needed"
+        library.ok("urDeviceGetGlobalTimestamps", hDevice=self.device)  # the adapter may keep objects for it
+        self.lasting = [thing for thing in gc.get_objects() if isinstance(thing, Object)]
 
     def base(self, way: str) -> Base:
         """The context whose USM is `way`, which the environment names now."""

@@ -49,7 +49,8 @@ class World(RuleBasedStateMachine):
         self.allocations: list[Usm] = []
         self.held: list[Event] = []
         self.callbacks: list[tuple[Any, threading.Event]] = []
-        self.way, self.data = "", None  # pyright: ignore
+        self.way = ""
+        self.data: Any = None  # what hypothesis draws from
 
     # choosing
 
@@ -438,10 +439,17 @@ class World(RuleBasedStateMachine):
         if left or not self.session.check_all:
             return left
         gc.collect()
-        python = {kind.type for kind in kinds if kind is not Pool}  # a context keeps the default pools of its devices
-        last = [thing for kind in kinds for handle, thing in registry.of(kind.type).items() if handle in known]
+        python = {kind.type for kind in kinds if kind not in (Pool, Device)}  # a context keeps its devices' default pools
+        last = [*self.session.lasting]
+        last += [thing for kind in kinds for handle, thing in registry.of(kind.type).items() if handle in known]
         return [
-            f"{type(thing).__name__} without a handle"
+            f"{type(thing).__name__} without a handle, in {_where(thing)}"
             for thing in gc.get_objects()
             if isinstance(thing, Object) and thing.counted and thing not in last and thing.type in python
         ]
+
+
+def _where(thing: object) -> str:
+    """What refers to an object that is left."""
+    found = [one for one in gc.get_referrers(thing) if type(one).__name__ not in ("frame", "list_iterator")]
+    return ", ".join(sorted(str(type(one)) + str(one)[:200] for one in found))

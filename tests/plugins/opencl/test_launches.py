@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -353,7 +354,7 @@ for device in adapter.devices:
 def test_the_tables_of_earlier_releases_lead_to_them(run_python: RunPython, adapter: Any, layout: str) -> None:
     import launching
 
-    directory = launching.__file__.rsplit("/", 1)[0]
+    directory = str(Path(launching.__file__ or "").parent)
     done = run_python(OLD_LAYOUT, directory, adapter.path, env={"FAIRLEAD_UR_LAYOUT": layout})
     lines = done.out.splitlines()
     assert lines[0].startswith("2026.") and lines[1:] == ["[9, 10, 11, 12]"] * len(adapter.devices)

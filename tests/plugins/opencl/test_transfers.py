@@ -288,7 +288,7 @@ def test_device_global_variables_where_the_driver_reaches_them(ur: Calls, contex
     native_device = ur.made("urDeviceGetNativeHandle", device.handle)
     code = ctypes.c_int32()
     native = table.clCreateProgramWithSource(
-        native_context, 1, array(ctypes.cast(SOURCE, ctypes.c_void_p)), None, ctypes.byref(code)
+        native_context, 1, array(ctypes.cast(ctypes.c_char_p(SOURCE), ctypes.c_void_p)), None, ctypes.byref(code)
     )
     if table.clBuildProgram(native, 1, ctypes.byref(native_device), b"-cl-std=CL3.0", None, None) != 0:
         assert table.clBuildProgram(native, 1, ctypes.byref(native_device), b"-cl-std=CL2.0", None, None) == 0
