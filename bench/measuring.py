@@ -1,6 +1,7 @@
 """How everything here is measured: actions taken in turns, medians, quartiles, and a `Row` that says whether a target is met.
 
-Two things are compared by doing them alternately in one process, A B A B …, so that whatever else the machine does meets both.
+Things are compared by doing them in turns in one process, so that whatever else the machine does meets all of them, and each round
+in another order, by lot: what one leaves in the caches is met by every other as often.
 The ratio of the two medians is what is judged. The median of the ratios within each round stands beside it: where the two
 differ much the machine was not quiet.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from random import Random
 from statistics import median, quantiles
 from typing import Any
 
@@ -57,17 +59,17 @@ class Row:
 
 
 def in_turns(actions: Mapping[str, Callable[[], object]], rounds: int, commands: int = 1) -> dict[str, list[float]]:
-    """Take every action once a round, each round beginning with another one; microseconds, divided by `commands`.
+    """Take every action once a round, in an order by lot; microseconds, divided by `commands`.
 
     Every action is taken twice beforehand, so that what a driver prepares at first use is not measured.
     """
     for action in [*actions.values()] * 2:
         action()
-    names = list(actions)
+    names, lot = list(actions), Random(1)
     samples: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range(rounds):
-        first = turn % len(names)
-        for name in names[first:] + names[:first]:
+    for _ in range(rounds):
+        lot.shuffle(names)
+        for name in names:
             action = actions[name]
             start = time.perf_counter_ns()
             action()
