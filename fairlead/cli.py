@@ -169,7 +169,7 @@ def conformance(ctx: click.Context, library: Path, area: str, device: str, as_js
     the rest goes on. Printed are a table per area of what passed, failed or is unsupported, and a line for each failure:
     entry point, rule, expected, got.
 
-    The exit code is 1 if a case failed.
+    The exit code is 1 if a case failed, 2 if there is no such area or device.
     """
     from .conformance_command import run
 

@@ -44,6 +44,8 @@ _NO_ADAPTERS: Final = {
     "urLoaderInit": "it is the Unified Runtime loader itself, not an adapter",
     "urLoaderLayerGetInterface": "it is a layer of the Unified Runtime loader, not an adapter",
 }
+#: OpenCL loaders define the symbol versions OPENCL_1.0 and so on, as libOpenCL.so.1 does everywhere; drivers define none.
+_LOADER_VERSION: Final = re.compile(r"OPENCL_\d+\.\d+")
 #: No library of today has a tenth of this: a damaged symbol table that claims more cannot keep us busy.
 _MAX_SYMBOLS: Final = 1_000_000
 
@@ -54,7 +56,7 @@ class Preview:
 
     `interface` is "UR", "PI", or "" for neither; `exports` are the symbols that it defines for others; `version` is "0.12" for an
     adapter, ">=15.46" for a plugin, "" if it cannot be told. A `reason` that is not empty says why it must not be loaded, and
-    `remedy` what to do.
+    `remedy` what to do. `is_loader` says that it is an OpenCL loader, none of whose functions are for a caller that looks for a driver.
     """
 
     interface: str
@@ -62,6 +64,7 @@ class Preview:
     version: str = ""
     reason: str = ""
     remedy: str = ""
+    is_loader: bool = False
 
 
 def preview(path: str | os.PathLike[str]) -> Preview:
@@ -81,6 +84,9 @@ def preview(path: str | os.PathLike[str]) -> Preview:
         return Preview("UR", exports, _ur_version(path, symbol_versions))
     if "piPluginInit" in exports:
         return _plugin(exports)
+    if any(map(_LOADER_VERSION.fullmatch, symbol_versions)) and "clIcdGetPlatformIDsKHR" not in exports:
+        reason = "it is an OpenCL loader, which leads to drivers and is none itself"
+        return Preview("", exports, reason=reason, remedy="name the driver, adapter or plugin itself", is_loader=True)
     reason = "it exports no urGet…ProcAddrTable function and no piPluginInit, so it is neither a Unified Runtime adapter nor a PI plugin"
     return Preview("", exports, reason=reason, remedy="name an adapter (libur_adapter_*.so.0) or a plugin (libpi_*.so)")
 

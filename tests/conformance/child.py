@@ -1,7 +1,8 @@
 """What a child process of the suite does: runs the cases of one interface by pytest, and writes what becomes of them as lines of JSON.
 
 `harness` starts it with a `Request`. The lines are: `{"collected": N}`, for each case `{"begin": …}` before and `{"end": …}` after it,
-`{"facts": …}` when the library has said something about itself, `{"trouble": …}` if the suite itself does not work.
+`{"facts": …}` when the library has said something about itself, `{"trouble": …}` if the suite itself does not work, `{"usage": …}` if
+there is no such device.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pytest
 
 from fairlead.loader.errors import FairleadError
 
 from .checks import Mismatch, Unsupported
+from .device import UsageError
 from .forks import in_fork
 from .report import Case
 
@@ -91,10 +93,10 @@ class Reporter:
         done = set(self.request.done)
         twice = [name for name in sys.modules if name.startswith("conformance.") and f"fairlead.{name}" in sys.modules]
         if doubled := [name for name in twice if not hasattr(sys.modules[name], "__path__")]:
-            raise pytest.UsageError(f"import fairlead.{doubled[0]} by its full name: a case has another package in the tree")
+            self._give_up(f"import fairlead.{doubled[0]} by its full name: a case has another package in the tree")
         for item in items:
             if not item.get_closest_marker("rule"):
-                raise pytest.UsageError(f"{item.nodeid} has no rule")
+                self._give_up(f"{item.nodeid} has no rule")
         items[:] = [item for item in items if self._wanted(case_of(item)) and case_of(item).name not in done]
         for item in items:
             if isinstance(item, pytest.Function) and item.get_closest_marker("forked"):
@@ -104,9 +106,18 @@ class Reporter:
     def _wanted(self, case: Case) -> bool:
         return case.beyond == self.request.beyond and self.request.area in ("", case.area)
 
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+    def _give_up(self, trouble: str) -> NoReturn:
+        self.tell(trouble=trouble)
+        raise pytest.UsageError(trouble)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:
+        report: Any = yield
         if report.failed:
-            self.tell(trouble=f"{report.nodeid} cannot be imported: {report.longreprtext.strip().splitlines()[-1]}")
+            error = report.call.excinfo.value
+            error = error.__cause__ or error  # what pytest makes of an ImportError begins with advice
+            self.tell(trouble=f"{collector.nodeid} cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}")
+        return report
 
     def pytest_internalerror(self, excrepr: object) -> None:
         self.tell(trouble=str(excrepr).strip().splitlines()[-1])
@@ -184,6 +195,9 @@ def _open(target: Target, tell: Callable[..., None]) -> bool:
     failure = None
     try:
         target.opened = fixtures.open_library(target)
+    except UsageError as error:
+        tell(usage={"message": error.message, "remedy": error.remedy})
+        return False
     except (FairleadError, Mismatch, Unsupported) as error:
         failure = error
     tell(end={"name": OPENING.name, **outcome_of(failure)})

@@ -30,6 +30,7 @@ from fairlead.loader.errors import FairleadError
 from fairlead.loader.preview import preview
 
 from .child import ENDING, OPENING, Request, area_of
+from .device import UsageError
 from .forks import ending
 from .report import Case, Report
 
@@ -48,11 +49,11 @@ def interface_of(library: str) -> str:
     seen = preview(library)
     if seen.interface and not seen.reason:
         return seen.interface.lower()
-    if {"clGetExtensionFunctionAddress", "clIcdGetPlatformIDsKHR", "clGetPlatformIDs"} & seen.exports:
+    if {"clGetExtensionFunctionAddress", "clIcdGetPlatformIDsKHR", "clGetPlatformIDs"} & seen.exports and not seen.is_loader:
         return "opencl"
     raise FairleadError(
         f"{library}: {seen.reason}",
-        remedy="name a Unified Runtime adapter, a PI plugin, or an OpenCL driver (its library, no .icd)",
+        remedy="name a Unified Runtime adapter, a PI plugin, or an OpenCL driver: its library, which `fairlead doctor` tells, no .icd",
     )
 
 
@@ -72,7 +73,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     progress: Progress = lambda case: None,
 ) -> Report:
-    """Run the cases on a library, in child processes.
+    """Run the cases on a library, in child processes. Raises UsageError for an area or a device that there is not.
 
     Args:
         library: the path of the library.
@@ -86,7 +87,7 @@ def run(
     report = Report(path, interface_of(path))
     known = areas_of(report.interface)
     if area and area not in known:
-        raise FairleadError(f"there is no area {area!r} for this library", remedy=f"name one of {', '.join(known)}")
+        raise UsageError(f"there is no area {area!r} for this library", remedy=f"name one of {', '.join(known)}")
     begun = time.monotonic()
     for beyond in (False, True):
         request = Request(path, report.interface, device, area, beyond, timeout=timeout)
@@ -142,6 +143,8 @@ class _Child:
 
     def _take(self, line: Mapping[str, Any]) -> Iterator[Case]:
         """Understand one line; the case that is over by it."""
+        if "usage" in line:
+            raise UsageError(**line["usage"])
         self.left = line.get("collected", self.left)
         self.facts.update(line.get("facts", {}))
         self.trouble = self.trouble or line.get("trouble", "")

@@ -79,7 +79,8 @@ def render(report: Report) -> str:
         lines = (f"  {case.line}" + (" [beyond the specification]" if case.beyond else "") for case in failures)
         parts.append("\n".join(["failed:", *lines]))
     if report.trouble:
-        parts.append(f"not complete, {report.left} cases were not run: {report.trouble}")
+        left = f", {report.left} case{'s were' if report.left != 1 else ' was'} not run" if report.left else ""
+        parts.append(f"not complete{left}: {report.trouble}")
     return "\n\n".join([*parts, f"{len(report.cases)} case{'s' * (len(report.cases) != 1)} in {report.seconds:.0f} s"])
 
 

@@ -172,8 +172,22 @@ def test_wrong_options_are_explained(
     arguments: tuple[str, ...], message: str, fake: Callable[..., Path], run_python: RunPython
 ) -> None:
     done = run_python(COMMAND, "conformance", *arguments, str(fake()), check=False)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert ("there are: 0 (native_cpu:cpu, Fake device)" in done.err) == ("--device" in arguments)
+
+
+def test_a_case_file_that_cannot_be_imported_is_quoted(
+    fake: Callable[..., Path], run_python: RunPython, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['fairlead.conformance.ur.kinds'] = None")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = run_python(COMMAND, "conformance", str(fake()), check=False)
     assert done.code == 1
-    assert message in done.out + done.err
+    (line,) = [line for line in done.out.splitlines() if line.startswith("not complete")]
+    assert re.match(
+        r"not complete.*: test_\w+\.py cannot be imported: ModuleNotFoundError: .*fairlead\.conformance\.ur\.kinds", line
+    )
 
 
 def test_files_that_are_no_libraries_of_an_interface(run_python: RunPython, tmp_path: Path) -> None:

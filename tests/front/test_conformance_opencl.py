@@ -4,15 +4,18 @@ of piPluginInit by the fake plugin, and the real libraries fail what they are kn
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
-from support import FakeDriver, FakePlugin
+from support import FakeDriver, FakePlugin, RunPython
 
+from fairlead import loaders
 from fairlead.backends import registered
 from fairlead.conformance import harness
+from fairlead.conformance.device import UsageError
 from fairlead.conformance.report import Report
 from fairlead.icd import quirks
 from fairlead.loader.search import Candidate
@@ -114,6 +117,41 @@ def test_a_real_driver(name: str, passed: int, intel_cpu: Candidate, pocl_wheel:
     report = harness.run(library)
     assert set(failures(report)) <= known(name)
     assert sum(case.outcome == "passed" for case in report.cases) >= passed
+
+
+@pytest.mark.parametrize("text", ["bogus", "7", "opencl:gpu"])
+def test_a_device_that_there_is_not_is_an_error_and_those_that_there_are_are_listed(
+    text: str, fake_driver: FakeDriver, fake_plugin: FakePlugin
+) -> None:
+    for library in (fake_driver(), fake_plugin(interface=2)):
+        with pytest.raises(UsageError, match=f"the library has no device {text}") as caught:
+            harness.run(str(library), device=text)
+        assert re.search(r"there are: 0 \(\w+:\w+, Fake device[ 0]*\)$", caught.value.remedy)
+
+
+def test_a_device_is_chosen_by_a_selector(fake_driver: FakeDriver) -> None:
+    report = harness.run(str(fake_driver()), device="opencl:acc", area="icd")
+    assert report.cases and not report.trouble
+
+
+def test_a_loader_is_refused_before_it_is_called(compile_c: Callable[..., Path], tmp_path: Path, run_python: RunPython) -> None:
+    wheels = loaders.pyopencl()
+    assert wheels and wheels.loader
+    (tmp_path / "loader.c").write_text(
+        "__attribute__((constructor)) static void load(void) { __builtin_trap(); }\n"
+        '__attribute__((visibility("default"))) void *clGetExtensionFunctionAddress(void) { __builtin_trap(); }\n'
+    )
+    (tmp_path / "loader.map").write_text("OPENCL_1.0 { global: cl*; local: *; };")
+    mine = compile_c(tmp_path / "loader.c", tmp_path / "libmine.so.1", f"-Wl,--version-script={tmp_path / 'loader.map'}")
+    for library in (mine, wheels.loader):
+        done = run_python("from fairlead.cli import main; main()", "conformance", str(library), check=False)
+        assert (done.code, done.out) == (1, "")
+        assert f"{library}: it is an OpenCL loader" in done.err and "remedy: name a" in done.err
+
+
+def test_a_loader_without_symbol_versions_is_refused_when_it_is_open(fake_driver: FakeDriver) -> None:
+    report = harness.run(str(fake_driver(is_loader=1)))
+    assert report.trouble.startswith("it is an OpenCL loader, not a driver")
 
 
 # PI

@@ -95,6 +95,15 @@ def test_what_is_neither_is_refused(build: Build, functions: tuple[str, ...], wo
     assert seen.interface == "" and words in seen.reason and seen.remedy
 
 
+def test_an_opencl_loader_is_told_by_its_symbol_versions(build: Build, tmp_path: Path) -> None:
+    (tmp_path / "cl.map").write_text("OPENCL_1.0 { global: cl*; local: *; }; OPENCL_3.0 { } OPENCL_1.0;")
+    flag = f"-Wl,--version-script={tmp_path / 'cl.map'}"
+    seen = preview(build("clGetPlatformIDs", flags=[flag]))
+    assert (seen.interface, seen.is_loader) == ("", True) and "it is an OpenCL loader" in seen.reason and seen.remedy
+    assert not preview(build("clGetPlatformIDs", "clIcdGetPlatformIDsKHR", name="driver.so", flags=[flag])).is_loader
+    assert not preview(build("clGetPlatformIDs", name="plain.so")).is_loader
+
+
 # Plugins
 
 

@@ -6,12 +6,14 @@ The context and the program are the session's, since building takes time; queues
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pytest
 
 from fairlead.conformance.checks import unsupported
 from fairlead.conformance.child import Target
+from fairlead.conformance.device import choose
 from fairlead.conformance.opencl.commands import EXTENSION, MUTABLE, CommandBuffers, Recorder
 from fairlead.conformance.opencl.mutable import Mutable
 from fairlead.conformance.opencl.objects import IN_ORDER, OUT_OF_ORDER, SOURCE, Objects
@@ -24,11 +26,43 @@ from fairlead.loader.table import DispatchTable
 
 
 def open_library(target: Target) -> Protocol:
-    """Open the library; it is bound when a case first needs that. Raises FairleadError for a loader, which every case would fail on."""
+    """Open the library; it is bound when a case first needs that, or at once if a device is asked for.
+
+    Raises FairleadError for a loader that its symbols did not give away: every case would fail on it.
+    """
     protocol = Protocol.open(target.library)
     if protocol.library.own_symbol("clGetExtensionFunctionAddress") and protocol.extension_function("clGetICDLoaderInfoOCLICD"):
-        raise FairleadError("it is an OpenCL loader, not a driver")
+        raise FairleadError("it is an OpenCL loader, not a driver", remedy="name a driver that it leads to")
+    if target.device:
+        choose_of(load(Candidate(target.library, "conformance")), target.device)
     return protocol
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """A device as device selectors see it."""
+
+    device: Device
+    backend: str = "opencl"
+
+    @property
+    def name(self) -> str:
+        """CL_DEVICE_NAME."""
+        return self.device.name
+
+    @property
+    def type(self) -> str:
+        """ "cpu", "gpu", "acc", or what no selector names."""
+        return {"accelerator": "acc"}.get(self.device.type.lower(), self.device.type.lower())
+
+    def sub_devices(self) -> Sequence[Listed]:
+        """None: the suite does not divide a device to test its parts."""
+        return ()
+
+
+def choose_of(driver: Driver, text: str) -> Device:
+    """The device that `--device` names, of the devices of all platforms."""
+    return choose([Listed(device) for platform in driver.platforms for device in platform.devices], text).device
 
 
 @pytest.fixture(scope="session")
@@ -45,12 +79,8 @@ def driver(target: Target) -> Driver:
 
 @pytest.fixture(scope="session")
 def chosen(target: Target, driver: Driver) -> Device:
-    """The device under test: the number that was asked for, of the devices of all platforms; else the first."""
-    devices = [device for platform in driver.platforms for device in platform.devices]
-    text = target.device or "0"
-    if not text.isdecimal() or int(text) >= len(devices):
-        raise FairleadError(f"there is no device {text}: name one of the driver's {len(devices)} by its number, from 0 on")
-    device = devices[int(text)]
+    """The device under test."""
+    device = choose_of(driver, target.device)
     target.about(platform=device.platform.version, device=device.name)
     return device
 

@@ -11,6 +11,7 @@ import pytest
 
 from fairlead.conformance.checks import unsupported
 from fairlead.conformance.child import Target
+from fairlead.conformance.device import choose
 from fairlead.conformance.pi.objects import OUT_OF_ORDER, Objects
 from fairlead.conformance.pi.recorder import Recorder
 from fairlead.icd.drivers import drivers
@@ -18,7 +19,6 @@ from fairlead.loader.adapters import Plugin, load
 from fairlead.loader.devices import Device
 from fairlead.loader.discovery import PluginCandidate
 from fairlead.loader.errors import FairleadError
-from fairlead.loader.selector import SelectorError, parse
 from fairlead.loader.table import DispatchTable
 
 
@@ -27,6 +27,8 @@ def open_library(target: Target) -> Plugin:
     drivers()  # a plugin over OpenCL finds them by itself; what fairlead repairs in them is repaired for this process
     plugin = load(PluginCandidate(target.library, "conformance", interface="PI"))
     target.at_end(plugin.close)
+    if target.device:
+        choose(plugin.devices, target.device)
     return plugin
 
 
@@ -44,19 +46,12 @@ def pi(plugin: Plugin) -> DispatchTable:
 
 @pytest.fixture(scope="session")
 def chosen(target: Target, plugin: Plugin) -> Device:
-    """The device under test: the one that `--device` names by its number or by a device selector's term, else the first."""
+    """The device under test."""
     if plugin.idle:
         raise FairleadError(plugin.idle, remedy=plugin.remedy)
-    devices, text = plugin.devices, target.device
-    number = int(text or 0) if not text or text.isdecimal() else None
-    try:
-        found = parse(text).select(devices) if number is None else devices[number : number + 1]
-    except SelectorError as error:
-        raise FairleadError(f"--device is {text!r}, and has to be a number or a selector such as opencl:cpu") from error
-    if not found:
-        raise FairleadError(f"the library has no device {text}", remedy=f"it has {len(devices)}")
-    target.about(device=found[0].name, platform=found[0].platform.name, version=plugin.version)
-    return found[0]
+    device = choose(plugin.devices, target.device)
+    target.about(device=device.name, platform=device.platform.name, version=plugin.version)
+    return device
 
 
 @pytest.fixture(scope="session")

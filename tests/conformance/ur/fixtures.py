@@ -8,12 +8,12 @@ import pytest
 
 from fairlead.conformance.checks import unsupported
 from fairlead.conformance.child import Target
+from fairlead.conformance.device import choose
 from fairlead.icd.drivers import drivers
 from fairlead.loader.adapters import Plugin, load
 from fairlead.loader.devices import Device
 from fairlead.loader.discovery import PluginCandidate
 from fairlead.loader.errors import FairleadError
-from fairlead.loader.selector import SelectorError, parse
 
 from .calls import Calls
 from .objects import Objects
@@ -42,7 +42,7 @@ def open_library(target: Target) -> Opened:
             raise FairleadError(plugin.idle, remedy=plugin.remedy)
         if plugin.backend == "opencl":
             drivers()  # the adapter has found them by itself; what fairlead repairs in them is repaired for this process
-        opened = Opened(plugin, choose(plugin, target.device))
+        opened = Opened(plugin, choose(plugin.devices, target.device))
     except FairleadError:
         plugin.close()
         raise
@@ -52,21 +52,6 @@ def open_library(target: Target) -> Opened:
         device=device.name, platform=f"{device.platform.name}, {device.platform.version}", layout=plugin.binding.layout
     )
     return opened
-
-
-def choose(plugin: Plugin, text: str) -> Device:
-    """The device that `--device` names: a number, or a device selector's term ("opencl:1", "*:gpu"); the first if it names none."""
-    devices = plugin.devices
-    number = text or "0"
-    try:
-        found = devices[int(number) : int(number) + 1] if number.isdecimal() else parse(text).select(devices)
-    except SelectorError as error:
-        raise FairleadError(f"--device is {text!r}, and has to be a number or a selector such as opencl:cpu") from error
-    if not found:
-        raise FairleadError(
-            f"the library has no device {text}", remedy=f"it has {len(devices)}: leave out --device to test the first"
-        )
-    return found[0]
 
 
 @pytest.fixture(scope="session")
