@@ -38,9 +38,7 @@ class Place:
         buffer.check_open()
         if command and not buffer.updatable:
             raise failure("INVALID_OPERATION", "the command-buffer is not updatable, so that it has no command handles")
-        for other in events:
-            if other.context is not buffer.context:
-                raise failure("INVALID_CONTEXT", "an event of the wait list is of another context")
+        buffer.context.check_same("an event of the wait list", *events)
         self.buffer, self.after = buffer, buffer.after(sync_points)
         self.events, self.event, self.command = list(events), event, command
 

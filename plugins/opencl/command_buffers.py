@@ -162,8 +162,7 @@ class CommandBuffer(Object):
         runner = self.runner
         if runner is None:
             raise failure("INVALID_OPERATION", "the command-buffer is not finalized")
-        if queue.context is not self.context:
-            raise failure("INVALID_CONTEXT", "the queue is of another context")
+        self.context.check_same("the queue", queue)
         if queue.device is not self.device:
             raise failure("INVALID_DEVICE", "the queue is of another device")
         outside = [event for events in self.waits.values() for event in events] if self.waits else ()

@@ -30,8 +30,8 @@ def change_of(argument: Argument, index: int, buffer: CommandBuffer, scratch: li
     if kind == Argument.VALUE:
         scratch.append(icd_ffi.from_buffer(value))
         return index, VALUE, size, scratch[-1]
-    if not isinstance(value, int) and value is not None and value.context.cl != buffer.context.cl:
-        raise failure("INVALID_CONTEXT", f"the object of argument {index} is of another context")
+    if not isinstance(value, int) and value is not None:
+        buffer.context.check_same(f"the object of argument {index}", value)
     handle = value if isinstance(value, int) else value.cl if value is not None else 0
     scratch.append(icd_ffi.new("uintptr_t *", handle))
     return index, SAMPLER if kind == Argument.SAMPLER else MEMORY if handle else VALUE, 8, scratch[-1]
@@ -79,8 +79,7 @@ def _append_launch(
     others: list[Kernel],
 ) -> Appended:
     buffer = place.buffer
-    if any(one.context.cl != buffer.context.cl for one in (kernel, *others)):
-        raise failure("INVALID_CONTEXT", "a kernel is of another context")
+    buffer.context.check_same("a kernel", kernel, *others)
     if kernel in others:
         raise failure("INVALID_VALUE", "the alternatives to a kernel do not contain the kernel itself")
     kernel.check_group(buffer.device, sizes[6 : 6 + dim] if local else None)

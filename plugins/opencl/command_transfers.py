@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from ...icd._native import ffi as icd_ffi
 from .buffers import Buffer
@@ -34,8 +34,30 @@ def _rect(origin: Any, other: Any, region: Any, pitches: Sequence[int], first: B
 
 
 def _check_context(place: Place, *things: Buffer) -> None:
-    if any(thing.context is not place.buffer.context for thing in things):
-        raise failure("INVALID_CONTEXT", "the buffer is of another context")
+    place.buffer.context.check_same("the buffer", *things)
+
+
+#: Operations between a buffer and host memory, and which end of them the buffer is.
+_ENDS: Final = {"read": "source", "read_rect": "source", "write": "target", "write_rect": "target"}
+
+
+def _add_host(place: Place, op: str, buffer: Buffer, numbers: Sequence[int], host: int) -> Appended:
+    return place.add(op, f"MEM_BUFFER_{op.upper()}", numbers, (buffer,), host=host, **{_ENDS[op]: buffer.cl})
+
+
+def _add_linear(place: Place, op: str, buffer: Buffer, offset: int, size: int, host: int) -> Appended:
+    """A "read" or a "write"."""
+    _check_context(place, buffer)
+    _check_range(buffer, offset, size)
+    return _add_host(place, op, buffer, (offset, size), host)
+
+
+def _add_rect(
+    place: Place, op: str, buffer: Buffer, origins: tuple[Any, Any], region: Any, pitches: Sequence[int], host: int
+) -> Appended:
+    """A "read_rect" or a "write_rect": `origins` and `pitches` are those of the buffer, then those of host memory."""
+    _check_context(place, buffer)
+    return _add_host(place, op, buffer, _rect(*origins, region, pitches, buffer, None), host)
 
 
 @adapter.entry
@@ -70,9 +92,7 @@ def urCommandBufferAppendMemBufferReadExp(
     pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
 ) -> Appended:  # fmt: skip
     place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    _check_context(place, hBuffer)
-    _check_range(hBuffer, offset, size)
-    return place.add("read", "MEM_BUFFER_READ", (offset, size), (hBuffer,), source=hBuffer.cl, host=pDst)
+    return _add_linear(place, "read", hBuffer, offset, size, pDst)
 
 
 @adapter.entry
@@ -81,9 +101,7 @@ def urCommandBufferAppendMemBufferWriteExp(
     pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
 ) -> Appended:  # fmt: skip
     place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    _check_context(place, hBuffer)
-    _check_range(hBuffer, offset, size)
-    return place.add("write", "MEM_BUFFER_WRITE", (offset, size), (hBuffer,), target=hBuffer.cl, host=pSrc)
+    return _add_linear(place, "write", hBuffer, offset, size, pSrc)
 
 
 @adapter.entry
@@ -93,10 +111,8 @@ def urCommandBufferAppendMemBufferReadRectExp(
     pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
 ) -> Appended:  # fmt: skip
     place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    _check_context(place, hBuffer)
     pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
-    numbers = _rect(bufferOffset, hostOffset, region, pitches, hBuffer, None)
-    return place.add("read_rect", "MEM_BUFFER_READ_RECT", numbers, (hBuffer,), source=hBuffer.cl, host=pDst)
+    return _add_rect(place, "read_rect", hBuffer, (bufferOffset, hostOffset), region, pitches, pDst)
 
 
 @adapter.entry
@@ -106,10 +122,8 @@ def urCommandBufferAppendMemBufferWriteRectExp(
     pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
 ) -> Appended:  # fmt: skip
     place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    _check_context(place, hBuffer)
     pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
-    numbers = _rect(bufferOffset, hostOffset, region, pitches, hBuffer, None)
-    return place.add("write_rect", "MEM_BUFFER_WRITE_RECT", numbers, (hBuffer,), target=hBuffer.cl, host=pSrc)
+    return _add_rect(place, "write_rect", hBuffer, (bufferOffset, hostOffset), region, pitches, pSrc)
 
 
 def _pattern(address: int, pattern_size: int, size: int) -> bytes:

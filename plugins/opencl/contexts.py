@@ -40,6 +40,11 @@ class Context(CLObject):
             part = part.parent
         raise failure("INVALID_DEVICE", "the device is not one of the context")
 
+    def check_same(self, what: str, *things: Any) -> None:
+        """Raise URError (INVALID_CONTEXT) for a thing of another cl_context. Contexts made of one native handle are the same."""
+        if any(thing.context is not self and thing.context.cl != self.cl for thing in things):
+            raise failure("INVALID_CONTEXT", f"{what} is of another context")
+
     def close(self) -> None:
         for function, data in reversed(self.deleters):  # urContextSetExtendedDeleter: before the context itself goes
             _Deleter(function)(data)
