@@ -1,14 +1,18 @@
-"""Fixtures of the tests of the reference adapter's memory."""
+"""Fixtures of the tests of the reference adapter's memory and command-buffers."""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 
 import pytest
+from command_bench import SOURCE, Bench
 from ur_calls import Calls, array
 from usm_ways import WAYS, Way
 
 from fairlead.loader.adapters import Plugin
+from fairlead.loader.devices import Device
+from fairlead.loader.ur import UR
 
 
 @pytest.fixture(params=list(WAYS))
@@ -22,3 +26,35 @@ def way(request: pytest.FixtureRequest, adapter: Plugin, ur: Calls, monkeypatch:
     yield Way(ur, device, name, context, queue)
     ur.ok("urQueueRelease", queue)
     ur.ok("urContextRelease", context)
+
+
+@pytest.fixture
+def bench(device: Device, ur: Calls, context: int, queue: int) -> Iterator[Bench]:
+    source = ctypes.create_string_buffer(SOURCE, len(SOURCE))
+    program = ur.made("urProgramCreateWithIL", context, source, len(SOURCE), None)
+    ur.ok("urProgramBuild", context, program, None)
+    names = ("bump", "scale", "sum", "where", "many")
+    kernels = {name: ur.made("urKernelCreate", program, name.encode()).value or 0 for name in names}
+    made = Bench(ur, device.handle, context, queue, kernels)
+    yield made
+    ur.ok("urQueueFinish", queue)
+    ur.ok("urUSMFree", context, made.address)
+    for kernel in kernels.values():
+        ur.ok("urKernelRelease", kernel)
+    ur.ok("urProgramRelease", program)
+
+
+@pytest.fixture(params=["replay", "native", "auto"])
+def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How command-buffers run; the drivers without cl_khr_command_buffer replay in each mode."""
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", request.param)
+    return request.param
+
+
+@pytest.fixture
+def free_queue(ur: Calls, device: Device, context: int) -> Iterator[int]:
+    """An out-of-order queue."""
+    properties = UR.struct("ur_queue_properties_t")(UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, 1)
+    made = ur.made("urQueueCreate", context, device.handle, ctypes.byref(properties))
+    yield made.value or 0
+    ur.ok("urQueueRelease", made)
