@@ -231,7 +231,6 @@ def urCommandBufferUpdateWaitEventsExp(hCommand: Command, phEventWaitList: list[
     _runner_of(buffer)
     if len(phEventWaitList) != len(buffer.waits.get(hCommand.index, ())):
         raise failure("INVALID_EVENT_WAIT_LIST", "a command waits for as many events as it was appended with")
-    if any(event.context is not buffer.context for event in phEventWaitList):
-        raise failure("INVALID_CONTEXT", "an event of the wait list is of another context")
+    buffer.context.check_same("an event of the wait list", *phEventWaitList)
     if phEventWaitList:
         buffer.waits[hCommand.index] = list(phEventWaitList)
