@@ -24,6 +24,7 @@ output that is named as a parameter is handed over as the pointer that it is, an
 from __future__ import annotations
 
 import inspect
+import reprlib
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
@@ -169,7 +170,7 @@ def _keep(text: Any) -> Any:
 def _give_list(registry: Registry, things: list[Any], room: int, into: Any, count: Any) -> None:
     """The protocol of urDeviceGet: as many as there is room for, and how many there are."""
     if not isinstance(things, Sequence):
-        raise TypeError(f"it returned {things!r}, and has to return a list")
+        raise TypeError("it is no list")
     if into:
         for index, thing in enumerate(things[:room]):
             into[index] = registry.give(thing)
@@ -207,6 +208,22 @@ def _misfit(encoders: dict[int, Encode], name: int, value: Any) -> str:
     return f"the answer to {constant} is {value!r}, and has to be of the type {UR.constants[constant].answer}"
 
 
+def _unfit(routine: str, value: Any, outputs: Sequence[Parameter], error: Exception) -> TypeError:
+    """What is wrong with what a function returned, which could not be stored in its outputs."""
+    wanted = ", ".join(f"{_wanted(p)} for {p.name}" for p in outputs)
+    why = "" if value is None else f" ({error})"
+    return TypeError(
+        f"{routine} returned {reprlib.repr(value)}; it has to return {'a tuple: ' * (len(outputs) > 1)}{wanted}{why}"
+    )
+
+
+def _wanted(p: Parameter) -> str:
+    """What a function returns for an output."""
+    if _is_list(p):
+        return "a list of objects"
+    return {"handle": "an object", "void": "an address", "char": "a str"}.get(UR.resolve(p.type), "a number")
+
+
 def _copy(into: int, data: bytes) -> None:
     if into:
         ffi.memmove(ffi.cast(_CHARS, into), data, len(data))
@@ -226,7 +243,8 @@ class _Entry:
         self.is_query = self.parameters.keys() >= set(_QUERY) and "pPropValue" not in self.named
         self.scope: dict[str, Any] = {
             "_body": body, "_registry": registry, "_give": registry.give, "_find": _find, "_objects": _objects,
-            "_numbers": _numbers, "_text": _text, "_keep": _keep, "_give_list": _give_list, "_answer": _answer, "_Refused": Refused,
+            "_numbers": _numbers, "_text": _text, "_keep": _keep, "_give_list": _give_list, "_answer": _answer,
+            "_unfit": _unfit, "_Refused": Refused,
         }  # fmt: skip
         self.outputs = [p for p in function.parameters if _is_output(p)]
         self.list_count = self._list_count()
@@ -351,9 +369,16 @@ class _Entry:
             return
         returned = [p for p in self.outputs if p.name != self.list_count and (p.name not in self.named or _is_option(p))]
         targets = [f"_r{index}" for index in range(len(returned))]
-        yield f"{', '.join(targets)} = _body({arguments})" if targets else f"_body({arguments})"
+        yield f"_value = _body({arguments})"
+        if not targets:
+            return
+        self.scope["_returned"] = returned
+        yield "try:"
+        yield f"    {', '.join(targets)} = _value"
         for target, p in zip(targets, returned, strict=True):
-            yield self._store(target, p)
+            yield f"    {self._store(target, p)}"
+        yield "except (TypeError, ValueError, AttributeError, OverflowError) as _error:"
+        yield f"    raise _unfit({self.function.name!r}, _value, _returned, _error) from None"
 
     def _store(self, target: str, p: Parameter) -> str:
         if _is_list(p):

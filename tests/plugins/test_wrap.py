@@ -351,6 +351,45 @@ def test_what_a_body_raises_goes_to_fail(registry: Registry) -> None:
     assert isinstance(errors[0][0], KeyboardInterrupt) and errors[0][1] == "urQueueFinish"
 
 
+@pytest.mark.parametrize("name", [f.name for f in FUNCTIONS.values() if not is_query(f) and Call(f).outputs()])
+def test_a_function_that_returns_nothing_is_told_what_it_has_to_return(name: str) -> None:
+    call = Call(FUNCTIONS[name])
+    call._body = lambda seen: None
+    call.__post_init__()
+    assert call(call.good()) == "UNKNOWN"
+    (error,) = call.failed
+    start = f"{name} returned None; it has to return " + "a tuple: " * (len(call.outputs()) > 1)
+    assert str(error).startswith(start)
+    assert re.findall(r" for (\w+)", str(error)) == [p.name for p in call.outputs()]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("urQueueCreate", 3, "urQueueCreate returned 3; it has to return an object for phQueue ('int' object"),
+        ("urDeviceGet", 3, "urDeviceGet returned 3; it has to return a list of objects for phDevices (it is no list)"),
+        ("urQueueGetNativeHandle", "x", "urQueueGetNativeHandle returned 'x'; it has to return a number for phNativeQueue ("),
+        (
+            "urAdapterGetLastError",
+            ("x",),
+            "urAdapterGetLastError returned ('x',); it has to return a tuple: a str for ppMessage, a number",
+        ),
+        ("urAdapterGetLastError", (None, 1), "urAdapterGetLastError returned (None, 1); it has to return a tuple: a str"),
+    ],
+)
+def test_what_does_not_fit_is_quoted(name: str, value: object, says: str) -> None:
+    call = Call(FUNCTIONS[name])
+    call._body = lambda seen: value
+    call.__post_init__()
+    assert call(call.good()) == "UNKNOWN" and str(call.failed[0]).startswith(says)
+
+
+def test_an_error_inside_a_function_is_its_own(registry: Registry) -> None:
+    call = entry(registry, "urEventGetNativeHandle", lambda hEvent: len(hEvent))
+    with pytest.raises(TypeError, match="has no len"):
+        call(registry.give(make("ur_event_handle_t")), ffi.new("uintptr_t *"))
+
+
 def test_failure_is_an_error_with_a_name() -> None:
     error = failure("INVALID_VALUE", "because")
     assert error.value == code_of("UR_RESULT_ERROR_INVALID_VALUE") == code_of("INVALID_VALUE") and "because" in str(error)
