@@ -8,10 +8,13 @@ adapter with `configure` too, so that nothing is imported here but the standard 
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
+import symtable
 import sys
 import sysconfig
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 MARK = b"FAIRLEAD SHELL CONFIGURATION\n"
@@ -62,18 +65,38 @@ def build_adapter(module: str | os.PathLike[str], output: str | os.PathLike[str]
 
     `output` is a file, or a folder; by default it is `libur_adapter_NAME.so.0` in the current one, where NAME is that of the
     module without `_adapter`. The module is not imported. Raises FileNotFoundError or ModuleNotFoundError if there is no such
-    module.
+    module, ValueError if its text shows that it has no variable `adapter`.
     """
     name = os.fspath(module)
     if name.endswith(".py"):
         path = Path(name).resolve(strict=True)
         name, short = str(path), path.stem
+        spec = importlib.util.spec_from_file_location(short, path)
     else:
         short = name.rpartition(".")[2]
-        if importlib.util.find_spec(name) is None:
+        spec = importlib.util.find_spec(name)
+        if spec is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    if not _may_have_adapter(spec):
+        raise ValueError(f'{name} has no variable `adapter`: write `adapter = fairlead.plugins.Adapter("{short}")` in it')
     short = short.removesuffix("_adapter")
     return _build("libfairlead_shell.so", name, Path(output or "."), f"libur_adapter_{short}.so.0")
+
+
+def _may_have_adapter(spec: ModuleSpec | None) -> bool:
+    """Whether a module binds the name `adapter`, as far as its text tells. Raises ValueError if that is no Python."""
+    read = getattr(spec and spec.loader, "get_source", None)
+    source = read(spec.name) if read and spec else None
+    if source is None:  # it has no text
+        return True
+    try:
+        names = symtable.symtable(source, spec.origin or "", "exec").get_symbols()
+    except SyntaxError as error:
+        raise ValueError(f"{error.filename}, line {error.lineno}: {error.msg}") from None
+    bound = {symbol.get_name() for symbol in names if symbol.is_assigned() or symbol.is_imported()}
+    hidden = {"__getattr__", "globals", "exec"}.intersection(symbol.get_name() for symbol in names)
+    stars = any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(ast.parse(source)))
+    return "adapter" in bound or bool(hidden) or stars
 
 
 def build_plugin(adapter: str | os.PathLike[str], output: str | os.PathLike[str]) -> Path:

@@ -51,12 +51,17 @@ def test_a_path_that_a_list_or_a_shell_would_tear_apart_is_quoted(tmp_path: Path
         ("no_such_module", "Error: No module named 'no_such_module'"),
         ("nearby", "Error: No module named 'nearby'; is the file nearby.py meant?"),
         ("long\nname.py", "a path has a line break in it"),
+        ("empty.py", 'empty.py has no variable `adapter`: write `adapter = fairlead.plugins.Adapter("empty")` in it'),
+        ("json", 'Error: json has no variable `adapter`: write `adapter = fairlead.plugins.Adapter("json")` in it'),
+        ("wrong.py", "wrong.py, line 2: "),
     ],
 )
 def test_what_cannot_be_built_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, says: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "nearby.py").touch()
-    (tmp_path / "long\nname.py").touch()
+    (tmp_path / "long\nname.py").write_text("adapter = 1")
+    (tmp_path / "empty.py").touch()
+    (tmp_path / "wrong.py").write_text("adapter = 1\nclass:")
     done = run("build-adapter", module)
     assert done.exit_code == 1 and says in done.stderr and done.stdout == ""
     assert not list(tmp_path.glob("*.so*"))

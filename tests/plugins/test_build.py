@@ -69,7 +69,7 @@ def lines(output: Output) -> list[str]:
 
 def test_a_file_becomes_a_library_with_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text("")
+    (tmp_path / "mine.py").write_text("adapter = 1")
     library = build_adapter("mine.py")
     assert library == tmp_path / "libur_adapter_mine.so.0" and os.access(library, os.X_OK)
     found = configured(library)
@@ -97,6 +97,28 @@ def test_what_is_not_there_cannot_be_built(tmp_path: Path) -> None:
     with pytest.raises(ModuleNotFoundError, match="no_such_package"):
         build_adapter("no_such_package.module", tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from fairlead.plugins.opencl import adapter", "import a as adapter", "adapter: int = 1", "if True:\n    adapter = 1",
+        "for adapter in (1,): pass", "def adapter(): ...", "class adapter: ...", "from fairlead.plugins.opencl import *",
+        "def __getattr__(name): ...", "globals()['adapter'] = 1",
+    ],
+)  # fmt: skip
+def test_an_adapter_may_come_about_in_many_ways(tmp_path: Path, text: str) -> None:
+    (tmp_path / "own.py").write_text(text)
+    assert build_adapter(tmp_path / "own.py", tmp_path).exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Adapter = 1", "# adapter = 1", "print(adapter)", "def f(adapter): adapter = 1", "x.adapter = 1"]
+)
+def test_a_module_without_an_adapter_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "own.py").write_text(text)
+    with pytest.raises(ValueError, match="has no variable `adapter`: write "):
+        build_adapter(tmp_path / "own.py", tmp_path)
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
@@ -284,7 +306,8 @@ def test_an_environment_without_fairlead_says_so(host: Host, tmp_path: Path) -> 
 def test_a_module_that_fails_is_an_error_with_its_traceback(
     host: Host, adapter_of: Callable[..., Path], text: str, says: str
 ) -> None:
-    library = adapter_of(text)
+    library = adapter_of("adapter = 1")
+    library.with_name("own.py").write_text(text)  # a module may change after its library was built
     done = host("open", library, "table", "table", "adapter")
     assert lines(done)[1:3] == [f"table: {UNINITIALIZED}"] * 2 and done.code == 0
     assert done.err.startswith("Traceback")
