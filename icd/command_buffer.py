@@ -234,6 +234,8 @@ class CommandBuffer:
         if reason or self._mode == "native":
             return reason
         assert support is not None
+        if support.defect:
+            return support.defect
         if not support.simultaneous:
             return "the driver's command-buffers cannot be enqueued again before they have ended"
         faster, figures = native_is_faster(self._planner.context, device, in_order)

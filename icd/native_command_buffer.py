@@ -39,6 +39,10 @@ _INVALID_VALUE: Final = -30
 #: All that a launch's update can change: CL_MUTABLE_DISPATCH_GLOBAL_OFFSET_KHR … CL_MUTABLE_DISPATCH_EXEC_INFO_KHR.
 _ALL_FIELDS: Final = 0x1F
 
+#: Platforms whose drivers' command-buffers are taken only if they are asked for, and why. Intel's CPU driver never gives back some 2 KB
+#: that each launch of an enqueue takes, not even with the context: a C program of nothing but enqueues grows as fast.
+_DEFECTS: Final = {"Intel(R) OpenCL": "each enqueue of one takes memory for good in this driver, some 2 KB a launch"}
+
 #: The function that records an operation; `order_only` ones record nothing.
 _FUNCTIONS: Final = {
     "kernel": "clCommandNDRangeKernelKHR",
@@ -61,6 +65,11 @@ class Support:
     mutable: tuple[int, int, int] | None
     simultaneous: bool
     out_of_order: bool
+
+    @property
+    def defect(self) -> str:
+        """Why its command-buffers are not taken unless they are asked for; "" if nothing is wrong with them."""
+        return _DEFECTS.get(self.platform.name, "")
 
     def function(self, name: str) -> Any:
         """A function of the extension, with the parameters that it has in this version."""
@@ -246,16 +255,19 @@ class NativeCommandBuffer:
     def update(self, commands: Sequence[int]) -> int:
         """Launches have changed in the array: give the driver their arguments and sizes. Returns OpenCL's code, CL_INVALID_VALUE for what
         cannot be said: another number of dimensions, and a local size that the driver is to choose from now on."""
-        for index in commands:
-            dim, local = self._shapes[index]
-            if self._array[index].work_dim != dim or (local and not self._array[index].has_local):
+        shapes = {index: (self._array[index].work_dim, bool(self._array[index].has_local)) for index in commands}
+        for index, (dim, local) in shapes.items():
+            had_dim, had_local = self._shapes[index]
+            if dim != had_dim or (had_local and not local):
                 return _INVALID_VALUE
-            self._shapes[index] = dim, bool(self._array[index].has_local)
         keep: list[Any] = []
         configs = [self._config(index, keep) for index in commands]
         kinds = (ctypes.c_uint32 * len(configs))(*[OPENCL["CL_STRUCTURE_TYPE_MUTABLE_DISPATCH_CONFIG_KHR"]] * len(configs))
         pointers = (ctypes.c_void_p * len(configs))(*map(ctypes.addressof, configs))
-        return self._support.function("clUpdateMutableCommandsKHR")(self.cl, len(configs), kinds, pointers)
+        code = self._support.function("clUpdateMutableCommandsKHR")(self.cl, len(configs), kinds, pointers)
+        if not code:
+            self._shapes |= shapes
+        return code
 
     def _config(self, index: int, keep: list[Any]) -> Any:
         """A cl_mutable_dispatch_config_khr for all that a launch is; `keep` holds what it points to."""

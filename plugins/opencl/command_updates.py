@@ -11,6 +11,7 @@ from typing import Any
 from ...icd._native import ffi as icd_ffi
 from ...icd._native import lib as icd_lib
 from ...icd.command_buffer import CommandBuffer as Runner
+from ...icd.errors import error as opencl_error
 from .command_buffers import Command, CommandBuffer
 from .command_launches import MEMORY, POINTER, VALUE, argument_list, work_sizes
 from .core import adapter, check_count, failure
@@ -174,7 +175,7 @@ def urCommandBufferUpdateKernelLaunchExp(
                 launch = launches.setdefault(command, launch or _Launch(command))
                 launch.read(desc)
             edits.append((command, _edits(desc, launch.kernel if launch else command.kernel, command)))
-        _commit(runner, launches, edits)
+        _commit(hCommandBuffer, launches, edits)
 
 
 def _launch_command(buffer: CommandBuffer, handle: int) -> Command:
@@ -185,8 +186,33 @@ def _launch_command(buffer: CommandBuffer, handle: int) -> Command:
     return command
 
 
-def _commit(runner: Runner, launches: dict[Command, _Launch], edits: list[tuple[Command, list[_Edit]]]) -> None:
-    """Everything is in order: change the commands, and tell the runner."""
+class _Before:
+    """What a launch is before an update that the driver may refuse."""
+
+    def __init__(self, command: Command) -> None:
+        self._command, self._dim, self._held = command, command.dim, dict(command.held)
+        self._launch = icd_ffi.new("fl_command *", command.present)
+        old = self._launch.arguments
+        self._launch.arguments = icd_lib.fl_change_arguments(old, icd_lib.fl_argument_count(old), icd_ffi.NULL, 0)
+        if not self._launch.arguments:
+            raise MemoryError("no memory for the update")
+
+    def restore(self) -> None:
+        """Make it so again."""
+        command, refused = self._command, self._command.present.arguments
+        command.address[0] = self._launch[0]
+        self._launch.arguments = refused
+        command.dim, command.held = self._dim, self._held
+
+    def __del__(self) -> None:
+        icd_lib.fl_release_arguments(self._launch.arguments)
+
+
+def _commit(buffer: CommandBuffer, launches: dict[Command, _Launch], edits: list[tuple[Command, list[_Edit]]]) -> None:
+    """Everything is in order: change the commands, and tell the runner. Raises OpenCLError if the driver's own command-buffer cannot be
+    changed; then nothing is."""
+    runner = _runner_of(buffer)
+    before = {command: _Before(command) for command, _ in edits} if buffer.native is not None else {}
     changed = _relaunch(launches, edits) if launches else {}
     code, set_argument = 0, icd_lib.fl_set_argument
     for command, rows in edits:
@@ -196,8 +222,14 @@ def _commit(runner: Runner, launches: dict[Command, _Launch], edits: list[tuple[
             code = code or set_argument(address, index, kind, size, value)
             if uses is not None or index in held:
                 held[index] = uses
-    if runner.update(changed) or code:
-        raise MemoryError("no memory for the update")
+    code = runner.update(changed) or code
+    if not code:
+        return
+    for launch in before.values():
+        launch.restore()
+    if before:  # SPEC clUpdateMutableCommandsKHR: then it has kept nothing; Intel's keeps what comes before what it refuses
+        runner.update(changed)
+    raise opencl_error(code, "clUpdateMutableCommandsKHR" if before else "urCommandBufferUpdateKernelLaunchExp")
 
 
 def _relaunch(launches: dict[Command, _Launch], edits: list[tuple[Command, list[_Edit]]]) -> dict[int, bool]:
