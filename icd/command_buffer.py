@@ -6,8 +6,8 @@ updates them. Both a capture's executable (fairlead/executable.py) and the refer
 stand on it.
 
 Where the driver has cl_khr_command_buffer, in a version that we speak and with what these commands need, it may run instead
-(native_command_buffer.py): `FAIRLEAD_COMMAND_BUFFER` is auto, native or replay, and auto takes it where it was measured not to be
-slower.
+(native_command_buffer.py): `FAIRLEAD_COMMAND_BUFFER` is auto, native or replay, and auto takes it where it was measured to be clearly
+faster, and nothing is known to be wrong with it.
 
 What it promises: an enqueue comes after the one before it, on whatever queue, and is not waited for. An update changes nothing of
 what has been enqueued, since OpenCL takes a kernel's arguments when a launch is enqueued. Whoever asks for it is told why it runs

@@ -39,9 +39,9 @@ _INVALID_VALUE: Final = -30
 #: All that a launch's update can change: CL_MUTABLE_DISPATCH_GLOBAL_OFFSET_KHR … CL_MUTABLE_DISPATCH_EXEC_INFO_KHR.
 _ALL_FIELDS: Final = 0x1F
 
-#: Platforms whose drivers' command-buffers are taken only if they are asked for, and why. Intel's CPU driver never gives back some 2 KB
-#: that each launch of an enqueue takes, not even with the context: a C program of nothing but enqueues grows as fast.
-_DEFECTS: Final = {"Intel(R) OpenCL": "each enqueue of one takes memory for good in this driver, some 2 KB a launch"}
+#: Platforms whose drivers' command-buffers are taken only if they are asked for, and why. Intel's CPU driver (2026.22.10) never gives
+#: back some 2 KB that each command of an enqueue takes, not even with the context: a C program of nothing but enqueues grows as fast.
+_DEFECTS: Final = {"Intel(R) OpenCL": "each enqueue of one takes memory for good in this driver, some 2 KB a command"}
 
 #: The function that records an operation; `order_only` ones record nothing.
 _FUNCTIONS: Final = {

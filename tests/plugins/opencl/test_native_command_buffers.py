@@ -64,7 +64,7 @@ def test_an_update_that_is_refused_changes_nothing(bench: Bench, what: str, monk
 
 @pytest.mark.parametrize("mode", ["auto", "replay"])
 def test_enqueues_and_updates_take_no_memory(bench: Bench, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In Intel's own command-buffers they do, 2 KB a launch: whoever does not ask for these does not get them, however fast they are."""
+    """In Intel's own command-buffers they do, 2 KB a command: whoever does not ask for these does not get them, however fast they are."""
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", mode)
     monkeypatch.setattr(command_buffer, "native_is_faster", lambda *_: (True, "it always is"))
     buffer, process = bench.buffer(updatable=True), psutil.Process()
