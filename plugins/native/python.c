@@ -1,7 +1,7 @@
 /* Finds or begins the Python that an adapter runs in (python.h). The order:
  *
  * 1. a Python of this process, whoever has opened it and however;
- * 2. the program that the environment variable FAIRLEAD_PYTHON names;
+ * 2. the program that the environment variable FAIRLEAD_PYTHON names, by its path or by a name that is on PATH;
  * 3. the program that the configuration names, if it is there;
  * 4. the Python of the environment that this file is installed in. */
 #define _GNU_SOURCE
@@ -9,15 +9,22 @@
 
 #include <ctype.h>
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <link.h>
+#include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -121,13 +128,31 @@ static bool find_above(char *program, size_t size) {
     return false;
 }
 
+static bool is_program(const char *path) {
+    struct stat file;
+    return stat(path, &file) == 0 && S_ISREG(file.st_mode) && access(path, X_OK) == 0;
+}
+
+/* The program of a name without a slash, as a shell finds it. */
+static bool find_on_path(const char *name, char *program, size_t size) {
+    const char *end, *folders = secure_getenv("PATH");
+    for (const char *folder = folders ? folders : "/usr/local/bin:/usr/bin:/bin"; folder; folder = *end ? end + 1 : NULL) {
+        end = strchrnul(folder, ':');
+        const char *here = end == folder ? "." : "";   /* an empty one is the working directory */
+        int length = snprintf(program, size, "%s%.*s/%s", here, (int)(end - folder), folder, name);
+        if ((size_t)length < size && is_program(program))
+            return true;
+    }
+    return false;
+}
+
 static bool find_program(const char *config, char *program, size_t size) {
     const char *named = secure_getenv("FAIRLEAD_PYTHON");
     if (named && *named) {
-        snprintf(program, size, "%s", named);
-        if (access(program, X_OK) == 0)
+        bool bare = !strchr(named, '/');
+        if (bare ? find_on_path(named, program, size) : (size_t)snprintf(program, size, "%s", named) < size && is_program(program))
             return true;
-        complain("FAIRLEAD_PYTHON is %s, which cannot be executed", named);
+        complain("FAIRLEAD_PYTHON is %s, which %s", named, bare ? "is no program on PATH" : "cannot be executed");
         return false;
     }
     if (access(setting(config, "program", program, size), X_OK) == 0 || find_above(program, size))
@@ -138,24 +163,104 @@ static bool find_program(const char *config, char *program, size_t size) {
     return false;
 }
 
+/* Seconds that a Python may take to answer: as long as any probe of fairlead's. */
+static double patience(void) {
+    const char *text = secure_getenv("FAIRLEAD_PROBE_TIMEOUT");
+    double seconds = text ? strtod(text, NULL) : 0;
+    return seconds > 0 && seconds < 1e6 ? seconds : 20;
+}
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* Starts a program with an end of a pipe as its output, and without the libraries that are meant for this process. 0, or an errno. */
+static int spawn(const char *const arguments[], int output, pid_t *child) {
+    size_t count = 0, kept = 0;
+    while (environ[count])
+        count++;
+    char **variables = malloc((count + 1) * sizeof *variables);
+    if (!variables)
+        return ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(environ[i], "LD_LIBRARY_PATH=", 16) != 0 && strncmp(environ[i], "LD_PRELOAD=", 11) != 0)
+            variables[kept++] = environ[i];
+    variables[kept] = NULL;
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t how;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
+    posix_spawnattr_init(&how);
+    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP);   /* a group of its own: it is ended with all that it starts */
+    int code = posix_spawn(child, arguments[0], &files, &how, (char *const *)arguments, variables);
+    posix_spawnattr_destroy(&how);
+    posix_spawn_file_actions_destroy(&files);
+    free(variables);
+    return code;
+}
+
+enum answer { SILENT, LATE, ANSWERED };
+
+/* Reads the last line that comes through a pipe: what is in that Python's environment may print, too. */
+static enum answer read_last_line(int pipe, double until, char *line, size_t size) {
+    bool any = false, ended = false;
+    size_t used = 0;
+    char bytes[512];
+    for (;;) {
+        double left = until - now();
+        struct pollfd reader = {.fd = pipe, .events = POLLIN};
+        int ready = left > 0 ? poll(&reader, 1, (int)(1000 * left) + 1) : 0;
+        ssize_t got = ready > 0 ? read(pipe, bytes, sizeof bytes) : ready;
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (ready == 0)
+            return LATE;
+        if (got <= 0)
+            return any ? ANSWERED : SILENT;
+        for (ssize_t i = 0; i < got; i++) {
+            used = ended ? 0 : used;
+            ended = bytes[i] == '\n';
+            if (!ended && used + 1 < size)
+                line[used++] = bytes[i];
+            line[used] = 0;
+        }
+        any = true;
+    }
+}
+
 /* Asks a Python where its library is: only where the configuration does not fit, since it takes some 20 ms. */
 static bool ask_for_library(const char *program, char *library, size_t size) {
     static const char question[] = "import os, sys, sysconfig; ask = sysconfig.get_config_var; name = ask('INSTSONAME') or '';"
                                    "paths = [os.path.join(d, name) for d in (ask('LIBDIR') or '', sys.base_prefix + '/lib')];"
                                    "print(next(filter(os.path.exists, paths), name))";
-    char command[2 * PATH_MAX];
-    if (strchr(program, '\'') || (size_t)snprintf(command, sizeof command, "unset LD_LIBRARY_PATH LD_PRELOAD; exec '%s' -Ic \"%s\"", program,
-                                                  question) >= sizeof command)
+    const char *const arguments[] = {program, "-Ic", question, NULL};
+    double limit = patience(), until = now() + limit;
+    int ends[2];
+    pid_t child;
+    if (pipe2(ends, O_CLOEXEC)) {
+        complain("there is no pipe to ask %s by: %s", program, strerror(errno));
         return false;
-    FILE *answer = popen(command, "re");
-    bool got = false;
-    while (answer && fgets(library, (int)size, answer))   /* the last line: what is in that environment may print, too */
-        got = true;
-    if (answer)
-        pclose(answer);
-    if (got)
-        library[strcspn(library, "\n")] = 0;
-    return got;
+    }
+    int code = spawn(arguments, ends[1], &child);
+    close(ends[1]);
+    enum answer answer = code ? SILENT : read_last_line(ends[0], until, library, size);
+    close(ends[0]);
+    if (code) {
+        complain("%s cannot be run: %s", program, strerror(code));
+        return false;
+    }
+    if (answer == LATE)
+        kill(-child, SIGKILL);
+    while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+        ;
+    if (answer == LATE)
+        complain("%s did not say within %g s where its shared library is: is it a Python?", program, limit);
+    else if (answer == SILENT)
+        complain("%s does not say where its shared library is: is it a Python?", program);
+    return answer == ANSWERED;
 }
 
 /* Opens the library of a Python program, for all of the process: extension modules expect its symbols there. */
@@ -163,10 +268,8 @@ static void *open_library(const char *config, const char *program) {
     char recorded[PATH_MAX], library[PATH_MAX];
     bool fits = strcmp(setting(config, "program", recorded, sizeof recorded), program) == 0 &&
                 access(setting(config, "library", library, sizeof library), R_OK) == 0;
-    if (!fits && !ask_for_library(program, library, sizeof library)) {
-        complain("%s does not say where its shared library is: is it a Python?", program);
+    if (!fits && !ask_for_library(program, library, sizeof library))
         return NULL;
-    }
     if (!strstr(library, ".so")) {
         complain("%s was built without a shared library (--enable-shared), and can serve only programs that it runs itself", program);
         return NULL;

@@ -236,11 +236,37 @@ def test_fairlead_python_names_another_one(host: Host, homeless: Path) -> None:
         ("/nowhere/python", "FAIRLEAD_PYTHON is /nowhere/python, which cannot be executed"),
         ("/bin/true", "/bin/true does not say where its shared library is: is it a Python?"),
         ("/no'where", "FAIRLEAD_PYTHON is /no'where, which cannot be executed"),
+        ("/bin", "FAIRLEAD_PYTHON is /bin, which cannot be executed"),
+        ("/etc/passwd", "FAIRLEAD_PYTHON is /etc/passwd, which cannot be executed"),
+        ("python3.99", "FAIRLEAD_PYTHON is python3.99, which is no program on PATH"),
     ],
 )
 def test_fairlead_python_is_no_python(host: Host, toy: Path, program: str, says: str) -> None:
     done = host("open", toy, "table", env={"FAIRLEAD_PYTHON": program})
     assert lines(done)[1] == f"table: {UNINITIALIZED}" and done.err == f"fairlead: {toy} cannot start: {says}\n"
+
+
+def test_fairlead_python_without_a_slash_is_looked_up_on_path(host: Host, homeless: Path) -> None:
+    folder, name = os.path.split(sys.executable)
+    path = os.pathsep.join(("/nowhere", folder, os.environ["PATH"]))
+    done = host("open", homeless, "table", "adapter", env={"FAIRLEAD_PYTHON": name, "PATH": path})
+    assert lines(done)[1] == "table: 0" and done.err == ""
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ('#!/bin/sh\nread line < "$0.pipe"\n', "did not say within 0.5 s where its shared library is: is it a Python?"),
+        ("#!/nowhere/sh\n", "cannot be run: No such file or directory"),
+    ],
+)
+def test_a_python_that_hangs_or_cannot_be_run_is_said_to(host: Host, toy: Path, tmp_path: Path, script: str, says: str) -> None:
+    program = tmp_path / "own python"
+    program.write_text(script)
+    program.chmod(0o755)
+    os.mkfifo(f"{program}.pipe")  # nobody writes to it
+    done = host("open", toy, "table", env={"FAIRLEAD_PYTHON": str(program), "FAIRLEAD_PROBE_TIMEOUT": "0.5"})
+    assert lines(done)[1] == f"table: {UNINITIALIZED}" and done.err == f"fairlead: {toy} cannot start: {program} {says}\n"
 
 
 @pytest.mark.parametrize(

@@ -242,6 +242,13 @@ static void programs_are_found(void) {
     CHECK(!find_program("program=/bin/sh\n", path, sizeof path));
     setenv("FAIRLEAD_PYTHON", "/bin/cat", 1);
     CHECK(find_program("program=/bin/sh\n", path, sizeof path) && strcmp(path, "/bin/cat") == 0);
+    setenv("FAIRLEAD_PYTHON", "cat", 1);
+    setenv("PATH", "/nowhere::/bin", 1);
+    CHECK(find_program("", path, sizeof path) && strcmp(path, "/bin/cat") == 0);
+    setenv("FAIRLEAD_PYTHON", "no such program", 1);
+    CHECK(!find_program("program=/bin/sh\n", path, sizeof path));
+    setenv("FAIRLEAD_PYTHON", "/bin", 1);   /* a folder can be executed, too */
+    CHECK(!find_program("program=/bin/sh\n", path, sizeof path));
     CHECK(!ask_for_library("/no'where", path, sizeof path) && !ask_for_library("/bin/true", path, sizeof path));
     CHECK(ask_for_library("/bin/echo", path, sizeof path) && strstr(path, "-Ic import") == path);
     CHECK(open_library("program=/bin/true\nlibrary=/nowhere.so", "/bin/true") == NULL);
