@@ -110,7 +110,8 @@ class SelectorReport:
 @dataclass(frozen=True)
 class PluginSurvey:
     """All about adapters and plugins. `config` is the plugins.conf in use; `drivers` are the OpenCL drivers that are registered for the
-    OpenCL loaders of adapters and plugins, whatever those would find by themselves."""
+    OpenCL loaders of adapters and plugins, whatever those would find by themselves; `reference` is fairlead's own adapter,
+    which the search finds only where a variable names it; "" if it is not there."""
 
     config: str = ""
     selector: SelectorReport | None = None
@@ -118,12 +119,14 @@ class PluginSurvey:
     plugins: tuple[PluginState, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     drivers: tuple[str, ...] = ()
+    reference: str = ""
 
 
 def survey(drivers: Sequence[str], timeout: float | None = None) -> PluginSurvey:
     """Search and probe. `drivers` are the real paths of the usable OpenCL drivers, `timeout` is in seconds for each probe."""
     from .backends import registered
     from .loader.plugin_probe import probe_all
+    from .plugins import reference_adapter
 
     found = {interface: find() for interface, find in FIND.items()}
     candidates = [c for search in found.values() for c in search.candidates if isinstance(c, PluginCandidate)]
@@ -146,6 +149,7 @@ def survey(drivers: Sequence[str], timeout: float | None = None) -> PluginSurvey
         plugins=tuple(_numbered(states, selector)),
         refusals=tuple(refusal for search in found.values() for refusal in search.refusals),
         drivers=tuple(drivers) if environment else (),
+        reference=reference_adapter() if os.path.exists(reference_adapter()) else "",
     )
 
 

@@ -81,6 +81,8 @@ def _plugins(survey: PluginSurvey, paint: Callable[[str, str], str]) -> Iterator
     yield from _refusals(survey.refusals)
     if not survey.plugins:
         yield "no Unified Runtime adapter or PI plugin here; they come with DPC++ (pip install intel-sycl-rt, or oneAPI)"
+    if survey.reference and not any(plugin.interface == "UR" and plugin.state == "usable" for plugin in survey.plugins):
+        yield f"fairlead brings an adapter for OpenCL, {survey.reference}: UR_ADAPTERS_FORCE_LOAD=$(fairlead adapter) PROGRAM"
     places = [place for place in survey.places if place.state != _NOWHERE]
     yield from dict.fromkeys(f"looked in {place.path}: {place.state}" + _via(place.path, place.found_via) for place in places)
     names = [place.path for place in survey.places if place.state == _NOWHERE]

@@ -17,10 +17,12 @@ from fairlead.doctor import Diagnosis, DriverReport
 from fairlead.loader.search import Candidate
 from fairlead.loader.ur import UR
 from fairlead.plugin_doctor import PluginDevice, PluginPlatform, PluginState, PluginSurvey, SelectorReport
+from fairlead.plugins import reference_adapter
 from fairlead.report import render
 from fairlead.verdict import problems
 
 COMMAND = "from fairlead.cli import main; main(prog_name='fairlead')"
+OURS = "fairlead brings an adapter for OpenCL,"
 NONE = "no Unified Runtime adapter or PI plugin here; they come with DPC++"
 
 
@@ -76,6 +78,16 @@ def test_no_adapter_is_no_problem(machine: Machine) -> None:
     assert any(place["state"] == "no adapter" for place in facts["plugins"]["places"])
     text = machine.text()
     assert NONE in text and "1 driver usable, 0 problems" in text
+    assert f"{OURS} {facts['plugins']['reference']}: UR_ADAPTERS_FORCE_LOAD=$(fairlead adapter) PROGRAM" in text
+
+
+def test_fairleads_own_adapter_is_proposed_until_there_is_one(machine: Machine) -> None:
+    ours = machine.examine()["plugins"]["reference"]
+    assert ours == reference_adapter()
+    machine.load(ours)
+    assert states(machine.examine()) == {os.path.basename(ours): "usable"} and OURS not in machine.text()
+    machine.load("/nowhere/libur_adapter_x.so.0")
+    assert OURS in machine.text()
 
 
 def test_an_adapter_and_a_plugin_that_are_well(machine: Machine, fake_plugin: FakePlugin) -> None:
