@@ -15,12 +15,17 @@ from .devices import Device
 from .queues import Queue, create_queue
 
 _lock = new_lock()
-_queues: Final[dict[Device, Queue]] = {}
+_queues: Final[dict[Device, Queue]] = {}  # of root devices, which live as long as the process
 adapter.on_close.append(_queues.clear)
 
 
 def times(device: Device) -> tuple[int, int]:
-    """The device's time in nanoseconds, as the profiling of its commands has it, and the host's at that moment. Raises OpenCLError."""
+    """The device's time in nanoseconds, as the profiling of its commands has it, and the host's at that moment.
+
+    A part of a device has the clock of the whole. Raises OpenCLError.
+    """
+    while device.parent is not None:
+        device = device.parent
     with _lock:
         if device not in _queues:
             context: Context = urContextCreate([device])

@@ -41,9 +41,13 @@ class Context(CLObject):
         raise failure("INVALID_DEVICE", "the device is not one of the context")
 
     def check_same(self, what: str, *things: Any) -> None:
-        """Raise URError (INVALID_CONTEXT) for a thing of another cl_context. Contexts made of one native handle are the same."""
-        if any(thing.context is not self and thing.context.cl != self.cl for thing in things):
-            raise failure("INVALID_CONTEXT", f"{what} is of another context")
+        """Raise URError (INVALID_CONTEXT) for a thing of another cl_context: drivers take another's object for theirs.
+
+        Contexts made of one native handle are the same.
+        """
+        for thing in things:
+            if thing.context is not self and thing.context.cl != self.cl:
+                raise failure("INVALID_CONTEXT", f"{what} is of another context")
 
     def close(self) -> None:
         for function, data in reversed(self.deleters):  # urContextSetExtendedDeleter: before the context itself goes

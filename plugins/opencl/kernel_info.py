@@ -210,8 +210,7 @@ def _suggest(
 ) -> None:
     if not 1 <= dimensions <= 3:
         raise failure("INVALID_WORK_DIMENSION")
-    if kernel.context.cl != queue.context.cl:
-        raise failure("INVALID_CONTEXT", "the kernel is of another context")
+    queue.context.check_same("the kernel", kernel)
     sizes, offsets = [size[index] for index in range(dimensions)], [offset[index] for index in range(dimensions)]
     if not all(sizes):
         raise failure("INVALID_WORK_DIMENSION", "there is nothing to divide")

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from sys import byteorder
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary, ref
 
 from ...icd.abi import OPENCL
+from ...icd.errors import OpenCLError
 from ...loader.forks import new_lock
-from ...loader.ur import UR
+from ...loader.ur import UR, URError
 from .._native import ffi
 from .contexts import Context, check_native
 from .core import CLObject, adapter, check, create, failure, query, taken_over
@@ -57,6 +58,10 @@ _BYTES: Final = frozenset((_VALUE, _LOCAL))  # what clSetKernelArg is given as i
 _HANDLE: Final = ctypes.sizeof(ctypes.c_void_p)
 
 
+def _nothing() -> None:
+    """Stands for the reference to memory that is gone."""
+
+
 #: The lock of each cl_kernel: several kernels may be made of one native handle.
 _locks: Final[WeakValueDictionary[int, Any]] = WeakValueDictionary()
 
@@ -72,7 +77,8 @@ class Kernel(CLObject):
         super().__init__(cl, program.table)
         self.program, self.context = program, program.context
         self.lock = _locks.setdefault(cl, new_lock())
-        self._arguments: dict[int, Argument | ref[Any]] = {}  # of a memory object only the reference
+        #: Of a memory object only a reference, which may lead to nothing by now.
+        self._arguments: dict[int, Argument | Callable[[], Any]] = {}
         self._settings = 0  # how often something was set on it that is no argument
         self.reaches = False  # whether a driver has to be told of all SVM (kernel_info.show_memory)
         self.shown: list[int] = []  # what it was told
@@ -112,10 +118,20 @@ class Kernel(CLObject):
             memory = argument[2] if argument[0] == _MEM else None
             last[index] = argument if memory is None else ref(memory)
 
+    def restore(self, indices: Iterable[int]) -> None:
+        """After one of several arguments was refused the driver has those before it: set them to what they were. One that was nothing,
+        or memory that is gone, is not set until it is set again, since nothing keeps alive what the driver has for it."""
+        last = self.arguments
+        for index in set(indices).intersection(range(self.argument_count)):
+            try:
+                set_arguments(self.cl, self.context, [(index, last[index])])
+            except (KeyError, OpenCLError, URError):
+                self._arguments[index] = _nothing
+
     def check_arguments(self) -> None:
-        """Raise URError (INVALID_KERNEL_ARGS) if the memory object of an argument is not there any more: a driver would use it."""
+        """Raise URError (INVALID_KERNEL_ARGS) if an argument is not there any more: a driver would use it."""
         if len(self.arguments) < len(self._arguments):
-            raise failure("INVALID_KERNEL_ARGS", "the memory object of an argument was released")
+            raise failure("INVALID_KERNEL_ARGS", "the memory object of an argument was released, or the argument was refused")
 
     # what the device has to do with it
 
@@ -264,8 +280,12 @@ def _set_pointer(kernel: int, context: Context, index: int, address: int) -> tup
 
 
 def set_on(kernel: Kernel, arguments: list[tuple[int, Argument]]) -> None:
-    """Set arguments on a kernel whose lock is held, and remember them."""
-    set_arguments(kernel.cl, kernel.context, arguments)
+    """Set arguments on a kernel whose lock is held, and remember them: all of them, or after a refusal none."""
+    try:
+        set_arguments(kernel.cl, kernel.context, arguments)
+    except (OpenCLError, URError):
+        kernel.restore(index for index, _ in arguments)
+        raise
     kernel.remember(arguments)
 
 

@@ -60,11 +60,6 @@ def _check_built(program: Program, code: int, routine: str) -> None:
     check(code, routine)
 
 
-def _check_context(program: Program, context: Context) -> None:
-    if program.context.cl != context.cl:
-        raise failure("INVALID_CONTEXT", "the program is of another context")
-
-
 def _check_devices(context: Context, devices: Sequence[Device]) -> None:
     if not devices:
         raise failure("INVALID_VALUE", "a program is built for one device at least")
@@ -74,13 +69,13 @@ def _check_devices(context: Context, devices: Sequence[Device]) -> None:
 
 @adapter.entry
 def urProgramBuild(hContext: Context, hProgram: Program, pOptions: str | None) -> None:
-    _check_context(hProgram, hContext)
+    hContext.check_same("the program", hProgram)
     _build(hProgram, (), pOptions)
 
 
 @adapter.entry
 def urProgramCompile(hContext: Context, hProgram: Program, pOptions: str | None) -> None:
-    _check_context(hProgram, hContext)
+    hContext.check_same("the program", hProgram)
     _compile(hProgram, (), pOptions)
 
 
@@ -118,8 +113,7 @@ def _link(context: Context, devices: Sequence[Device], programs: list[Program], 
     into[0] = 0
     if not programs:
         raise failure("INVALID_SIZE", "there is no program to link")
-    for program in programs:
-        _check_context(program, context)
+    context.check_same("a program", *programs)
     code = ctypes.c_int32()
     cl = context.table.clLinkProgram(
         context.cl, len(devices), handles(devices), _options(options), len(programs), handles(programs), None, None,

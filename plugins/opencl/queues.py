@@ -52,12 +52,17 @@ class Queue(CLObject):
         check(self.table.clFlush(self.cl), "clFlush")
         return marker is not None and marker.status == 0 and self.enqueued == enqueued + 1
 
+    def check_waits(self, waits: Sequence[Event]) -> None:
+        """Raise URError for events that a command of the queue cannot wait for: INVALID_CONTEXT for one of another context, with which
+        Intel's driver crashes, and what `Event.check_usable` raises."""
+        self.context.check_same("an event of the wait list", *waits)
+        for event in waits:
+            event.check_usable()
+
     def wait_list(self, waits: Sequence[Event]) -> tuple[int, Any]:
         """The wait list of a command that is enqueued now, as OpenCL takes it. Raises URError for an event that cannot be waited for."""
-        for event in waits:
-            if event.context is not self.context:
-                raise failure("INVALID_CONTEXT", "an event of the wait list is of another context")
-            event.check_usable()
+        if waits:
+            self.check_waits(waits)
         return len(waits), handles(waits)
 
     def enqueue(
@@ -217,8 +222,7 @@ def urEnqueueHostTaskExp(
 def urEnqueueNativeCommandExp(
     hQueue: Queue, pfnNativeEnqueue: int, data: int, phMemList: list[Any], phEventWaitList: list[Event], phEvent: bool
 ) -> Event | None:
-    if any(memory.context.cl != hQueue.context.cl for memory in phMemList):
-        raise failure("INVALID_CONTEXT", "the memory is of another context")
+    hQueue.context.check_same("the memory", *phMemList)
     hQueue.enqueue("clEnqueueBarrierWithWaitList", "EVENTS_WAIT_WITH_BARRIER", (), phEventWaitList, False)
     _NativeEnqueue(pfnNativeEnqueue)(hQueue.handle, data)
     return hQueue.enqueue("clEnqueueBarrierWithWaitList", "ENQUEUE_NATIVE_EXP", (), (), phEvent)

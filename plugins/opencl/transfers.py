@@ -26,13 +26,6 @@ LARGEST_PATTERN: Final = 128  # SPEC clEnqueueFillBuffer: 1, 2, 4 … 128 bytes
 _BLOCK: Final = 1 << 16  # bytes: how much of a pattern is written out before doubling begins
 
 
-def check_context(queue: Queue, *things: Any) -> None:
-    """Raise URError (INVALID_CONTEXT) for what is of another context than the queue: drivers take another driver's object for theirs."""
-    for thing in things:
-        if thing.context is not queue.context and thing.context.cl != queue.context.cl:
-            raise failure("INVALID_CONTEXT", "the queue and what it is to work on are of different contexts")
-
-
 def check_range(buffer: Buffer, offset: int, size: int) -> None:
     """Raise URError (INVALID_SIZE) for what goes beyond a buffer."""
     if offset + size > buffer.size:
@@ -66,7 +59,7 @@ def urEnqueueMemBufferRead(
     phEventWaitList: list[Event],
     phEvent: bool,
 ) -> Event | None:
-    check_context(hQueue, hBuffer)
+    hQueue.context.check_same("the buffer", hBuffer)
     check_range(hBuffer, offset, size)
     arguments = (hBuffer.cl, bool(blockingRead), offset, size, pDst)
     return _transfer(hQueue, "clEnqueueReadBuffer", "MEM_BUFFER_READ", arguments, size, phEventWaitList, phEvent, blockingRead)
@@ -83,7 +76,7 @@ def urEnqueueMemBufferWrite(
     phEventWaitList: list[Event],
     phEvent: bool,
 ) -> Event | None:
-    check_context(hQueue, hBuffer)
+    hQueue.context.check_same("the buffer", hBuffer)
     check_range(hBuffer, offset, size)
     arguments = (hBuffer.cl, bool(blockingWrite), offset, size, pSrc)
     return _transfer(
@@ -96,7 +89,7 @@ def urEnqueueMemBufferCopy(
     hQueue: Queue, hBufferSrc: Buffer, hBufferDst: Buffer, srcOffset: int, dstOffset: int, size: int,
     phEventWaitList: list[Event], phEvent: bool,
 ) -> Event | None:  # fmt: skip
-    check_context(hQueue, hBufferSrc, hBufferDst)
+    hQueue.context.check_same("a buffer", hBufferSrc, hBufferDst)
     check_range(hBufferSrc, srcOffset, size)
     check_range(hBufferDst, dstOffset, size)
     arguments = (hBufferSrc.cl, hBufferDst.cl, srcOffset, dstOffset, size)
@@ -152,7 +145,7 @@ def _host_rect(
     pitches: tuple[int, int, int, int], host: int, waits: Sequence[Event], wanted: bool,
 ) -> Event | None:  # fmt: skip
     """Between a buffer and host memory; the buffer's origin and pitches come first."""
-    check_context(queue, buffer)
+    queue.context.check_same("the buffer", buffer)
     origin, size = three(origins[0]), region_of(region)
     check_pitches(size, *pitches[2:])
     check_rect(buffer, origin, size, *pitches[:2])
@@ -191,7 +184,7 @@ def urEnqueueMemBufferCopyRect(
     hQueue: Queue, hBufferSrc: Buffer, hBufferDst: Buffer, srcOrigin: Any, dstOrigin: Any, region: Any,
     srcRowPitch: int, srcSlicePitch: int, dstRowPitch: int, dstSlicePitch: int, phEventWaitList: list[Event], phEvent: bool,
 ) -> Event | None:  # fmt: skip
-    check_context(hQueue, hBufferSrc, hBufferDst)
+    hQueue.context.check_same("a buffer", hBufferSrc, hBufferDst)
     source, target, size = three(srcOrigin), three(dstOrigin), region_of(region)
     check_rect(hBufferSrc, source, size, srcRowPitch, srcSlicePitch)
     check_rect(hBufferDst, target, size, dstRowPitch, dstSlicePitch)
@@ -258,7 +251,7 @@ def urEnqueueMemBufferFill(
     phEventWaitList: list[Event],
     phEvent: bool,
 ) -> Event | None:
-    check_context(hQueue, hBuffer)
+    hQueue.context.check_same("the buffer", hBuffer)
     if not size or not is_power_of_two(patternSize) or size % patternSize or offset % patternSize:
         raise failure("INVALID_SIZE", "a pattern's size is a power of two, of which offset and size are multiples")
     check_range(hBuffer, offset, size)
@@ -286,7 +279,7 @@ def urEnqueueMemBufferMap(
     phEventWaitList: list[Event],
     phEvent: bool,
 ) -> tuple[Event | None, int]:
-    check_context(hQueue, hBuffer)
+    hQueue.context.check_same("the buffer", hBuffer)
     check_range(hBuffer, offset, size)
     if not size:
         raise failure("INVALID_SIZE", "there is nothing to map")
@@ -310,7 +303,7 @@ def urEnqueueMemBufferMap(
 def urEnqueueMemUnmap(
     hQueue: Queue, hMem: Buffer, pMappedPtr: int, phEventWaitList: list[Event], phEvent: bool
 ) -> Event | None:
-    check_context(hQueue, hMem)
+    hQueue.context.check_same("the buffer", hMem)
     return hQueue.enqueue("clEnqueueUnmapMemObject", "MEM_UNMAP", (hMem.cl, pMappedPtr), phEventWaitList, phEvent)
 
 
@@ -327,7 +320,7 @@ def _global_variable(
     queue: Queue, routine: str, command: str, program: CLObject, name: str, blocking: bool, count: int, offset: int, host: int,
     waits: Sequence[Event], wanted: bool,
 ) -> Event | None:  # fmt: skip
-    check_context(queue, program)
+    queue.context.check_same("the program", program)
     address = queue.context.platform.icd.extension_function(routine)
     if not address:
         raise failure("UNSUPPORTED_FEATURE", f"the driver has no {routine}")

@@ -38,7 +38,7 @@ from .._native import ffi
 from .contexts import Context
 from .core import adapter, failure
 from .devices import Device
-from .usm_registry import add, allocations, find, foreign, free, remove
+from .usm_registry import add, allocations, find, foreign, free, is_out_of_reach, remove
 from .usm_strategies import STRATEGIES, Allocation, Buffers, Hints, Intel, Operation, Strategy
 
 _SUPPORT: Final = {
@@ -96,11 +96,13 @@ def support(device: Device) -> dict[str, int]:
 
 def located(context: Context, address: int, size: int) -> Allocation | None:
     """The allocation that bytes lie in; None for host memory. Raises URError: INVALID_SIZE if an allocation ends before
-    they do, INVALID_MEM_OBJECT if there is no memory at their first or their last byte.
+    they do, INVALID_MEM_OBJECT if there is no memory at their first or their last byte, or device memory of another context.
     """
     if address + size > _TOP:
         raise failure("INVALID_SIZE", f"{size} bytes from {address:#x} on")
     allocation = find(context, address)
+    if allocation is None and is_out_of_reach(address):
+        raise failure("INVALID_MEM_OBJECT", f"the device memory at {address:#x} is of another context")
     if allocation is None and not (read(address, 1) and read(address + size - 1, 1)):
         allocation = foreign(context, strategy_of(context), address)
         if allocation is None:

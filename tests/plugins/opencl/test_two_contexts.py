@@ -1,0 +1,137 @@
+"""Objects of two contexts of one driver in one call: what is refused leaves everything as it was. (tests/plugins/fuzz/fuzz_mixing.py makes
+such calls at random.)"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import mmap
+import weakref
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from launching import Exported, Numbers, built, launch, sizes
+from memory_calls import new_queue, struct
+from ur_calls import Calls, array
+from usm_ways import Way
+
+from fairlead.loader.adapters import Plugin
+from fairlead.loader.devices import Device
+from fairlead.loader.table import DispatchTable
+from fairlead.loader.ur import UR
+from fairlead.plugins.opencl.core import adapter as the_adapter
+
+MOVE = b"kernel void move(global int *out, global const int *in) { out[get_global_id(0)] = in[get_global_id(0)]; }"
+
+
+@pytest.fixture
+def other(device: Device, ur: Calls) -> Iterator[int]:
+    """Another context of the same device."""
+    made = ur.made("urContextCreate", 1, array(device.handle), None)
+    yield made.value or 0
+    ur.ok("urContextRelease", made)
+
+
+def test_a_launch_that_is_refused_leaves_the_arguments_that_were_set(
+    ur: Calls, adapter: Plugin, context: int, other: int, queue: int
+) -> None:
+    """The first of two arguments is in order, and was with the driver already when the second was refused."""
+    program = built(ur, context, MOVE)
+    kernel = ur.made("urKernelCreate", program, b"move").value or 0
+    source, target, wrong = (Numbers(ur, context, 4) for _ in range(3))
+    foreign = Numbers(ur, other, 4)
+    assert launch(ur, queue, kernel, (4,), wrong.argument, foreign.argument) == "INVALID_CONTEXT"
+    again, given = (
+        Calls(cast(DispatchTable, Exported(adapter.path))),
+        (queue, kernel, 1, None, sizes((4,)), None, None, 0, None, None),
+    )
+    assert again("urEnqueueKernelLaunch", *given) == "INVALID_KERNEL_ARGS"  # nothing was set before
+    assert launch(ur, queue, kernel, (4,), target.argument, source.argument) == "SUCCESS"
+    numbers = (ctypes.c_int32 * 4)(5, 6, 7, 8)
+    ur.ok("urEnqueueMemBufferWrite", queue, source.handle, True, 0, 16, numbers, 0, None, None)
+    assert launch(ur, queue, kernel, (4,), wrong.argument, foreign.argument) == "INVALID_CONTEXT"
+    ur.ok("urMemRelease", wrong.handle)
+    again.ok("urEnqueueKernelLaunch", *given)
+    assert target.read(queue) == [5, 6, 7, 8]
+    for memory in (source, target, foreign):
+        ur.ok("urMemRelease", memory.handle)
+    ur.ok("urKernelRelease", kernel)
+    ur.ok("urProgramRelease", program)
+
+
+def test_a_command_buffer_waits_for_no_event_of_another_context(
+    ur: Calls, context: int, other: int, queue: int, device: Device
+) -> None:
+    """Intel's driver crashes with such a wait list."""
+    desc = struct("ur_exp_command_buffer_desc_t", "EXP_COMMAND_BUFFER_DESC")
+    buffer = ur.made("urCommandBufferCreateExp", context, device.handle, ctypes.byref(desc))
+    memory = Numbers(ur, context, 4)
+    numbers = (ctypes.c_int32 * 4)(1, 2, 3, 4)
+    end = 0, None, 0, None, None, None, None
+    ur.ok("urCommandBufferAppendMemBufferWriteExp", buffer, memory.handle, 0, 16, numbers, *end)
+    ur.ok("urCommandBufferFinalizeExp", buffer)
+    foreign = new_queue(ur, other, device.handle)
+    event = ur.made("urEnqueueEventsWait", foreign, 0, None)
+    assert ur("urEnqueueCommandBufferExp", queue, buffer, 1, array(event), None) == "INVALID_CONTEXT"
+    ur.ok("urEnqueueCommandBufferExp", queue, buffer, 0, None, None)
+    assert memory.read(queue) == [1, 2, 3, 4]
+    ur.ok("urMemRelease", memory.handle)
+    ur.ok("urEventRelease", event)
+    ur.ok("urQueueRelease", foreign)
+    ur.ok("urCommandBufferReleaseExp", buffer)
+
+
+def test_device_memory_of_another_context(way: Way, ur: Calls) -> None:
+    other = ur.made("urContextCreate", 1, array(way.device.handle), None).value or 0
+    queue = new_queue(ur, other, way.device.handle)
+    address, host, end = way.alloc("device", 64), ctypes.create_string_buffer(64), (0, None, None)
+    calls: tuple[tuple[Any, ...], ...] = (
+        ("Memcpy", False, host, address, 64), ("Memcpy", False, address, host, 64), ("Fill", address, 1, b"x", 64),
+        ("Prefetch", address, 64, 0), ("Memcpy2D", True, host, 8, address, 8, 8, 8), ("Fill2D", address, 8, 1, b"x", 8, 8),
+    )  # fmt: skip
+    for name, *arguments in calls:
+        assert ur(f"urEnqueueUSM{name}", queue, *arguments, *end) == "INVALID_MEM_OBJECT", name
+    assert ur("urUSMContextMemcpyExp", other, host, address, 64) == "INVALID_MEM_OBJECT"
+    assert ur("urUSMFree", other, address) == "INVALID_MEM_OBJECT"
+    way.copy(address, b"as ever", 7)
+    assert way.content(address, 7) == b"as ever"
+    way.free(address)
+    ur.ok("urQueueRelease", queue)
+    ur.ok("urContextRelease", other)
+
+
+def test_host_memory_may_be_known_to_two_contexts(way: Way, ur: Calls) -> None:
+    if not ur.number("urDeviceGetInfo", way.device.handle, "UR_DEVICE_INFO_USM_SYSTEM_SHARED_SUPPORT"):
+        return  # what test_usm.py sees refused
+    other = ur.made("urContextCreate", 1, array(way.device.handle), None)
+    pages = mmap.mmap(-1, mmap.PAGESIZE)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    for context in (way.context, other):
+        ur.ok("urUSMImportExp", context, address, mmap.PAGESIZE)
+    for context in (way.context, other):
+        ur.ok("urUSMReleaseExp", context, address)
+        assert ur("urUSMReleaseExp", context, address) == "INVALID_VALUE"
+    ur.ok("urContextRelease", other)
+
+
+def test_the_time_of_a_part_of_a_device_leaves_nothing(ur: Calls, device: Device) -> None:
+    """PoCL 3.0 has no timer, so that a queue of ours is asked: that of the whole device."""
+    one = UR.struct("ur_device_partition_property_t")(type=UR["UR_DEVICE_PARTITION_EQUALLY"])
+    one.value.equally = 1
+    how = struct(
+        "ur_device_partition_properties_t", "DEVICE_PARTITION_PROPERTIES", pProperties=ctypes.addressof(one), PropCount=1
+    )
+    count = ctypes.c_uint32()
+    ur.ok("urDevicePartition", device.handle, ctypes.byref(how), 0, None, ctypes.byref(count))
+    parts = (ctypes.c_void_p * count.value)()
+    ur.ok("urDevicePartition", device.handle, ctypes.byref(how), count.value, parts, None)
+    assert the_adapter.registry is not None
+    known = [weakref.ref(the_adapter.registry.of("ur_device_handle_t")[part]) for part in parts]
+    time = ctypes.c_uint64()
+    for part in parts:
+        ur.ok("urDeviceGetGlobalTimestamps", part, ctypes.byref(time), None)
+        assert time.value
+        ur.ok("urDeviceRelease", part)
+    gc.collect()
+    assert not any(part() for part in known)
