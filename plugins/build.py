@@ -77,16 +77,16 @@ def build_adapter(module: str | os.PathLike[str], output: str | os.PathLike[str]
         spec = importlib.util.find_spec(name)
         if spec is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-    if not _may_have_adapter(spec):
+    if spec is not None and not _may_have_adapter(spec):
         raise ValueError(f'{name} has no variable `adapter`: write `adapter = fairlead.plugins.Adapter("{short}")` in it')
     short = short.removesuffix("_adapter")
     return _build("libfairlead_shell.so", name, Path(output or "."), f"libur_adapter_{short}.so.0")
 
 
-def _may_have_adapter(spec: ModuleSpec | None) -> bool:
+def _may_have_adapter(spec: ModuleSpec) -> bool:
     """Whether a module binds the name `adapter`, as far as its text tells. Raises ValueError if that is no Python."""
-    read = getattr(spec and spec.loader, "get_source", None)
-    source = read(spec.name) if read and spec else None
+    read = getattr(spec.loader, "get_source", None)
+    source = read(spec.name) if read else None
     if source is None:  # it has no text
         return True
     try:
