@@ -1,5 +1,17 @@
-"""Command graphs: nodes, what comes after what, and pictures of it. `Graph` knows no API; the order's steps are loader/schedule.py's."""
+"""Command graphs: commands are recorded or added once, ordered, partitioned, updated, and run any number of times.
 
-from .graph import Graph, Node
+The whole of sycl_ext_oneapi_graph, in Python's habits, on any Unified Runtime adapter. `CommandGraph` is the modifiable graph,
+`ExecutableGraph` the finalized one; docs/graphs.md is the guide, docs/seed_000.md says where each rule is.
+"""
 
-__all__ = ["Graph", "Node"]
+from .allocation import async_free, async_malloc
+from .command_graph import CommandGraph
+from .dynamic import DynamicCommandGroup, DynamicLocalMemory, DynamicParameter
+from .executable import ExecutableGraph
+from .graph import Graph
+from .node import Node
+
+__all__ = [
+    "CommandGraph", "DynamicCommandGroup", "DynamicLocalMemory", "DynamicParameter", "ExecutableGraph", "Graph", "Node", "async_free",
+    "async_malloc",
+]  # fmt: skip

@@ -6,7 +6,7 @@ was added before it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence, Set
 
 from ..loader.errors import FairleadError
 
@@ -21,34 +21,50 @@ def execution_order(nodes: Sequence[int], successors: Neighbours, predecessors: 
 
     Raises FairleadError if the nodes have a cycle, which `make_edge` without its check can make.
     """
-    inside = frozenset(nodes)
-    waiting = {node: len(inside.intersection(predecessors[node])) for node in nodes}
-    ready = [node for node in nodes if not waiting[node]]
-    order: list[int] = []
-    while ready:
-        node = ready.pop()
-        order.append(node)
-        for after in successors[node]:
-            if after in inside:
-                waiting[after] -= 1
-                if not waiting[after]:
-                    ready.append(after)
-    if len(order) < len(nodes):
-        cycle = " → ".join(map(str, _cycle(waiting, predecessors)))
-        raise FairleadError(
-            f"the graph has a cycle: nodes {cycle}", remedy="leave the check for cycles on, which names the edge"
-        )
-    return order
+    of = [-1] * len(successors)
+    for node in nodes:
+        of[node] = 0
+    return execution_orders([nodes], of, successors, predecessors)[0]
 
 
-def _cycle(waiting: Mapping[int, int], predecessors: Neighbours) -> list[int]:
-    """A cycle among the nodes that still wait: each of them comes after another, so that walking up meets a node twice."""
-    walked: dict[int, int] = {}
-    node = next(node for node, count in waiting.items() if count)
+def execution_orders(
+    groups: Sequence[Sequence[int]], of: Sequence[int], successors: Neighbours, predecessors: Neighbours
+) -> list[list[int]]:
+    """The same for each of several groups of nodes, where `of` is the number of each node's group, negative if it has none."""
+    waiting = [0] * len(of)
+    for node, own in enumerate(of):
+        for before in predecessors[node]:
+            if of[before] == own:
+                waiting[node] += 1
+    orders: list[list[int]] = []
+    for own, group in enumerate(groups):
+        ready = [node for node in group if not waiting[node]]
+        order: list[int] = []
+        while ready:
+            node = ready.pop()
+            order.append(node)
+            for after in successors[node]:
+                if of[after] == own:
+                    waiting[after] -= 1
+                    if not waiting[after]:
+                        ready.append(after)
+        if len(order) < len(group):
+            raise _cycle({node for node in group if waiting[node]}, predecessors)
+        orders.append(order)
+    return orders
+
+
+def _cycle(waiting: Set[int], predecessors: Neighbours) -> FairleadError:
+    """The error for nodes that wait for each other: each of them comes after another, so that walking up meets one twice."""
+    node, walked = min(waiting), []
     while node not in walked:
-        walked[node] = len(walked)
-        node = next(before for before in predecessors[node] if waiting.get(before))
-    return [node, *reversed(list(walked)[walked[node] :])]
+        walked.append(node)
+        node = next(before for before in predecessors[node] if before in waiting)
+    cycle = [node, *reversed(walked[walked.index(node) :])]
+    return FairleadError(
+        f"the graph has a cycle: nodes {' → '.join(map(str, cycle))}",
+        remedy="leave the check for cycles on, which names the edge",
+    )
 
 
 def has_cycle(successors: Neighbours, predecessors: Neighbours, source: int, destination: int) -> bool:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from .execution_order import Neighbours, execution_order
+from .execution_order import Neighbours, execution_order, execution_orders
 
 POLICIES: Final = ("seed", "rank")
 
@@ -102,9 +102,7 @@ def partition(
         of, reason = _seed(successors, predecessors, host, order, len(numbers))
     if cut and (policy == "rank" or reason):
         policy, of = "rank", _numbered(_ranks(successors, predecessors, places, order))
-    members: list[Sequence[int]] = [order]
-    if cut:
-        members = [execution_order(nodes, successors, predecessors) if len(nodes) > 1 else nodes for nodes in _members(of)]
+    members = execution_orders(_members(of), of, successors, predecessors) if cut else [order]
     before: list[list[int]] = []
     after: list[list[int]] = [[] for _ in members]
     for number, nodes in enumerate(members):
@@ -173,7 +171,7 @@ def _ranks(successors: Neighbours, predecessors: Neighbours, places: Sequence[in
     around: dict[int, set[int]] = {first: set() for node, first in enumerate(group) if node == first and places[node] >= 0}
     for node, own in enumerate(group):
         if places[node] >= 0:
-            around[own].update([group[near] for near in successors[node]], [group[near] for near in predecessors[node]])
+            around[own].update(map(group.__getitem__, successors[node]), map(group.__getitem__, predecessors[node]))
     joined, alike = list(range(len(order))), {}
     for first, groups in around.items():
         groups.discard(first)
@@ -216,9 +214,8 @@ def _turns(successors: Neighbours, host: Sequence[bool], order: Sequence[int]) -
     The group above it is then merged into the group above the one that is next. Only edges from `make_edge` bring that about. Where
     there are so many that it would take long, the answer is None.
     """
-    entry = list(
-        range(len(order))
-    )  # of a host task itself, of a kernel the first added host task that it leads to through kernels
+    # Of a host task itself; of a kernel the first added host task that it leads to through kernels alone.
+    entry = list(range(len(order)))
     for node in reversed(order):
         if not host[node]:
             first = len(order)

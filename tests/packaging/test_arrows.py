@@ -12,10 +12,11 @@ from support import ROOT
 ALLOWED = {
     "loader": set[str](),
     "icd": {"loader"},
-    "graph": {"loader"},
+    "runtime": {"loader"},
+    "graph": {"runtime", "loader"},
     "plugins": {"icd", "loader"},
     "conformance": {"icd", "loader"},
-    "fairlead": {"loader", "icd", "graph", "plugins", "conformance"},
+    "fairlead": {"loader", "icd", "runtime", "graph", "plugins", "conformance"},
 }
 
 #: Where a package lies that is not a folder of its own name.

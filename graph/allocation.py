@@ -1,0 +1,147 @@
+"""Memory that a graph owns: async_malloc and async_free nodes.
+
+    def allocate(handler):
+        global memory
+        memory = async_malloc(handler, 1024, numpy.float32)
+
+Memory is allocated for the graph when the node is made, so that its address can be given to later nodes at once; it belongs to the
+graph and is to be used in it alone. Memory that a node has freed is given again to a later allocation that comes after that node.
+Outside of a graph the two functions allocate at once and free when everything before has run. (sycl_ext_oneapi_async_memory_alloc)
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from ..runtime.commands import Empty, HostTask
+from ..runtime.errors import invalid
+from ..runtime.handler import Handler
+from ..runtime.usm import USM, allocate
+
+if TYPE_CHECKING:
+    from .executable import ExecutableGraph
+    from .node import Node
+
+
+class AsyncMalloc(Empty):
+    """An allocation: its memory is there already, and this node is its place in the order."""
+
+    node_type = "async_malloc"
+    title = "async_malloc"
+
+    def __init__(self, memory: USM) -> None:
+        self.keep = memory
+
+    def describe(self) -> list[str]:
+        return [f"memory: {self.keep.pointer:#x}", f"bytes: {self.keep.nbytes}"]
+
+
+class AsyncFree(Empty):
+    """The end of an allocation's use."""
+
+    node_type = "async_free"
+    title = "async_free"
+
+    def __init__(self, memory: USM) -> None:
+        self.keep = memory
+
+
+class Allocations:
+    """The memory of a graph, and its executable graph, of which one at a time can be alive: it is the same memory."""
+
+    def __init__(self) -> None:
+        self.blocks: list[USM] = []
+        self.zeroed: list[USM] = []
+        self._freed: list[tuple[USM, weakref.ref[Node] | None]] = []
+        self._executable: weakref.ref[ExecutableGraph] | None = None
+
+    @property
+    def required(self) -> int:
+        """How many bytes it has."""
+        return sum(block.nbytes for block in self.blocks)
+
+    def check_single(self) -> None:
+        """Raise SYCLError (invalid) if there is an executable graph already."""
+        if self._executable is not None and self._executable() is not None:
+            raise invalid(
+                "Graphs containing allocations can only have a single executable graph alive at any one time.", routine="finalize",
+                remedy="drop the executable graph first",
+            )  # fmt: skip
+
+    def hold(self, executable: ExecutableGraph) -> Allocations:
+        """There is an executable graph, which must not be updated; what is to begin as zeros does."""
+        if executable.updatable:
+            raise invalid(
+                "Graphs containing allocations cannot be updated.", routine="finalize", remedy="finalize without updatable=True"
+            )
+        self._executable = weakref.ref(executable)
+        for memory in self.zeroed:
+            queue = next(iter(memory.context.queues), None)
+            handle = queue.handle if queue is not None else memory.context.transfers()
+            zero = numpy.zeros(1, numpy.uint8)
+            adapter = memory.context.adapter
+            adapter.call("urEnqueueUSMFill", handle, memory.pointer, 1, zero.ctypes.data, memory.nbytes, 0, None, None)
+            adapter.call("urQueueFinish", handle)
+        return self
+
+    def take(self, nbytes: int, before: list[Node]) -> USM | None:
+        """Freed memory that is large enough, if its free comes before the new allocation."""
+        for place, (memory, ref) in enumerate(self._freed):
+            node = ref() if ref is not None else None
+            if memory.nbytes >= nbytes and node is not None and any(node is one or node.leads_to(one) for one in before):
+                del self._freed[place]
+                return memory
+        return None
+
+    def free(self, memory: USM, node: Node) -> None:
+        """A node frees memory."""
+        self._freed.append((memory, weakref.ref(node)))
+
+
+def async_malloc(handler: Handler, count: int, dtype: Any, *, kind: str = "device", zero_init: bool = False) -> USM:
+    """`count` elements, as the command of a command group; in a graph they are the graph's.
+
+    With `zero_init` they are zeros whenever the graph is finalized. Raises SYCLError (invalid) for memory that is no device memory.
+    """
+    graph = handler.graph
+    if graph is None:
+        memory = allocate(kind, count, dtype, (handler.context, handler.context.devices[0]))
+        handler.set_command(Empty())
+        return memory
+    if kind != "device":
+        raise invalid("only device memory can be allocated in a graph", routine="async_malloc", remedy='kind="device"')
+    allocations = graph.allocations = graph.allocations or Allocations()
+    nbytes = count * numpy.dtype(dtype).itemsize
+    found = allocations.take(nbytes, graph.named(handler))
+    if found is not None:
+        memory = USM(found.allocation, found.pointer, nbytes, dtype, kind, graph.context, graph.device)
+    else:
+        memory = allocate(kind, count, dtype, (graph.context, graph.device))
+        allocations.blocks.append(memory)
+    if zero_init:
+        allocations.zeroed.append(memory)
+    handler.set_command(AsyncMalloc(memory))
+    return memory
+
+
+def async_free(handler: Handler, memory: USM) -> None:
+    """Free memory that `async_malloc` gave, after what the command group depends on.
+
+    Raises SYCLError (invalid) in a graph for memory that is not the graph's.
+    """
+    graph = handler.graph
+    if graph is None:
+        handler.set_command(HostTask(lambda: memory))  # which holds it until then
+        return
+    if graph.allocations is None or all(block.pointer != memory.pointer for block in graph.allocations.blocks):
+        raise invalid(
+            "the memory was not allocated in this graph",
+            routine="async_free",
+            remedy="free what async_malloc gave in this graph",
+        )
+    command = AsyncFree(memory)
+    handler.set_command(command)
+    handler.when_added = lambda node: graph.allocations.free(memory, node)

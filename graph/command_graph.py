@@ -1,0 +1,366 @@
+"""Command graphs that can be changed: nodes are added or recorded, edges are made, and `finalize` makes executable graphs of them.
+
+    graph = CommandGraph(queue)
+    with graph.recording(queue):
+        queue.parallel_for(1024, kernel, memory)     # nothing of it runs
+    executable = graph.finalize()
+    queue.graph(executable)                          # as often as is wanted
+
+A command's predecessors follow from what its command group says: the events of `depends_on`, the accessors, its queue's order, and
+`make_edge`, by which an edge may also go back to an earlier node. (sycl_ext_oneapi_graph; names in Python's habits.)
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from ..runtime.buffer import MODES, Accessor, Buffer
+from ..runtime.commands import Barrier, Command
+from ..runtime.context import Context
+from ..runtime.errors import invalid, unsupported
+from ..runtime.handler import Handler
+from ..runtime.interop import queue_of
+from ..runtime.platform import Device
+from ..runtime.queue import Queue, default_context
+from .dynamic import DynamicCommandGroup
+from .node import Node
+from .picture import Pictured
+from .recording import GraphRecorder
+
+if TYPE_CHECKING:
+    from .executable import ExecutableGraph
+
+#: What `add` takes: a command-group function, a dynamic command-group, or nothing, for an empty node.
+Addable = Callable[[Handler], object] | DynamicCommandGroup | None
+
+
+class CommandGraph(Pictured):
+    """A modifiable graph of commands for the devices of a context.
+
+    Args:
+        of: a queue, whose context and device it takes; a device; or a context, with `device`.
+        device: the device, or several, that its nodes may run on; of a context's by default the first one.
+        no_cycle_check: `make_edge` does not look for cycles. A graph with one cannot be finalized.
+        assume_buffer_outlives_graph: buffers may be used; promises that none is closed before the graph is gone.
+        assume_data_outlives_buffer: accepted; without effect, since buffers hold the arrays that they were made of.
+        enable_native_recording: the backend itself records queues, if it can.
+
+    Its methods can be called from any thread.
+    """
+
+    def __init__(
+        self,
+        of: Queue | Context | Device | Any,
+        device: Device | Iterable[Device] | None = None,
+        *,
+        no_cycle_check: bool = False,
+        assume_buffer_outlives_graph: bool = False,
+        assume_data_outlives_buffer: bool = False,
+        enable_native_recording: bool = False,
+    ) -> None:
+        if isinstance(of, Context):
+            self.context = of
+        elif isinstance(of, Device):
+            self.context, device = default_context(of), device or of
+        else:
+            queue = of if isinstance(of, Queue) else queue_of(of)
+            self.context, device = queue.context, device or queue.device
+        wanted = (device,) if isinstance(device, Device) else tuple(device or self.context.devices[:1])
+        for one in wanted:
+            if one not in self.context:
+                raise invalid(
+                    f"{one.name} is not a device of the context", routine="CommandGraph", remedy="give a device of the context"
+                )
+            if not one.has("ext_oneapi_limited_graph"):
+                raise invalid(
+                    f"{one.backend} backend is not supported by SYCL Graph extension", routine="CommandGraph",
+                    remedy="use an adapter with command-buffers: the reference adapter has them on every OpenCL driver",
+                )  # fmt: skip
+        self.devices = wanted
+        self.no_cycle_check = no_cycle_check
+        self.assume_buffer_outlives_graph = assume_buffer_outlives_graph
+        self.assume_data_outlives_buffer = assume_data_outlives_buffer
+        self.native = enable_native_recording
+        self.lock = RLock()
+        self._nodes: list[Node] = []
+        self._self: weakref.ref[CommandGraph] = weakref.ref(self)
+        self.recorder = GraphRecorder(self._self)
+        #: of each buffer: the node that wrote last, and those that have read since
+        self._uses: dict[Buffer, tuple[Node | None, list[Node]]] = {}
+        self.allocations: Any = None  # allocation.Allocations, once there are any
+        if enable_native_recording and not self.context.adapter.has("urQueueBeginCaptureIntoGraphExp"):
+            raise unsupported(
+                f"{self.device.backend} backend does not record natively",
+                routine="CommandGraph",
+                remedy="leave that property out",
+            )
+
+    @property
+    def device(self) -> Device:
+        """The first of its devices."""
+        return self.devices[0]
+
+    # the explicit way
+
+    def add(
+        self,
+        what: Addable = None,
+        *,
+        depends_on: Node | Iterable[Node] = (),
+        depends_on_all_leaves: bool = False,
+        device: Device | None = None,
+    ) -> Node:
+        """Add a node: what a command-group function names, a dynamic command-group, or nothing (an empty node).
+
+        Args:
+            what: called once, with a handler, like a function that is submitted to a queue.
+            depends_on: nodes that it comes after, besides what the command group says.
+            depends_on_all_leaves: it comes after every node that nothing comes after.
+            device: one of the graph's devices; the first one by default.
+
+        Raises SYCLError (invalid) while a queue is recording to the graph, and for nodes of other graphs. (command_graph::add)
+        """
+        with self.lock:
+            self._check_explicit("Add()")
+            before = [depends_on] if isinstance(depends_on, Node) else list(depends_on)
+            for node in before:
+                self._check_own(node, "add")
+            if device is not None and device not in self.devices:
+                raise invalid(
+                    f"{device.name} is not a device of the graph", routine="add", remedy="CommandGraph(context, [devices])"
+                )
+            if depends_on_all_leaves:
+                before += self.leaves
+            if isinstance(what, DynamicCommandGroup):
+                return self._add_group(what, before, device)
+            handler = Handler(self.context, self)
+            if what is not None:
+                what(handler)
+            if isinstance(handler.command, Barrier):
+                raise invalid(
+                    "The sycl_ext_oneapi_enqueue_barrier feature is not available with SYCL Graph Explicit API. "
+                    "Please use empty nodes instead.",
+                    routine="add", remedy="graph.add(depends_on=[…])",
+                )  # fmt: skip
+            return self.insert(handler, before, device or self.device)
+
+    def _add_group(self, group: DynamicCommandGroup, before: list[Node], device: Device | None) -> Node:
+        if group.graph is not self:
+            raise invalid(
+                "Cannot add dynamic command-group to a graph other than the one it was created with.", routine="add",
+                remedy="make the dynamic command-group for this graph",
+            )  # fmt: skip
+        handler = group.handlers[group.active_index]
+        node = self._insert(handler.finished(), handler.requirements, before + self.named(handler), device or self.device, None)
+        group.attach(node)
+        return node
+
+    def make_edge(self, src: Node, dst: Node) -> None:
+        """Let `dst` come after `src`, whichever was made first. An edge that is there already is left alone.
+
+        Raises SYCLError (invalid) for a cycle, which leaves the graph as it was. (command_graph::make_edge)
+        """
+        with self.lock:
+            self._check_explicit("make_edge()")
+            if src is dst:
+                raise invalid("make_edge() cannot be called when Src and Dest are the same.", routine="make_edge")
+            for node, name in ((src, "Src"), (dst, "Dest")):
+                if node.graph is not self:
+                    raise invalid(
+                        f"{name} must be a node inside the graph.", routine="make_edge", remedy="give nodes of this graph"
+                    )
+            if dst in src.successors:
+                return
+            if not self.no_cycle_check and dst.leads_to(src):
+                raise invalid("Command graphs cannot contain cycles.", routine="make_edge", remedy="turn the edge round")
+            _connect(src, dst)
+
+    # recording
+
+    def begin_recording(self, queues: Queue | Iterable[Queue]) -> bool:
+        """Have one or several queues record to this graph: all of them or, if one cannot, none. (command_graph::begin_recording)
+
+        Raises SYCLError (invalid) for a queue that records already, or is of another context or device.
+        """
+        with self.lock:
+            self.recorder.begin([queues] if isinstance(queues, Queue) else list(queues), self)
+        return True
+
+    def end_recording(self, queues: Queue | Iterable[Queue] | None = None) -> bool:
+        """Have one or several queues, by default all, execute again. (command_graph::end_recording)
+
+        Raises SYCLError (invalid) for a queue that records to another graph; one that does not record is left alone.
+        """
+        with self.lock:
+            self.recorder.end([queues] if isinstance(queues, Queue) else None if queues is None else list(queues))
+            if not self.is_recording:
+                for buffer in self._uses:
+                    if self._self in buffer.recorded_by:
+                        buffer.recorded_by.remove(self._self)
+        return True
+
+    @contextmanager
+    def recording(self, *queues: Queue) -> Iterator[CommandGraph]:
+        """Have queues record to this graph for the length of a block, and whatever queue a command in it makes record."""
+        self.begin_recording(queues)
+        try:
+            yield self
+        finally:
+            self.end_recording()
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether a queue is recording to it."""
+        return self.recorder.is_active
+
+    # how nodes come in
+
+    def insert(self, handler: Handler, before: Iterable[Node], device: Device, queue: Queue | None = None) -> Node:
+        """The node of a handler that a command-group function has been given. For `recording` too."""
+        command = handler.finished()
+        node = self._insert(command, handler.requirements, [*before, *self.named(handler)], device, queue)
+        for dynamic, index in handler.dynamic:
+            dynamic.register(command, index)  # pyright: ignore[reportAttributeAccessIssue]
+        if handler.when_added is not None:
+            handler.when_added(node)
+        return node
+
+    def named(self, handler: Handler) -> list[Node]:
+        """The nodes of the events that a handler depends on."""
+        found = []
+        for event in handler.dependencies:
+            if event.node is None or event.node.graph is not self:
+                raise invalid(
+                    "Graph nodes cannot depend on events from outside the graph.", routine="depends_on",
+                    remedy="let the submission of the executable graph depend on them",
+                )  # fmt: skip
+            found.append(event.node)
+        return found
+
+    def _insert(
+        self, command: Command, requirements: Sequence[Accessor], before: Iterable[Node], device: Device, queue: Queue | None
+    ) -> Node:
+        for accessor in requirements:
+            self.check_buffer(accessor.buffer)
+        node = Node(self._self, command, device, queue)
+        for earlier in before:
+            _connect(earlier, node)
+        for accessor in requirements:
+            self._order(node, accessor)
+        self._nodes.append(node)
+        return node
+
+    def _order(self, node: Node, accessor: Accessor) -> None:
+        """Edges from those that a use of a buffer comes after: the last writer, and for a writer the readers since."""
+        buffer = accessor.buffer
+        writer, readers = self._uses.get(buffer, (None, []))
+        if writer is not None and writer is not node:
+            _connect(writer, node)
+        if MODES[accessor.mode][1]:
+            for reader in readers:
+                if reader is not node:
+                    _connect(reader, node)
+            self._uses[buffer] = node, []
+        else:
+            self._uses[buffer] = writer, [*readers, node]
+        if self.is_recording and self._self not in buffer.recorded_by:
+            buffer.recorded_by.append(self._self)
+
+    def check_buffer(self, buffer: Buffer) -> None:
+        """Raise SYCLError (invalid) for a buffer that its nodes cannot use."""
+        if not self.assume_buffer_outlives_graph:
+            raise invalid(
+                "Cannot use buffers in a graph without passing the assume_buffer_outlives_graph property on Graph construction.",
+                routine="add", remedy="CommandGraph(…, assume_buffer_outlives_graph=True)",
+            )  # fmt: skip
+        if buffer.write_back:
+            raise invalid(
+                "Accessors to buffers which have write_back enabled are not allowed to be used in command graphs.",
+                routine="add", remedy="Buffer(array, write_back=False)",
+            )  # fmt: skip
+
+    def _check_explicit(self, routine: str) -> None:
+        if self.native:
+            raise invalid(f"{routine} cannot be called on a graph with enable_native_recording", routine=routine)
+        if self.is_recording:
+            raise invalid(
+                f'Explicit API "{routine[0].upper()}{routine[1:]}" function cannot be called when a queue is currently '
+                "recording commands to a graph.",
+                routine=routine, remedy="end the recording first",
+            )  # fmt: skip
+
+    def _check_own(self, node: Node, routine: str) -> None:
+        if not isinstance(node, Node) or node.graph is not self:
+            raise invalid("Node must be a node inside the graph.", routine=routine, remedy="give nodes of this graph")
+
+    # looks
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All nodes, in the order in which they were made. (get_nodes)"""
+        with self.lock:
+            return list(self._nodes)
+
+    @property
+    def roots(self) -> list[Node]:
+        """The nodes that come after none. (get_root_nodes)"""
+        return [node for node in self.nodes if not node.predecessors]
+
+    @property
+    def leaves(self) -> list[Node]:
+        """The nodes that none comes after."""
+        return [node for node in self.nodes if not node.successors]
+
+    def empty(self) -> bool:
+        """Whether it has no node."""
+        return not self._nodes
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __bool__(self) -> bool:
+        return True
+
+    # the end
+
+    def finalize(self, *, updatable: bool = False, enable_profiling: bool = False, policy: str = "seed") -> ExecutableGraph:
+        """Make an executable graph of what the graph is now; later changes do not reach it, except by its `update`.
+
+        Args:
+            updatable: its nodes can be updated.
+            enable_profiling: its submissions can be asked for times, if their queue profiles.
+            policy: how it is divided into partitions, "seed" or "rank" (graph/partition.py).
+
+        Waits until the buffers that it uses are ready. Raises SYCLError (feature_not_supported) for a command that the adapter's
+        command-buffers do not have, naming it. (command_graph::finalize)
+        """
+        from .executable import ExecutableGraph
+
+        with self.lock:
+            if self.allocations is not None:
+                self.allocations.check_single()
+            if updatable and any(not device.has("ext_oneapi_graph") for device in self.devices):
+                raise unsupported(
+                    f"{self.device.name} has the aspect ext_oneapi_limited_graph alone: executable graphs cannot be updated on it",
+                    routine="finalize", remedy="finalize without updatable=True, or use the reference adapter",
+                )  # fmt: skip
+            return ExecutableGraph(self, updatable=updatable, profiling=enable_profiling, policy=policy)
+
+    def __del__(self) -> None:
+        """The last reference is gone: queues that recorded to it execute again."""
+        recorder = getattr(self, "recorder", None)
+        if recorder is not None:
+            recorder.end(None)
+
+    def __repr__(self) -> str:
+        return f"<CommandGraph of {len(self)} nodes{', recording' if self.is_recording else ''}>"
+
+
+def _connect(src: Node, dst: Node) -> None:
+    if src not in dst.predecessors:
+        src.successors.append(dst)
+        dst.predecessors.append(src)

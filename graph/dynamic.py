@@ -1,0 +1,216 @@
+"""What can be exchanged in a graph: dynamic parameters of kernels, and dynamic command-groups.
+
+A dynamic parameter knows, weakly, every launch and argument index that it was set for. A dynamic command-group evaluates its command
+groups once and knows, weakly, its nodes; all of them have the active one's command. Both change the modifiable graph at once; an executable
+graph sees it after its `update`. Edges never change. (sycl_ext_oneapi_graph, "Dynamic Parameters", "Dynamic Command Groups".)
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ..runtime.arguments import Argument, DynamicArgument, LocalMemory, argument
+from ..runtime.buffer import Accessor
+from ..runtime.commands import Command, HostTask, KernelLaunch
+from ..runtime.errors import invalid
+from ..runtime.handler import Handler
+
+if TYPE_CHECKING:
+    from .command_graph import CommandGraph
+    from .node import Node
+
+
+class DynamicParameter(DynamicArgument):
+    """A kernel argument that can be exchanged: `handler.set_arg(0, parameter)`, later `parameter.update(value)`.
+
+    Args:
+        graph: the graph in whose nodes it will be used.
+        value: the first value: whatever `set_arg` takes (runtime/arguments.py), accessors among them.
+    """
+
+    def __init__(self, graph: CommandGraph, value: Any) -> None:
+        self._graph = weakref.ref(graph)
+        self._uses: list[tuple[weakref.ref[Command], int]] = []
+        self._argument = self._checked(value)
+
+    def _checked(self, value: Any) -> Argument:
+        if isinstance(value, DynamicArgument):
+            raise invalid("a dynamic parameter holds a value, not another dynamic parameter", routine="DynamicParameter")
+        return argument(value)
+
+    @property
+    def argument(self) -> Argument:
+        """The present value, as an argument."""
+        return self._argument
+
+    def bind(self, handler: Handler, index: int) -> Argument:
+        """It is an argument of a handler's kernel from now on. Raises SYCLError (invalid) outside of its graph, and in recordings."""
+        if handler.graph is None:
+            raise invalid(
+                "A dynamic parameter can only be used in a node of a graph",
+                routine="set_arg",
+                remedy="graph.add(…) of its own graph",
+            )
+        if handler.recorded:
+            raise invalid(
+                "dynamic parameters cannot be registered with nodes that are recorded from a queue", routine="set_arg",
+                remedy="add the node with graph.add",
+            )  # fmt: skip
+        if handler.graph is not self._graph():
+            raise invalid(
+                "Cannot use a Dynamic Parameter with a node associated with a graph other than the one it was created with.",
+                routine="set_arg", remedy="make a parameter for each graph",
+            )  # fmt: skip
+        return self._argument
+
+    def register(self, command: Command, index: int) -> None:
+        """A command has it as an argument. Raises SYCLError (invalid) for commands that are no kernels."""
+        if not isinstance(command, KernelLaunch):
+            raise invalid(
+                "dynamic_parameters cannot be registered with graph nodes which do not represent kernel executions", routine="set_arg",
+                remedy="a host task reads its variables when it runs: change those",
+            )  # fmt: skip
+        self._uses = [(use, at) for use, at in self._uses if use() is not None]
+        self._uses.append((weakref.ref(command), index))
+
+    def update(self, value: Any) -> None:
+        """Give it another value, of the same kind and size, in every node that uses it.
+
+        Executable graphs see it after `executable.update(node)`. Raises SYCLError (invalid, kernel_argument).
+        """
+        found = self._checked(value)
+        old = self._argument
+        if found.type != old.type or (found.buffer is None) != (old.buffer is None):
+            raise invalid(
+                "a dynamic parameter keeps its kind: value, pointer, accessor or local memory",
+                routine="DynamicParameter.update",
+            )
+        if found.size != old.size and not isinstance(self, DynamicLocalMemory):
+            raise invalid(
+                f"the new value has {found.size} bytes, not {old.size}", routine="DynamicParameter.update",
+                remedy="keep the type of the first value: numpy.int32(…)",
+            )  # fmt: skip
+        self._check_accessor(found)
+        self._argument = found
+        for use, index in self._uses:
+            command = use()
+            if isinstance(command, KernelLaunch):
+                _exchange(command, index, found)
+
+    def _check_accessor(self, found: Argument) -> None:
+        graph = self._graph()
+        if found.buffer is not None and graph is not None:
+            graph.check_buffer(found.buffer)
+
+
+def _exchange(command: KernelLaunch, index: int, found: Argument) -> None:
+    old = command.arguments[index]
+    command.arguments[index] = found
+    if isinstance(found.keep, Accessor):
+        others = {id(one.keep) for one in command.arguments if one is not None}
+        kept = [one for one in command.requirements if old is None or one is not old.keep or id(one) in others]
+        command.requirements = [*kept, found.keep]
+
+
+class DynamicLocalMemory(DynamicParameter):
+    """Local memory of a work-group whose size can be exchanged. (dynamic_work_group_memory, dynamic_local_accessor)"""
+
+    def __init__(self, graph: CommandGraph, count: int, dtype: Any = None) -> None:
+        self._dtype = dtype
+        super().__init__(graph, LocalMemory(count, dtype))
+
+    def update(self, value: Any) -> None:
+        """Give it another size: a number of elements, or LocalMemory."""
+        super().update(value if isinstance(value, LocalMemory) else LocalMemory(value, self._dtype))
+
+
+#: Kinds of command that a dynamic command-group can have, and their names in messages.
+_KINDS: Final = {KernelLaunch: "kernel", HostTask: "host_task"}
+
+
+class DynamicCommandGroup:
+    """Several command groups of which one is active: kernels, or host tasks. Several nodes can be made of it.
+
+    Args:
+        graph: the graph that its nodes will be added to.
+        functions: command-group functions, called once each, in this order. The first one is active.
+
+    Raises SYCLError (invalid) if there is none, if they are not all kernels or all host tasks, or if they depend on different nodes.
+    """
+
+    def __init__(self, graph: CommandGraph, functions: Sequence[Callable[[Handler], object]]) -> None:
+        if not functions:
+            raise invalid("Dynamic command-group cannot be created with an empty CGF list.", routine="DynamicCommandGroup")
+        self._graph = weakref.ref(graph)
+        self._nodes: weakref.WeakSet[Node] = weakref.WeakSet()
+        self._active = 0
+        self.handlers: list[Handler] = []
+        for function in functions:
+            handler = Handler(graph.context, graph)
+            function(handler)
+            self.handlers.append(handler)
+        self._check(graph)
+        self.commands: tuple[Command, ...] = tuple(handler.finished() for handler in self.handlers)
+        for handler, command in zip(self.handlers, self.commands, strict=True):
+            for dynamic, index in handler.dynamic:
+                dynamic.register(command, index)  # pyright: ignore[reportAttributeAccessIssue]
+            if isinstance(command, KernelLaunch):
+                others = {one.kernel: None for one in self.commands if isinstance(one, KernelLaunch)}
+                command.alternatives = tuple(kernel for kernel in others if kernel != command.kernel)
+
+    def _check(self, graph: CommandGraph) -> None:
+        kinds = {type(handler.command) for handler in self.handlers}
+        if not kinds <= _KINDS.keys():
+            raise invalid("The only type of command-groups that can be used in a dynamic command-group is kernels and host-tasks.",
+                          routine="DynamicCommandGroup")  # fmt: skip
+        if len(kinds) > 1:
+            raise invalid(
+                "Command-groups in a dynamic command-group have to be all of one type.", routine="DynamicCommandGroup"
+            )
+        if HostTask in kinds and any(handler.dynamic for handler in self.handlers):
+            raise invalid("Cannot use dynamic parameters in a host_task", routine="DynamicCommandGroup")
+        for handler in self.handlers:
+            for accessor in handler.requirements:
+                graph.check_buffer(accessor.buffer)
+        first = set(map(id, graph.named(self.handlers[0])))
+        uses = {(id(accessor.buffer), accessor.writes) for accessor in self.handlers[0].requirements}
+        for handler in self.handlers[1:]:
+            theirs = {(id(accessor.buffer), accessor.writes) for accessor in handler.requirements}
+            if set(map(id, graph.named(handler))) != first or theirs != uses:
+                raise invalid(
+                    "Command-groups in dynamic command-group don't have equivalent dependencies to other graph nodes.",
+                    routine="DynamicCommandGroup", remedy="let each depend on the same events and use the same buffers",
+                )  # fmt: skip
+
+    @property
+    def graph(self) -> CommandGraph | None:
+        """The graph that it was made for, None if that is gone."""
+        return self._graph()
+
+    @property
+    def active_index(self) -> int:
+        """Which command group is active. (get_active_index)"""
+        return self._active
+
+    @active_index.setter
+    def active_index(self, index: int) -> None:
+        """Make another one active, in all nodes; executable graphs see it after `update`. (set_active_index)"""
+        if not 0 <= index < len(self.commands):
+            raise invalid(
+                f"Index is out of range: there are {len(self.commands)} command-groups",
+                routine="active_index",
+                remedy="count from 0",
+            )
+        self._active = index
+        for node in self._nodes:
+            node.command = self.commands[index]
+
+    def attach(self, node: Node) -> None:
+        """A node was made of it."""
+        node.group = self
+        self._nodes.add(node)
+
+    def __len__(self) -> int:
+        return len(self.commands)

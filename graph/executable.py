@@ -1,0 +1,311 @@
+"""Executable graphs: a graph as it was when it was finalized, divided into partitions, ready to be submitted any number of times.
+
+`Snapshot` is the graph with its sub-graphs put in their places: commands and edges, by index. Its partitions become segments
+(`segments`): command-buffers, and host tasks between them. A submission gives each segment to the scheduler after those that it really
+comes after, so that branches run at the same time; its event is complete when all of them are. Submissions of one executable graph
+follow each other. (sycl_ext_oneapi_graph, "Executable Graph"; the seed, "Graph Partitioning", "Multiple Roots Execution Flow".)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from ..runtime.buffer import MODES, Accessor, Buffer
+from ..runtime.buffer import lock as buffers
+from ..runtime.commands import Command, Empty, HostTask, Transfer
+from ..runtime.context import Context
+from ..runtime.errors import invalid
+from ..runtime.event import Event
+from ..runtime.handler import Handler
+from ..runtime.platform import Device
+from ..runtime.queue import Queue
+from ..runtime.scheduler import run_on_host, submit
+from . import update
+from .node import Node
+from .partition import Partition, partition
+from .picture import Pictured
+from .segments import ORDER_ONLY, BufferSegment, EmptySegment, HostSegment, Segment
+
+if TYPE_CHECKING:
+    from .command_graph import CommandGraph
+
+
+class Snapshot:
+    """A graph's commands and edges by index, sub-graphs in their places.
+
+    Attributes:
+        commands, devices: of each node.
+        predecessors, successors: of each node, as indices.
+        index: of each node of the graph itself, by its id; a sub-graph's node has none.
+    """
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.commands: list[Command] = []
+        self.devices: list[Device] = []
+        self.predecessors: list[list[int]] = []
+        self.successors: list[list[int]] = []
+        self.index: dict[int, int] = {}
+        entries: dict[Node, list[int]] = {}
+        exits: dict[Node, list[int]] = {}
+        for node in nodes:
+            command = node.command
+            if isinstance(command, GraphExecution) and command.executable.snapshot.commands:
+                entries[node], exits[node] = self._inline(command.executable.snapshot)
+            else:
+                here = len(self.commands)
+                self.index[node.id] = here
+                self._add(Empty() if isinstance(command, GraphExecution) else command.copy(), node.device)
+                entries[node] = exits[node] = [here]
+        for node in nodes:
+            for before in node.predecessors:
+                for end in exits[before]:
+                    for begin in entries[node]:
+                        self.predecessors[begin].append(end)
+                        self.successors[end].append(begin)
+
+    def _add(self, command: Command, device: Device) -> None:
+        self.commands.append(command)
+        self.devices.append(device)
+        self.predecessors.append([])
+        self.successors.append([])
+
+    def _inline(self, inner: Snapshot) -> tuple[list[int], list[int]]:
+        """Put a sub-graph's nodes here; the answer is those that nothing of it comes before, and after."""
+        base = len(self.commands)
+        for command, device in zip(inner.commands, inner.devices, strict=True):
+            self._add(command.copy(), device)
+        for node in range(len(inner.commands)):
+            self.predecessors[base + node] = [base + before for before in inner.predecessors[node]]
+            self.successors[base + node] = [base + after for after in inner.successors[node]]
+        entries = [base + node for node, before in enumerate(inner.predecessors) if not before]
+        exits = [base + node for node, after in enumerate(inner.successors) if not after]
+        return entries, exits
+
+
+class GraphExecution(Command):
+    """The submission of an executable graph; in a graph, a sub-graph."""
+
+    node_type = "subgraph"
+    title = "sub-graph"
+
+    def __init__(self, executable: ExecutableGraph) -> None:
+        self.executable = executable
+
+    @property
+    def requirements(self) -> Sequence[Accessor]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.executable.requirements
+
+    def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
+        """Run the graph on a queue. For `Queue`, which asks for it in place of `enqueue`."""
+        return self.executable.execute(queue, dependencies)
+
+    def describe(self) -> list[str]:
+        return [f"nodes: {len(self.executable.snapshot.commands)}"]
+
+
+class ExecutableGraph(Pictured):
+    """A graph that can be submitted: `queue.graph(executable)`, and updated, if it was finalized with `updatable=True`.
+
+    Attributes:
+        partitions: how it is divided, and which policy did it (graph/partition.py).
+        snapshot: its commands and edges.
+        requirements: an accessor for each buffer that it uses.
+    """
+
+    def __init__(self, graph: CommandGraph, *, updatable: bool, profiling: bool, policy: str) -> None:
+        self.context: Context = graph.context
+        self.devices: tuple[Device, ...] = graph.devices
+        self.updatable, self.profiling = updatable, profiling
+        self.snapshot = Snapshot(graph.nodes)
+        self.allocations = graph.allocations.hold(self) if graph.allocations is not None else None
+        self._lock = RLock()
+        self._last: tuple[Event, Queue] | None = None
+        self._queues: dict[Device, Queue] = {}
+        self._command = GraphExecution(self)
+        commands = self.snapshot.commands
+        self.requirements: Sequence[Accessor] = merged(accessor for command in commands for accessor in command.requirements)
+        self.make_ready(self.requirements)
+        self.partitions = partition(
+            self.snapshot.successors, self.snapshot.predecessors,
+            host=[isinstance(command, HostTask) for command in commands],
+            devices=self._keys(), policy=policy,
+            not_in_order=[index for index, command in enumerate(commands) if isinstance(command, Transfer) and "rect" in command.title],
+        )  # fmt: skip
+        self._segments = [self._segment(part) for part in self.partitions.partitions]
+        only = self._segments[0] if len(self._segments) == 1 else None
+        self._only = only if only is not None and not isinstance(only, HostSegment) else None
+        self._not_profiled = "" if profiling else "the graph was finalized without enable_profiling"
+
+    def _keys(self) -> list[Hashable] | None:
+        """What each node's partition must have in common: its device."""
+        return list(self.snapshot.devices) if len(set(self.snapshot.devices)) > 1 else None
+
+    def _segment(self, part: Partition) -> Segment:
+        commands = self.snapshot.commands
+        if part.host:
+            command = commands[part.nodes[0]]
+            assert isinstance(command, HostTask)
+            return HostSegment(command)
+        if all(isinstance(commands[node], ORDER_ONLY) for node in part.nodes):
+            return EmptySegment()
+        return BufferSegment(
+            self.context, self.snapshot.devices[part.nodes[0]], part.nodes, commands, self.snapshot.predecessors,
+            in_order=part.in_order, updatable=self.updatable, profiling=self.profiling,
+        )  # fmt: skip
+
+    def make_ready(self, requirements: Iterable[Accessor]) -> None:
+        """Wait until the buffers that commands use are allocated and their contents there: nothing can be waited for inside of a
+        command-buffer. (the seed, "Scheduler Integration")"""
+        waits: list[Event] = []
+        with buffers:
+            for accessor in requirements:
+                accessor.buffer.prepare(self.context, accessor.mode)
+                waits += accessor.buffer.dependencies(accessor.mode)
+        Event.wait_all(waits)
+
+    # submissions
+
+    def as_command(self, handler: Handler) -> GraphExecution:
+        """What `handler.graph_execution` makes a command of. Raises SYCLError (invalid) for a handler of another context."""
+        if handler.context != self.context:
+            raise invalid(
+                "the graph was made for another context than this queue or graph",
+                routine="ext_oneapi_graph",
+                remedy="use its context",
+            )
+        if handler.graph is not None:
+            if self.allocations is not None:
+                raise invalid("Graphs containing allocations cannot be used as sub-graphs.", routine="ext_oneapi_graph")
+            if any(device not in handler.graph.devices for device in self.devices):
+                raise invalid("the sub-graph was made for another device than the graph", routine="ext_oneapi_graph")
+        return self._command
+
+    def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
+        """Submit it to a queue after events; `Queue.graph` leads here."""
+        if queue.context != self.context or queue.device not in self.devices:
+            raise invalid(
+                "the graph was made for another device or context than the queue's", routine="ext_oneapi_graph",
+                remedy="submit it to a queue of its context and device",
+            )  # fmt: skip
+        with self._lock:
+            last = self._last
+            if last is not None and (
+                last[1] is not queue or not queue.in_order or last[0].deferred is not None or last[0].others
+            ):
+                dependencies = [*dependencies, last[0]]
+            only = self._only
+            if only is not None:
+                event = submit(self.context, dependencies, lambda count, waits: only.enqueue(self._on(queue, 0), count, waits))
+                event.profiled = self._not_profiled or ()
+            else:
+                event = self._run_partitions(queue, dependencies)
+            self._last = event, queue
+        return event
+
+    def _run_partitions(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
+        events: list[Event] = []
+        for number, (part, segment) in enumerate(zip(self.partitions.partitions, self._segments, strict=True)):
+            before = [events[earlier] for earlier in part.predecessors] or dependencies
+            if isinstance(segment, HostSegment):
+                events.append(run_on_host(self.context, before, segment.function))
+            else:
+                events.append(submit(self.context, before, _enqueue(segment, self._on(queue, number))))
+        final = events[-1]
+        final.others = tuple(events[number] for number in self.partitions.exits if number != len(events) - 1)
+        final.profiled = self._not_profiled or tuple(events)
+        return final
+
+    def _on(self, queue: Queue, number: int) -> Queue:
+        """The queue for a partition: the caller's, or one of ours to another device."""
+        nodes = self.partitions.partitions[number].nodes
+        device = self.snapshot.devices[nodes[0]] if nodes else queue.device
+        if device is queue.device:
+            return queue
+        if device not in self._queues:
+            self._queues[device] = Queue(self.context, device, profiling=queue.profiling)
+        return self._queues[device]
+
+    # updates
+
+    def update(self, what: CommandGraph | Node | Iterable[Node], *, strict: bool = False) -> None:
+        """Take over what has changed: in nodes of the graph that it was made of, or of a whole graph of the same topology.
+
+        All of it is taken over or, if an error is raised, nothing. Submissions that were made before are not affected; one that
+        is still waiting for a host task is waited for. With `strict` a whole graph must also have the same kinds of node and the same
+        edges. Raises SYCLError (invalid). (command_graph::update)
+        """
+        with self._lock:
+            update.update(self, what, strict)
+
+    def settle(self) -> None:
+        """Wait until what was submitted is with the adapter, where updates do not reach it."""
+        if self._last is not None:
+            for part in self._last[0].parts():
+                deferred = part.deferred
+                if deferred is not None:
+                    deferred.wait()
+
+    def exchange(self, changes: dict[int, Command]) -> None:
+        """Put commands in the place of others, by index: one call of the adapter's for each partition. For `update`."""
+        commands = self.snapshot.commands
+        by_partition: dict[int, dict[int, tuple[Command, Command]]] = {}
+        for node, new in changes.items():
+            by_partition.setdefault(self.partitions.of[node], {})[node] = commands[node], new
+        done: list[tuple[Segment, dict[int, tuple[Command, Command]]]] = []
+        try:
+            for number, pairs in by_partition.items():
+                self._segments[number].update(pairs)
+                done.append((self._segments[number], pairs))
+        except BaseException:
+            for segment, pairs in reversed(done):
+                segment.update({node: (new, old) for node, (old, new) in pairs.items()})
+            raise
+        for node, new in changes.items():
+            commands[node] = new
+        if any(new.requirements for new in changes.values()):
+            self.requirements = merged(accessor for command in commands for accessor in command.requirements)
+
+    # looks
+
+    def required_memory(self) -> int:
+        """How many bytes its own allocations (async_malloc) need. (get_required_mem_size)"""
+        return self.allocations.required if self.allocations is not None else 0
+
+    def __len__(self) -> int:
+        return len(self.snapshot.commands)
+
+    def explain(self) -> str:
+        """How it is divided, and why so."""
+        parts = self.partitions
+        lines = [
+            f"{len(self)} nodes in {len(parts.partitions)} partitions, by policy {parts.policy}"
+            + (f": {parts.reason}" if parts.reason else "")
+        ]
+        for number, part in enumerate(parts.partitions):
+            what = "host task" if part.host else f"{len(part.nodes)} nodes{', in order' if part.in_order else ''}"
+            after = f", after {', '.join(map(str, part.predecessors))}" if part.predecessors else ""
+            lines.append(f"  {number}: {what}{after}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<ExecutableGraph of {len(self)} nodes in {len(self.partitions.partitions)} partitions>"
+
+
+def _enqueue(segment: Segment, queue: Queue) -> Any:
+    return lambda count, waits: segment.enqueue(queue, count, waits)
+
+
+def merged(accessors: Iterable[Accessor]) -> Sequence[Accessor]:
+    """One accessor for each buffer, which reads, writes and needs the old contents if one of them does."""
+    found: dict[Buffer, tuple[bool, bool, bool]] = {}
+    for accessor in accessors:
+        reads, writes, keeps, _ = MODES[accessor.mode]
+        before = found.get(accessor.buffer)
+        if before is None:
+            found[accessor.buffer] = reads, writes, keeps
+        else:
+            found[accessor.buffer] = before[0] or reads, before[1] or writes, before[2] or keeps
+    names = {flags[:3]: mode for mode, flags in MODES.items()}
+    return tuple(Accessor(buffer, names.get(flags, "read_write")) for buffer, flags in found.items())

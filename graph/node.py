@@ -1,0 +1,126 @@
+"""Nodes of a command graph: a command, what it comes after, and what comes after it."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ..runtime.commands import Command, KernelLaunch
+from ..runtime.errors import Errc, SYCLError, invalid
+from ..runtime.event import Event
+from ..runtime.handler import NDRange, sizes
+
+if TYPE_CHECKING:
+    from ..runtime.platform import Device
+    from ..runtime.queue import Queue
+    from .command_graph import CommandGraph
+    from .dynamic import DynamicCommandGroup
+
+_ids: Final = itertools.count()
+
+
+class Node:
+    """A node of a modifiable graph. Its graph owns it; it does not keep its graph alive.
+
+    Attributes:
+        command: what it does; exchanged by a dynamic command-group.
+        device: the device that it runs on.
+        id: a number that no other node has, and that grows in the order in which nodes are made.
+        predecessors, successors: its direct neighbours, in the order in which the edges were made.
+        group: the dynamic command-group that it was made of, None for others.
+    """
+
+    __slots__ = ("__weakref__", "_graph", "_queue", "command", "device", "group", "id", "predecessors", "successors")
+
+    def __init__(self, graph: weakref.ref[CommandGraph], command: Command, device: Device, queue: Queue | None = None) -> None:
+        self._graph, self._queue = graph, None if queue is None else weakref.ref(queue)
+        self.command, self.device = command, device
+        self.id = next(_ids)
+        self.predecessors: list[Node] = []
+        self.successors: list[Node] = []
+        self.group: DynamicCommandGroup | None = None
+
+    @property
+    def type(self) -> str:
+        """What kind of node it is: "kernel", "memcpy", "memset", "memfill", "prefetch", "memadvise", "host_task", "empty",
+        "ext_oneapi_barrier", "subgraph", "native_command", "async_malloc", "async_free"."""
+        return self.command.node_type
+
+    @property
+    def graph(self) -> CommandGraph | None:
+        """Its graph, None if that is gone."""
+        return self._graph()
+
+    @property
+    def queue(self) -> Queue | None:
+        """The queue that it was recorded from, None if it was added or the queue is gone."""
+        return None if self._queue is None else self._queue()
+
+    @property
+    def recorder(self) -> Any:
+        """What records queues into its graph, None if none is being recorded."""
+        graph = self.graph
+        return graph.recorder if graph is not None and graph.is_recording else None
+
+    def leads_to(self, other: Node) -> bool:
+        """Whether another node comes after this one, however indirectly."""
+        seen: set[Node] = {self}
+        waiting: list[Node] = [self]
+        while waiting:
+            for successor in waiting.pop().successors:
+                if successor is other:
+                    return True
+                if successor not in seen:
+                    seen.add(successor)
+                    waiting.append(successor)
+        return False
+
+    @staticmethod
+    def of_event(event: Event) -> Node:
+        """The node of an event that a recorded submission gave. Raises SYCLError (invalid) for other events.
+        (SYCL-Graph: node::get_node_from_event)"""
+        if event.node is None:
+            raise invalid(
+                "No event associated with a node is in this event",
+                routine="Node.of_event",
+                remedy="give an event of a recorded submission",
+            )
+        return event.node
+
+    def update_range(self, range: Sequence[int] | int) -> None:
+        """Give the launch another range; executable graphs see it after `update`. The node was made with a range.
+
+        Raises SYCLError (invalid).
+        """
+        self._update_range(range, isinstance(range, NDRange), "update_range")
+
+    def update_nd_range(self, range: NDRange) -> None:
+        """Give the launch another range with work-groups. The node was made with one. Raises SYCLError (invalid)."""
+        self._update_range(range, True, "update_nd_range")
+
+    def _update_range(self, range: Any, is_nd: bool, routine: str) -> None:
+        command = self.command
+        if not isinstance(command, KernelLaunch):
+            raise invalid(
+                "Cannot update execution range of nodes which are not kernel nodes",
+                routine=routine,
+                remedy="update kernel nodes",
+            )
+        if is_nd != (routine == "update_nd_range") or bool(command.local_size) != is_nd:
+            there = "an nd-range" if command.local_size else "a range"
+            raise invalid(
+                f"Cannot update node with {'an nd-range' if is_nd else 'a range'}: it was created with {there}", routine=routine,
+                remedy="update_nd_range(NDRange(…)) for nodes with work-groups, update_range(…) for others",
+            )  # fmt: skip
+        whole, local, offset = sizes(range)
+        if len(whole) != len(command.global_size):
+            raise SYCLError(
+                Errc.invalid, f"Cannot update the node's range: it has {len(command.global_size)} dimensions, not {len(whole)}",
+                routine=routine, remedy="keep the number of dimensions",
+            )  # fmt: skip
+        command.global_size, command.local_size, command.offset = whole, local, offset
+
+    def __repr__(self) -> str:
+        return f"<Node {self.id}: {self.command}>"

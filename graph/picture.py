@@ -1,0 +1,65 @@
+"""Pictures of graphs: DOT, files of it, and SVG in notebooks.
+
+The text is what upstream's print_graph writes: a box for each node, with its number and type and, if `verbose`, what it was given; then an
+arrow for each edge. SVG is made by the graphviz package, where it and its program are installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ..runtime.errors import invalid
+
+
+class Pictured:
+    """A graph that can be drawn: modifiable or executable."""
+
+    def to_dot(self, verbose: bool = False) -> str:
+        """The graph in Graphviz's language. With `verbose`, what each command was given."""
+        lines = ["digraph dot {"]
+        for number, command, successors in _drawn(self):
+            label = [f"ID = {number}", f"TYPE = {command.node_type}", *(command.describe() if verbose else ())]
+            text = "".join(f"{_escaped(line)}\\n" for line in label)
+            lines.append(f'"{number}" [style=bold, label="{text}"];')
+            lines += [f'"{number}" -> "{successor}"' for successor in successors]
+        return "\n".join([*lines, "}", ""])
+
+    def print_graph(self, path: str | Path, verbose: bool = False) -> None:
+        """Write the graph to a file whose name ends in .dot. Raises SYCLError (invalid)."""
+        if not str(path).endswith(".dot"):
+            raise invalid(
+                "DOT graph is the only format supported at the moment.",
+                routine="print_graph",
+                remedy='print_graph("graph.dot")',
+            )
+        try:
+            Path(path).write_text(self.to_dot(verbose), encoding="utf-8")
+        except OSError as error:
+            raise invalid(
+                f"{path} cannot be written: {error.strerror}", routine="print_graph", remedy="give a path that can"
+            ) from error
+
+    def _repr_svg_(self) -> str | None:
+        """The picture in a notebook; None without the graphviz package or its program `dot`."""
+        try:
+            graphviz: Any = import_module("graphviz")
+            return graphviz.Source(self.to_dot()).pipe(format="svg", encoding="utf-8")
+        except Exception:  # ImportError, or graphviz's ExecutableNotFound: the notebook shows the repr
+            return None
+
+
+def _drawn(graph: Any) -> Iterator[tuple[int, Any, list[int]]]:
+    """Number, command and successors of each node."""
+    if hasattr(graph, "snapshot"):
+        snapshot = graph.snapshot
+        yield from zip(range(len(snapshot.commands)), snapshot.commands, snapshot.successors, strict=True)
+    else:
+        for node in graph.nodes:
+            yield node.id, node.command, [successor.id for successor in node.successors]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

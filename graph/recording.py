@@ -1,0 +1,129 @@
+"""Recording: what queues do while their commands go to a graph.
+
+A queue that records has the graph's `GraphRecorder`, and gives it every handler instead of submitting its command. Queues are held
+weakly here, and the graph by queues: neither keeps the other alive. (sycl_ext_oneapi_graph, "Queue Recording")
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ..runtime.commands import Barrier, Command
+from ..runtime.errors import invalid
+from ..runtime.event import Event
+from ..runtime.handler import Handler
+from ..runtime.queue import Queue
+
+if TYPE_CHECKING:
+    from .command_graph import CommandGraph
+    from .node import Node
+
+
+class _Track:
+    """What is remembered of a queue: the last node of one that is in order, the last barrier, and the nodes that nothing of the queue
+    comes after."""
+
+    __slots__ = ("barrier", "exits", "last")
+
+    def __init__(self) -> None:
+        self.last: Node | None = None
+        self.barrier: Node | None = None
+        self.exits: list[Node] = []
+
+
+class GraphRecorder:
+    """Records queues into a graph."""
+
+    def __init__(self, graph: weakref.ref[CommandGraph]) -> None:
+        self._graph = graph
+        self._recording: weakref.WeakSet[Queue] = weakref.WeakSet()
+        self._tracks: weakref.WeakKeyDictionary[Queue, _Track] = weakref.WeakKeyDictionary()
+
+    @property
+    def graph(self) -> CommandGraph | None:
+        """The graph, None if it is gone."""
+        return self._graph()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether a queue records."""
+        return bool(self._recording)
+
+    def begin(self, queues: Sequence[Queue], graph: CommandGraph) -> None:
+        """Have queues record, all or none."""
+        for queue in queues:
+            if queue.recorder is not None:
+                raise invalid(
+                    "begin_recording cannot be called for a queue which is already in the recording state.", routine="begin_recording",
+                    remedy="end its recording first",
+                )  # fmt: skip
+            if queue.context != graph.context:
+                raise invalid(
+                    "begin_recording called for a queue whose context differs from the graph context.", routine="begin_recording",
+                    remedy="make the graph of the queue: CommandGraph(queue)",
+                )  # fmt: skip
+            if queue.device not in graph.devices:
+                raise invalid(
+                    "begin_recording called for a queue whose device differs from the graph device.", routine="begin_recording",
+                    remedy="make the graph for both devices: CommandGraph(context, [devices])",
+                )  # fmt: skip
+        for queue in queues:
+            self.join(queue)
+
+    def join(self, queue: Queue) -> None:
+        """A queue records from now on."""
+        queue.recorder = self
+        self._recording.add(queue)
+
+    def end(self, queues: Iterable[Queue] | None) -> None:
+        """Queues, or all, execute again."""
+        chosen = list(self._recording) if queues is None else list(queues)
+        for queue in chosen:
+            if queue.recorder is not None and queue.recorder is not self:
+                raise invalid(
+                    "end_recording called for a queue which is recording to a different graph.", routine="end_recording",
+                    remedy="end it with the graph that it records to: queue.get_graph()",
+                )  # fmt: skip
+        for queue in chosen:
+            queue.recorder = None
+            self._recording.discard(queue)
+
+    # what a recording queue calls
+
+    def handler(self, queue: Queue) -> Handler:
+        """The handler of a submission."""
+        return Handler(queue.context, self.graph, recorded=True)
+
+    def record(self, queue: Queue, handler: Handler) -> Event:
+        """Make a node of what a command-group function has named; the event stands for the node."""
+        graph = self.graph
+        if graph is None:
+            raise invalid(
+                "the graph that the queue recorded to is gone", routine="submit", remedy="keep the graph while it is recorded"
+            )
+        with graph.lock:
+            handler.graph, handler.recorded = graph, True
+            command = handler.finished()
+            track = self._tracks.setdefault(queue, _Track())
+            node = graph.insert(handler, self._before(queue, track, command, handler), queue.device, queue)
+            if isinstance(command, Barrier):
+                track.barrier = node
+                track.exits = [node] if not handler.dependencies else [*track.exits, node]
+            else:
+                followed = set(map(id, node.predecessors))
+                track.exits = [one for one in track.exits if id(one) not in followed] + [node]
+            track.last = node
+        event = Event(queue.context)
+        event.node = node
+        return event
+
+    @staticmethod
+    def _before(queue: Queue, track: _Track, command: Command, handler: Handler) -> list[Node]:
+        """What the queue itself says that a node comes after."""
+        if queue.in_order:
+            return [track.last] if track.last is not None else []
+        if isinstance(command, Barrier) and not handler.dependencies:
+            return track.exits
+        return [track.barrier] if track.barrier is not None else []

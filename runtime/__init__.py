@@ -1,0 +1,31 @@
+"""SYCL-like objects on Unified Runtime: platform, device, context, queue, event, USM, buffer, program, kernel, handler.
+
+    from fairlead.runtime import Program, Queue, malloc_shared
+
+    queue = Queue()
+    kernel = Program(queue.context, "kernel void twice(global int *a) { a[get_global_id(0)] *= 2; }").twice
+    memory = malloc_shared(1024, "int32", queue)
+    memory.array[:] = 21
+    queue.parallel_for(1024, kernel, memory)
+    queue.wait()
+
+They run on any Unified Runtime adapter through `loader`: by default on the reference adapter, and so on every OpenCL driver. Names are
+SYCL's in Python's habits; errors are `SYCLError` with SYCL's error class.
+"""
+
+from .arguments import LocalMemory, RawArgument
+from .buffer import Accessor, Buffer
+from .commands import InteropHandle
+from .context import Context
+from .errors import Errc, SYCLError
+from .event import Event
+from .handler import Handler, NDRange
+from .platform import Device, Platform, devices, platforms
+from .program import Kernel, Program
+from .queue import Queue
+from .usm import USM, malloc_device, malloc_host, malloc_shared
+
+__all__ = [
+    "USM", "Accessor", "Buffer", "Context", "Device", "Errc", "Event", "Handler", "InteropHandle", "Kernel", "LocalMemory", "NDRange",
+    "Platform", "Program", "Queue", "RawArgument", "SYCLError", "devices", "malloc_device", "malloc_host", "malloc_shared", "platforms",
+]  # fmt: skip

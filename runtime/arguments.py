@@ -1,0 +1,143 @@
+"""What a kernel's argument can be, and the form in which adapters take it (ur_exp_kernel_arg_properties_t).
+
+| given | argument |
+|---|---|
+| `Accessor` of a buffer | its memory object; the kernel reads or writes as the accessor says |
+| `USM`, or anything with `__sycl_usm_array_interface__` | the pointer |
+| NumPy scalar or structured value, ctypes object, `RawArgument(bytes)` | its bytes |
+| bool | one byte, OpenCL C's `bool` as `uchar` |
+| `LocalMemory(bytes)`, `LocalMemory(count, dtype)` | that much local memory of each work-group |
+| `DynamicArgument` | what it holds at the moment; it is told where it is used (graph/dynamic.py) |
+
+An int or a float alone does not say how many bytes the kernel expects, and no adapter can be asked: they are refused in words.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy
+
+from ..loader.ur import UR
+from .errors import Errc, SYCLError
+
+if TYPE_CHECKING:
+    from .buffer import Buffer
+    from .context import Context
+    from .handler import Handler
+
+VALUE: Final = UR["UR_EXP_KERNEL_ARG_TYPE_VALUE"]
+POINTER: Final = UR["UR_EXP_KERNEL_ARG_TYPE_POINTER"]
+MEMORY: Final = UR["UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ"]
+LOCAL: Final = UR["UR_EXP_KERNEL_ARG_TYPE_LOCAL"]
+
+_STYPE: Final = UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"]
+#: stype, pNext, type, index, size, then the union: a word, and the flags of a memory object.
+_PACK: Final = struct.Struct("<I4xQIIQQI4x").pack
+_POINTER_SIZE: Final = ctypes.sizeof(ctypes.c_void_p)
+
+
+class Argument(NamedTuple):
+    """An argument that is ready to be packed: `word` is a pointer, or the address of a value; `buffer` stands for the memory object
+    that it has in the context of the launch; `keep` is what has to live as long as the argument is used."""
+
+    type: int
+    size: int
+    word: int = 0
+    flags: int = 0
+    keep: Any = None
+    buffer: Buffer | None = None
+
+
+class LocalMemory:
+    """Local memory of a work-group: a number of bytes, or of elements of a dtype. (SYCL: local_accessor)"""
+
+    def __init__(self, count: int, dtype: Any = None) -> None:
+        self.size = count * (numpy.dtype(dtype).itemsize if dtype is not None else 1)
+        if self.size <= 0:
+            raise SYCLError(Errc.invalid, "local memory has at least one byte", routine="LocalMemory")
+
+
+class RawArgument:
+    """The bytes of an argument as the kernel is to see them. (SYCL: raw_kernel_arg)"""
+
+    def __init__(self, value: bytes) -> None:
+        self.value = bytes(value)
+
+
+class DynamicArgument:
+    """An argument whose value can be exchanged later: `bind` is told of the handler that uses it, and gives the present one."""
+
+    def bind(self, handler: Handler, index: int) -> Argument:
+        raise NotImplementedError
+
+
+def of_bytes(value: bytes) -> Argument:
+    """A value of which the kernel gets a copy."""
+    kept = ctypes.create_string_buffer(value, len(value))
+    return Argument(VALUE, len(value), ctypes.addressof(kept), 0, kept)
+
+
+def _of_numpy(value: Any) -> Argument:
+    return of_bytes(value.tobytes())
+
+
+def _of_ctypes(value: Any) -> Argument:
+    return of_bytes(bytes(value))
+
+
+#: How a value of a type becomes an argument; filled by the modules of the types (usm, buffer), looked up along the type's bases.
+MAKERS: Final[dict[type, Callable[[Any], Argument]]] = {
+    numpy.generic: _of_numpy,
+    ctypes._SimpleCData: _of_ctypes,  # pyright: ignore[reportPrivateUsage]
+    ctypes.Structure: _of_ctypes,
+    ctypes.Union: _of_ctypes,
+    ctypes.Array: _of_ctypes,
+    RawArgument: lambda value: of_bytes(value.value),
+    LocalMemory: lambda value: Argument(LOCAL, value.size),
+    bool: lambda value: of_bytes(bytes([value])),
+    type(None): lambda value: Argument(POINTER, _POINTER_SIZE),
+}
+
+
+def argument(value: Any, index: int = 0) -> Argument:
+    """A value as an argument. Raises SYCLError (kernel_argument) for what none can be made of."""
+    maker = MAKERS.get(type(value))
+    if maker is None:
+        maker = MAKERS[type(value)] = _maker(value, index)
+    return maker(value)
+
+
+def _maker(value: Any, index: int) -> Callable[[Any], Argument]:
+    for base in type(value).__mro__:
+        if base in MAKERS:
+            return MAKERS[base]
+    if hasattr(value, "__sycl_usm_array_interface__"):
+        return _of_usm_array
+    if isinstance(value, (int, float, complex)):
+        wanted = "numpy.int32(…)" if isinstance(value, int) else "numpy.float32(…)"
+        raise SYCLError(
+            Errc.kernel_argument, f"argument {index} is a Python {type(value).__name__}, which does not say how many bytes it has",
+            routine="set_arg", remedy=f"give it its type: {wanted}",
+        )  # fmt: skip
+    raise SYCLError(
+        Errc.kernel_argument, f"argument {index}, of type {type(value).__name__}, can be no kernel's argument",
+        routine="set_arg", remedy="give an accessor, USM memory, a NumPy or ctypes value, LocalMemory or bytes in RawArgument",
+    )  # fmt: skip
+
+
+def _of_usm_array(value: Any) -> Argument:
+    return Argument(POINTER, _POINTER_SIZE, value.__sycl_usm_array_interface__["data"][0], 0, value)
+
+
+def pack(arguments: Sequence[Argument | None], context: Context) -> Any:
+    """Arguments as the C array that launches are given."""
+    packed = b"".join([
+        _PACK(_STYPE, 0, one.type, index, one.size, one.word if one.buffer is None else one.buffer.memory(context), one.flags)
+        for index, one in enumerate(arguments)
+        if one is not None
+    ])  # fmt: skip
+    return ctypes.create_string_buffer(packed, len(packed)) if packed else None

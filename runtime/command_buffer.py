@@ -1,0 +1,49 @@
+"""Command-buffers of an adapter: commands are appended, it is finalized, and then enqueued any number of times."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from .context import Context
+from .errors import check, unsupported
+from .handles import Object, struct
+from .platform import Device
+
+
+class CommandBuffer(Object):
+    """A command-buffer for one device (ur_exp_command_buffer_handle_t)."""
+
+    _release, _native = "urCommandBufferReleaseExp", "urCommandBufferGetNativeHandleExp"
+
+    def __init__(
+        self, context: Context, device: Device, *, updatable: bool = False, in_order: bool = False, profiling: bool = False
+    ) -> None:
+        self.context, self.device, self.updatable = context, device, updatable
+        description = struct(
+            "ur_exp_command_buffer_desc_t", isUpdatable=updatable, isInOrder=in_order, enableProfiling=profiling
+        )
+        if not device.has("ext_oneapi_limited_graph"):
+            raise unsupported(f"{device.backend} backend is not supported by SYCL Graph extension", routine="CommandBuffer")
+        made = context.adapter.made("urCommandBufferCreateExp", context.handle, device.handle, ctypes.byref(description))
+        super().__init__(context.adapter, made)
+
+    def finalize(self) -> None:
+        """No more commands: it can be enqueued."""
+        self.adapter.call("urCommandBufferFinalizeExp", self.handle)
+
+    def enqueue(self, queue: int, count: int, waits: Any) -> int:
+        """Run it on a queue's handle after `count` events; the handle of its event."""
+        event = ctypes.c_void_p()
+        code = self.adapter.ur.urEnqueueCommandBufferExp(queue, self.handle, count, waits, ctypes.byref(event))
+        if code:
+            check(code, "urEnqueueCommandBufferExp")
+        return event.value or 0
+
+    def update(self, updates: Sequence[Any]) -> None:
+        """Change launches: ur_exp_command_buffer_update_kernel_launch_desc_t structures, all of them or, if one is refused, none."""
+        if updates:
+            kind: Any = type(updates[0])
+            array = (kind * len(updates))(*updates)
+            self.adapter.call("urCommandBufferUpdateKernelLaunchExp", self.handle, len(updates), array)

@@ -1,0 +1,392 @@
+"""Commands: what a command group does, once given to a queue (`enqueue`) and once recorded into a command-buffer (`append`).
+
+A command is made by a handler and is immutable but for what updates exchange. It knows nothing of order: which events it comes
+after is the scheduler's business, which commands of a graph, the graph's. `TRANSFERS` is a table of everything that moves bytes; a
+kernel's launch, a host task, a native command and a barrier are classes of their own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy
+
+from ..loader.ur import UR, UR_RESULT_SUCCESS
+from .arguments import Argument, pack
+from .buffer import Accessor, Buffer
+from .errors import check, unsupported
+
+if TYPE_CHECKING:
+    from .command_buffer import CommandBuffer
+    from .context import Context
+    from .program import Kernel
+    from .queue import Queue
+
+UNSUPPORTED: Final = UR.codes["UR_RESULT_ERROR_UNSUPPORTED_FEATURE"]
+_byref = ctypes.byref
+
+
+class Command:
+    """The operation of a command group.
+
+    Attributes:
+        node_type: what a graph's node of it is called (SYCL-Graph, node_type).
+        title: what it is called in messages, "USM copy".
+        requirements: the accessors that it uses.
+        keep: what has to live as long as the command does.
+    """
+
+    node_type: ClassVar[str] = "empty"
+    title: str = "empty command"
+    requirements: Sequence[Accessor] = ()
+    keep: Any = None
+
+    @property
+    def host_memory(self) -> bool:
+        """Whether it reads or writes memory that Python alone keeps alive."""
+        return False
+
+    def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
+        """Give it to a queue after `count` events; the handle of its own event."""
+        raise NotImplementedError
+
+    def append(self, buffer: CommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
+        """Record it into a command-buffer after `count` sync-points; its own sync-point, and the handle by which it can be updated,
+        0 if it cannot be. Raises SYCLError (feature_not_supported) if the adapter's command-buffers do not have it."""
+        raise NotImplementedError
+
+    def _appended(self, code: int, routine: str) -> None:
+        if code == UNSUPPORTED:
+            raise unsupported(
+                f"{self.title} command not supported by graph backend", routine=routine,
+                remedy="use an adapter whose command-buffers have it (`fairlead adapter`), or another kind of command",
+            )  # fmt: skip
+        check(code, routine, f"({self})")
+
+    def copy(self) -> Command:
+        """One that later changes of this one do not reach: itself, if there are none."""
+        return self
+
+    def describe(self) -> list[str]:
+        """Lines for people: what it was given."""
+        return []
+
+    def __repr__(self) -> str:
+        return ", ".join([self.title, *self.describe()])
+
+
+# transfers
+
+
+@dataclass(frozen=True)
+class Row:
+    """How a transfer is given to adapters: its two functions, and how its fields become their arguments."""
+
+    node_type: str
+    title: str
+    enqueue: str
+    append: str
+    fields: tuple[str, ...]
+    enqueued: Callable[..., tuple[Any, ...]] = lambda *fields: fields
+    appended: Callable[..., tuple[Any, ...]] = lambda *fields: fields
+
+
+#: A field that is a Buffer becomes its memory object. Where the two functions have another order, the table says so.
+TRANSFERS: Final = {
+    "usm_copy": Row(
+        "memcpy", "USM copy", "urEnqueueUSMMemcpy", "urCommandBufferAppendUSMMemcpyExp", ("dst", "src", "size"),
+        lambda dst, src, size: (False, dst, src, size),
+    ),
+    "usm_fill": Row(
+        "memfill", "USM fill", "urEnqueueUSMFill", "urCommandBufferAppendUSMFillExp", ("dst", "pattern", "pattern_size", "size"),
+        lambda dst, pattern, pattern_size, size: (dst, pattern_size, pattern, size),
+    ),
+    "memset": Row(
+        "memset", "memset", "urEnqueueUSMFill", "urCommandBufferAppendUSMFillExp", ("dst", "pattern", "pattern_size", "size"),
+        lambda dst, pattern, pattern_size, size: (dst, pattern_size, pattern, size),
+    ),
+    "buffer_copy": Row(
+        "memcpy", "buffer copy", "urEnqueueMemBufferCopy", "urCommandBufferAppendMemBufferCopyExp",
+        ("src", "dst", "src_offset", "dst_offset", "size"),
+    ),
+    "buffer_copy_rect": Row(
+        "memcpy", "buffer copy rectangle", "urEnqueueMemBufferCopyRect", "urCommandBufferAppendMemBufferCopyRectExp",
+        ("src", "dst", "src_origin", "dst_origin", "region", "src_row", "src_slice", "dst_row", "dst_slice"),
+    ),
+    "buffer_read": Row(
+        "memcpy", "buffer read", "urEnqueueMemBufferRead", "urCommandBufferAppendMemBufferReadExp", ("src", "offset", "size", "dst"),
+        lambda src, offset, size, dst: (src, False, offset, size, dst),
+    ),
+    "buffer_read_rect": Row(
+        "memcpy", "buffer read rectangle", "urEnqueueMemBufferReadRect", "urCommandBufferAppendMemBufferReadRectExp",
+        ("src", "origin", "host_origin", "region", "row", "slice", "host_row", "host_slice", "dst"),
+        lambda src, *rest: (src, False, *rest),
+    ),
+    "buffer_write": Row(
+        "memcpy", "buffer write", "urEnqueueMemBufferWrite", "urCommandBufferAppendMemBufferWriteExp", ("dst", "offset", "size", "src"),
+        lambda dst, offset, size, src: (dst, False, offset, size, src),
+    ),
+    "buffer_write_rect": Row(
+        "memcpy", "buffer write rectangle", "urEnqueueMemBufferWriteRect", "urCommandBufferAppendMemBufferWriteRectExp",
+        ("dst", "origin", "host_origin", "region", "row", "slice", "host_row", "host_slice", "src"),
+        lambda dst, *rest: (dst, False, *rest),
+    ),
+    "buffer_fill": Row(
+        "memfill", "buffer fill", "urEnqueueMemBufferFill", "urCommandBufferAppendMemBufferFillExp",
+        ("dst", "pattern", "pattern_size", "offset", "size"),
+    ),
+    "prefetch": Row(
+        "prefetch", "prefetch", "urEnqueueUSMPrefetch", "urCommandBufferAppendUSMPrefetchExp", ("dst", "size", "flags"),
+    ),
+    "mem_advise": Row(
+        "memadvise", "mem_advise", "urEnqueueUSMAdvise", "urCommandBufferAppendUSMAdviseExp", ("dst", "size", "advice"),
+    ),
+}  # fmt: skip
+
+
+class Transfer(Command):
+    """A command of the table `TRANSFERS`."""
+
+    def __init__(self, row: str, fields: tuple[Any, ...], requirements: Sequence[Accessor] = (), keep: Any = None) -> None:
+        self.row = TRANSFERS[row]
+        self.fields = fields
+        self.requirements = requirements
+        self.keep = keep
+
+    @property
+    def node_type(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.row.node_type
+
+    @property
+    def title(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.row.title
+
+    @property
+    def host_memory(self) -> bool:
+        owners = self.keep if isinstance(self.keep, tuple) else (self.keep,)
+        return any(isinstance(owner, numpy.ndarray) for owner in owners)
+
+    def _in(self, context: Context) -> list[Any]:
+        return [field.memory(context) if isinstance(field, Buffer) else field for field in self.fields]
+
+    def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
+        row, ur, event = self.row, queue.adapter.ur, ctypes.c_void_p()
+        arguments = row.enqueued(*self._in(queue.context))
+        if row.enqueue == "urEnqueueUSMAdvise":  # the one that takes no events
+            if count:
+                check(ur.urEnqueueEventsWait(queue.handle, count, waits, None), "urEnqueueEventsWait")
+            code = ur.urEnqueueUSMAdvise(queue.handle, *arguments, _byref(event))
+        else:
+            code = getattr(ur, row.enqueue)(queue.handle, *arguments, count, waits, _byref(event))
+        check(code, row.enqueue, f"({self})")
+        return event.value or 0
+
+    def append(self, buffer: CommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
+        row, point = self.row, ctypes.c_uint32()
+        arguments = row.appended(*self._in(buffer.context))
+        function = getattr(buffer.adapter.ur, row.append)
+        self._appended(function(buffer.handle, *arguments, count, sync_points, 0, None, _byref(point), None, None), row.append)
+        return point.value, 0
+
+    def describe(self) -> list[str]:
+        return [f"{name}: {_shown(field)}" for name, field in zip(self.row.fields, self.fields, strict=True)]
+
+
+def _shown(field: Any) -> str:
+    if isinstance(field, ctypes.Structure):
+        return f"({', '.join(str(getattr(field, name)) for name, *_ in field._fields_)})"
+    return hex(field) if isinstance(field, int) and field > 1 << 32 else str(field)
+
+
+# kernels
+
+
+class KernelLaunch(Command):
+    """A kernel's launch: its range in work-items, by OpenCL's order of dimensions, and its arguments by index.
+
+    `local` and `offset` are () where none is given. `alternatives` are the kernels that an update may put in its place.
+    """
+
+    node_type = "kernel"
+    title = "kernel"
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        global_size: tuple[int, ...],
+        local_size: tuple[int, ...],
+        offset: tuple[int, ...],
+        arguments: list[Argument | None],
+        requirements: Sequence[Accessor] = (),
+    ) -> None:
+        self.kernel, self.global_size, self.local_size, self.offset = kernel, global_size, local_size, offset
+        self.arguments, self.requirements = arguments, requirements
+        self.alternatives: Sequence[Kernel] = ()
+
+    def _sizes(self) -> tuple[int, Any, Any, Any]:
+        kind = _SIZES[len(self.global_size)]
+        return (
+            len(self.global_size), kind(*self.offset) if self.offset else None, kind(*self.global_size),
+            kind(*self.local_size) if self.local_size else None,
+        )  # fmt: skip
+
+    def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
+        event = ctypes.c_void_p()
+        code = queue.adapter.ur.urEnqueueKernelLaunchWithArgsExp(
+            queue.handle, self.kernel.handle, *self._sizes(), self._count(), pack(self.arguments, queue.context), None,
+            count, waits, _byref(event),
+        )  # fmt: skip
+        if code:
+            check(code, "urEnqueueKernelLaunchWithArgsExp", f"({self})")
+        return event.value or 0
+
+    def append(self, buffer: CommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
+        point, command = ctypes.c_uint32(), ctypes.c_void_p()
+        others = self.alternatives
+        code = buffer.adapter.ur.urCommandBufferAppendKernelLaunchWithArgsExp(
+            buffer.handle, self.kernel.handle, *self._sizes(), self._count(), pack(self.arguments, buffer.context),
+            len(others), (ctypes.c_void_p * len(others))(*(other.handle for other in others)) if others else None,
+            count, sync_points, 0, None, _byref(point), None, _byref(command) if buffer.updatable else None,
+        )  # fmt: skip
+        if code:
+            self._appended(code, "urCommandBufferAppendKernelLaunchWithArgsExp")
+        return point.value, command.value or 0
+
+    def _count(self) -> int:
+        return sum(one is not None for one in self.arguments)
+
+    def copy(self) -> KernelLaunch:
+        made = object.__new__(KernelLaunch)
+        made.__dict__.update(self.__dict__)
+        made.arguments = self.arguments.copy()
+        return made
+
+    def describe(self) -> list[str]:
+        shown = [f"name: {self.kernel.name}", f"range: {'×'.join(map(str, self.global_size))}"]
+        if self.local_size:
+            shown.append(f"local: {'×'.join(map(str, self.local_size))}")
+        return shown
+
+
+_SIZES: Final = {dimensions: ctypes.c_size_t * dimensions for dimensions in (1, 2, 3)}
+
+
+# what is run by the host, or not at all
+
+
+class HostTask(Command):
+    """A Python function that is run by the scheduler, in a thread of its own."""
+
+    node_type = "host_task"
+    title = "host task"
+
+    def __init__(self, function: Callable[[], object], requirements: Sequence[Accessor] = ()) -> None:
+        self.function = function
+        self.requirements = requirements
+
+    def describe(self) -> list[str]:
+        return [f"function: {getattr(self.function, '__qualname__', repr(self.function))}"]
+
+
+class Empty(Command):
+    """Nothing: it is there for its dependencies."""
+
+    def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
+        event = ctypes.c_void_p()
+        check(queue.adapter.ur.urEnqueueEventsWait(queue.handle, count, waits, _byref(event)), "urEnqueueEventsWait")
+        return event.value or 0
+
+
+class Barrier(Command):
+    """What comes after it in its queue comes after what it waits for: events, or all that is in the queue before."""
+
+    node_type = "ext_oneapi_barrier"
+    title = "barrier"
+
+    def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
+        event = ctypes.c_void_p()
+        check(
+            queue.adapter.ur.urEnqueueEventsWaitWithBarrier(queue.handle, count, waits, _byref(event)),
+            "urEnqueueEventsWaitWithBarrier",
+        )
+        return event.value or 0
+
+
+class NativeCommand(Command):
+    """A function that gives commands of its own to the native queue, or records them into the native command-buffer.
+
+    It is called once, with an `InteropHandle`, while the command is enqueued or appended.
+    """
+
+    node_type = "native_command"
+    title = "native command"
+
+    def __init__(self, function: Callable[[InteropHandle], object], requirements: Sequence[Accessor] = ()) -> None:
+        self.function = function
+        self.requirements = requirements
+
+    def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
+        event = ctypes.c_void_p()
+        call = _Call(self.function, InteropHandle(queue.context, queue=queue))
+        code = queue.adapter.ur.urEnqueueNativeCommandExp(
+            queue.handle, ctypes.cast(call.of_queue, ctypes.c_void_p), None, 0, None, None, count, waits, _byref(event)
+        )
+        call.check()
+        check(code, "urEnqueueNativeCommandExp", f"({self})")
+        return event.value or 0
+
+    def append(self, buffer: CommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
+        point = ctypes.c_uint32()
+        call = _Call(self.function, InteropHandle(buffer.context, buffer=buffer))
+        code = buffer.adapter.ur.urCommandBufferAppendNativeCommandExp(
+            buffer.handle, ctypes.cast(call.of_buffer, ctypes.c_void_p), None, None, count, sync_points, _byref(point)
+        )
+        call.check()
+        self._appended(code, "urCommandBufferAppendNativeCommandExp")
+        return point.value, 0
+
+
+@dataclass(frozen=True)
+class InteropHandle:
+    """What a native command may use: the native handles of a queue, or of a command-buffer, and of memory."""
+
+    context: Context
+    queue: Queue | None = None
+    buffer: CommandBuffer | None = None
+
+    def native_queue(self) -> int:
+        """The native queue (OpenCL: cl_command_queue), 0 while a command-buffer is recorded."""
+        return self.queue.native() if self.queue is not None else 0
+
+    def native_command_buffer(self) -> int:
+        """The native command-buffer (OpenCL: cl_command_buffer_khr), 0 while a queue is given commands."""
+        return self.buffer.native() if self.buffer is not None else 0
+
+    def native_memory(self, accessor: Accessor) -> int:
+        """The native memory object of an accessor's buffer (OpenCL: cl_mem)."""
+        handle = accessor.buffer.memory(self.context)
+        return self.context.adapter.made("urMemGetNativeHandle", handle, self.context.devices[0].handle)
+
+
+class _Call:
+    """A Python function as the callback of a native command; what it raises is kept for `check`."""
+
+    def __init__(self, function: Callable[[InteropHandle], object], interop: InteropHandle) -> None:
+        self._function, self._interop = function, interop
+        self._error: BaseException | None = None
+        self.of_queue = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(self._run)
+        self.of_buffer = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._run)
+
+    def _run(self, *_: Any) -> int:
+        try:
+            self._function(self._interop)
+        except BaseException as error:  # it must not cross the C function that called
+            self._error = error
+        return UR_RESULT_SUCCESS
+
+    def check(self) -> None:
+        if self._error is not None:
+            raise self._error

@@ -1,0 +1,80 @@
+"""The errors of runtime and graph: SYCL's error classes (`Errc`), each with its routine, plain words and the remedy.
+
+Upstream raises one class, `sycl::exception`, whose `code()` says what kind of error it is; so does this: `except SYCLError as error` and
+`error.errc is Errc.invalid`. What a Unified Runtime function answers is in `code` ("UR_RESULT_ERROR_…"). (SYCL 2020, section 4.13.)
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from ..loader.errors import FairleadError
+from ..loader.ur import URError
+
+
+class Errc(enum.IntEnum):
+    """Error classes, with the numbers that DPC++ gives them (SYCL 2020, section 4.13.2)."""
+
+    success = 0
+    runtime = 1
+    kernel = 2
+    accessor = 3
+    nd_range = 4
+    event = 5
+    kernel_argument = 6
+    build = 7
+    invalid = 8
+    memory_allocation = 9
+    platform = 10
+    profiling = 11
+    feature_not_supported = 12
+    kernel_not_supported = 13
+    backend_mismatch = 14
+
+
+class SYCLError(FairleadError):
+    """Something failed; `errc` is its class, and a FairleadError's attributes say the rest."""
+
+    def __init__(self, errc: Errc, message: str, *, routine: str = "", code: str = "", remedy: str = "") -> None:
+        super().__init__(message, routine=routine, code=code, remedy=remedy)
+        self.errc = errc
+
+
+def invalid(message: str, *, routine: str = "", remedy: str = "") -> SYCLError:
+    """A misuse: `raise invalid("…")`."""
+    return SYCLError(Errc.invalid, message, routine=routine, remedy=remedy)
+
+
+def unsupported(message: str, *, routine: str = "", remedy: str = "") -> SYCLError:
+    """What the device or its adapter cannot do."""
+    return SYCLError(Errc.feature_not_supported, message, routine=routine, remedy=remedy)
+
+
+#: The class of an adapter's codes; every other one is `runtime`.
+_CLASSES: Final = {
+    "UR_RESULT_ERROR_UNSUPPORTED_FEATURE": Errc.feature_not_supported,
+    "UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION": Errc.feature_not_supported,
+    "UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY": Errc.memory_allocation,
+    "UR_RESULT_ERROR_OUT_OF_HOST_MEMORY": Errc.memory_allocation,
+    "UR_RESULT_ERROR_OUT_OF_RESOURCES": Errc.memory_allocation,
+    "UR_RESULT_ERROR_MEM_OBJECT_ALLOCATION_FAILURE": Errc.memory_allocation,
+    "UR_RESULT_ERROR_PROGRAM_BUILD_FAILURE": Errc.build,
+    "UR_RESULT_ERROR_PROGRAM_LINK_FAILURE": Errc.build,
+    "UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE": Errc.nd_range,
+    "UR_RESULT_ERROR_INVALID_WORK_ITEM_SIZE": Errc.nd_range,
+    "UR_RESULT_ERROR_INVALID_WORK_DIMENSION": Errc.nd_range,
+    "UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX": Errc.kernel_argument,
+    "UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE": Errc.kernel_argument,
+    "UR_RESULT_ERROR_INVALID_KERNEL_ARGS": Errc.kernel_argument,
+    "UR_RESULT_ERROR_INVALID_KERNEL_NAME": Errc.invalid,
+    "UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE": Errc.profiling,
+}
+
+
+def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
+    """Raise SYCLError unless `code` is UR_RESULT_SUCCESS; `detail` is put after the code's own sentence."""
+    if code:
+        name, sentence = URError.describe(code)
+        text = f"{sentence} {detail}" if detail else sentence
+        raise SYCLError(_CLASSES.get(name, Errc.runtime), text, routine=routine, code=name, remedy=remedy)

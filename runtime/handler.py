@@ -1,0 +1,362 @@
+"""The handler: what a command-group function says about its command. `queue.submit(lambda h: h.parallel_for(1024, kernel, …))`.
+
+A command-group function is called once, with a `Handler`, and calls exactly one of the functions that name an operation; what it does
+besides, in Python, happens once. Ranges are in work-items by OpenCL's order of dimensions: the first one is `get_global_id(0)`, as in
+PyOpenCL, whereas SYCL's C++ classes turn them round. (SYCL 2020, section 4.9.4.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy
+
+from ..loader.ur import UR
+from .arguments import Argument, DynamicArgument, argument
+from .buffer import Accessor, Buffer
+from .commands import Barrier, Command, Empty, HostTask, InteropHandle, KernelLaunch, NativeCommand, Transfer
+from .errors import Errc, SYCLError, invalid
+from .event import Event
+from .handles import struct
+from .interop import event_of, kernel_of
+from .program import Kernel
+from .usm import pointer_of
+
+if TYPE_CHECKING:
+    from .context import Context
+
+_ADVICE: Final = "UR_USM_ADVICE_FLAG_"
+
+
+class NDRange(NamedTuple):
+    """A range with the size of its work-groups, and optionally an offset, all in work-items."""
+
+    global_size: Sequence[int] | int
+    local_size: Sequence[int] | int
+    offset: Sequence[int] | int = ()
+
+
+class Handler:
+    """Collects one command: its operation, its arguments, and what it comes after.
+
+    Attributes:
+        context: where it will run.
+        command: the operation, None as long as the function has named none.
+        dependencies: the events that it comes after, besides what its accessors tell.
+        graph: the graph that it is added to, None in an ordinary submission; `recorded` if that is by recording a queue.
+        when_added: is told the node that was made of it.
+    """
+
+    __slots__ = (
+        "_arguments",
+        "command",
+        "context",
+        "dependencies",
+        "dynamic",
+        "graph",
+        "recorded",
+        "requirements",
+        "when_added",
+    )
+
+    def __init__(self, context: Context, graph: Any = None, recorded: bool = False) -> None:
+        self.context = context
+        self.graph, self.recorded = graph, recorded
+        self.command: Command | None = None
+        self.dependencies: list[Event] = []
+        self.requirements: list[Accessor] = []
+        self.dynamic: list[tuple[DynamicArgument, int]] = []
+        self.when_added: Callable[[Any], object] | None = None
+        self._arguments: list[Argument | None] = []
+
+    # what it comes after, what it uses
+
+    def depends_on(self, *events: Any) -> None:
+        """Run after these events: Event, pyopencl.Event, or lists of them."""
+        for event in events:
+            if isinstance(event, (list, tuple)):
+                self.depends_on(*event)
+            else:
+                self.dependencies.append(event if isinstance(event, Event) else event_of(event, self.context))
+
+    def access(self, buffer: Buffer, mode: str = "read_write", shape: Any = None, offset: Any = None) -> Accessor:
+        """An accessor of a buffer for this command: `mode` is "read", "write", "read_write" or "discard"."""
+        return self.require(Accessor(buffer, mode, shape, offset))
+
+    def require(self, accessor: Accessor) -> Accessor:
+        """Say that the command uses an accessor that was made elsewhere."""
+        if accessor not in self.requirements:
+            self.requirements.append(accessor)
+        return accessor
+
+    def set_arg(self, index: int, value: Any) -> None:
+        """Set the kernel's argument of an index (arguments.py lists what it can be)."""
+        arguments = self._arguments
+        if isinstance(value, DynamicArgument):
+            found = value.bind(self, index)
+            self.dynamic.append((value, index))
+        else:
+            found = argument(value, index)
+        if found.buffer is not None and isinstance(found.keep, Accessor):
+            self.require(found.keep)
+        if index == len(arguments):
+            arguments.append(found)
+            return
+        if index < 0:
+            raise SYCLError(Errc.kernel_argument, "an argument's index is 0 or more", routine="set_arg")
+        arguments.extend([None] * (index + 1 - len(arguments)))
+        arguments[index] = found
+
+    def set_args(self, *values: Any) -> None:
+        """Set all arguments, from 0 on."""
+        for index, value in enumerate(values):
+            self.set_arg(index, value)
+
+    # operations
+
+    def parallel_for(self, range: NDRange | Sequence[int] | int, kernel: Any, *arguments: Any) -> None:
+        """Launch a kernel on a range of work-items: a number, a tuple of up to three, or an NDRange. `arguments`, if there are any, are
+        set first. A pyopencl.Kernel will do as well.
+
+        Raises SYCLError (nd_range, kernel_argument).
+        """
+        kernel = kernel if isinstance(kernel, Kernel) else kernel_of(kernel, self.context)
+        if arguments:
+            self.set_args(*arguments)
+        given = self._arguments
+        if len(given) != kernel.num_args or None in given:
+            missing = [index for index, one in enumerate(given) if one is None]
+            what = f"argument {missing[0]} is not set" if missing else f"{len(given)} are set"
+            raise SYCLError(
+                Errc.kernel_argument, f"the kernel {kernel.name} has {kernel.num_args} arguments, {what}", routine="parallel_for",
+                remedy="set each of them with set_arg, or give them to parallel_for",
+            )  # fmt: skip
+        self.set_command(KernelLaunch(kernel, *sizes(range), given, self.requirements))
+
+    def single_task(self, kernel: Any, *arguments: Any) -> None:
+        """Launch a kernel as one work-item."""
+        self.parallel_for(1, kernel, *arguments)
+
+    def memcpy(self, destination: Any, source: Any, nbytes: int | None = None) -> None:
+        """Copy bytes between USM allocations, NumPy arrays and addresses; by default as many as the smaller of the two has."""
+        to, room, owner = pointer_of(destination, writable=True)
+        start, there, other = pointer_of(source)
+        count = _count(nbytes, room, there, "memcpy")
+        self.set_command(Transfer("usm_copy", (to, start, count), keep=(owner, other)))
+
+    def memset(self, destination: Any, value: int, nbytes: int | None = None) -> None:
+        """Set every byte of USM memory to a value from 0 to 255."""
+        self._fill("memset", destination, bytes([value & 0xFF]), nbytes)
+
+    def fill(self, destination: Any, pattern: Any, count: int | None = None) -> None:
+        """Fill USM memory with `count` times a pattern (a NumPy scalar, or bytes), or an accessor's part of a buffer with an element."""
+        if isinstance(destination, Accessor):
+            self._fill_accessor(destination, pattern)
+            return
+        dtype = getattr(destination, "dtype", None)
+        data = (
+            pattern
+            if isinstance(pattern, bytes)
+            else numpy.asarray(pattern, None if isinstance(pattern, numpy.generic) else dtype).tobytes()
+        )
+        self._fill("usm_fill", destination, data, None if count is None else count * len(data))
+
+    def _fill(self, row: str, destination: Any, pattern: bytes, nbytes: int | None) -> None:
+        to, room, owner = pointer_of(destination, writable=True, routine=row)
+        count = _count(nbytes, room, room, row) // len(pattern) * len(pattern)
+        kept = ctypes.create_string_buffer(pattern, len(pattern))
+        self.set_command(Transfer(row, (to, ctypes.addressof(kept), len(pattern), count), keep=(owner, kept)))
+
+    def _fill_accessor(self, accessor: Accessor, pattern: Any) -> None:
+        buffer = accessor.buffer
+        data = numpy.asarray(pattern).astype(buffer.dtype).tobytes()
+        kept = ctypes.create_string_buffer(data, len(data))
+        begin, contiguous = _span(accessor)
+        if not contiguous:
+            raise invalid(
+                "a part that is not contiguous cannot be filled",
+                routine="fill",
+                remedy="fill rows one by one, or launch a kernel",
+            )
+        self.require(accessor)
+        self.set_command(
+            Transfer(
+                "buffer_fill", (buffer, ctypes.addressof(kept), len(data), begin, accessor.nbytes), self.requirements, kept
+            )
+        )
+
+    def copy(self, source: Any, destination: Any, count: int | None = None) -> None:
+        """Copy elements: from accessor to accessor, from accessor to memory, from memory to accessor, from memory to memory.
+
+        Memory is USM, a NumPy array or an address. The parts of accessors have the same number of elements; two-dimensional and
+        three-dimensional ones are copied as rectangles. `count` is of elements, for memory alone.
+        """
+        for accessor in (source, destination):
+            if isinstance(accessor, Accessor):
+                self.require(accessor)
+        if isinstance(source, Accessor) and isinstance(destination, Accessor):
+            self._copy_accessors(source, destination)
+        elif isinstance(source, Accessor):
+            self._copy_host("buffer_read", source, destination)
+        elif isinstance(destination, Accessor):
+            self._copy_host("buffer_write", destination, source)
+        else:
+            item = getattr(source, "dtype", getattr(destination, "dtype", numpy.dtype(numpy.uint8))).itemsize
+            self.memcpy(destination, source, None if count is None else count * item)
+
+    def _copy_accessors(self, source: Accessor, destination: Accessor) -> None:
+        if source.nbytes != destination.nbytes:
+            raise invalid(
+                f"the parts differ in size: {source.nbytes} and {destination.nbytes} bytes",
+                routine="copy",
+                remedy="copy equal parts",
+            )
+        (src, plain), (dst, also_plain) = _span(source), _span(destination)
+        if plain and also_plain:
+            fields: tuple[Any, ...] = (source.buffer, destination.buffer, src, dst, source.nbytes)
+            self.set_command(Transfer("buffer_copy", fields, self.requirements))
+            return
+        if tuple(source.shape) != tuple(destination.shape):
+            raise invalid("parts that are not contiguous have to be of one shape", routine="copy")
+        rects = _rect(source), _rect(destination)
+        fields = (source.buffer, destination.buffer, rects[0][0], rects[1][0], rects[0][1], *rects[0][2:], *rects[1][2:])
+        self.set_command(Transfer("buffer_copy_rect", fields, self.requirements))
+
+    def _copy_host(self, row: str, accessor: Accessor, memory: Any) -> None:
+        address, room, owner = pointer_of(memory, writable=row == "buffer_read", routine="copy")
+        if room is not None and room < accessor.nbytes:
+            raise invalid(
+                f"the memory has {room} bytes, the accessor {accessor.nbytes}", routine="copy", remedy="give as much memory"
+            )
+        begin, contiguous = _span(accessor)
+        if contiguous:
+            fields: tuple[Any, ...] = (accessor.buffer, begin, accessor.nbytes, address)
+            self.set_command(Transfer(row, fields, self.requirements, owner))
+            return
+        origin, region, pitch, slice_pitch = _rect(accessor)
+        zero = struct("ur_rect_offset_t")
+        tight = region.width, region.width * region.height
+        fields = (accessor.buffer, origin, zero, region, pitch, slice_pitch, *tight, address)
+        self.set_command(Transfer(f"{row}_rect", fields, self.requirements, owner))
+
+    def update_host(self, accessor: Accessor) -> None:
+        """Bring the contents of an accessor's buffer to the host's copy. (SYCL 2020, section 4.9.4.3)"""
+        buffer = self.require(accessor).buffer
+
+        def nothing() -> None:
+            with buffer.host_access("read"):
+                pass
+
+        self.set_command(HostTask(nothing))
+
+    def prefetch(self, memory: Any, nbytes: int | None = None) -> None:
+        """Tell the device that it will soon need USM memory."""
+        to, room, owner = pointer_of(memory, routine="prefetch")
+        flags = UR["UR_USM_MIGRATION_FLAG_HOST_TO_DEVICE"]
+        self.set_command(Transfer("prefetch", (to, _count(nbytes, room, room, "prefetch"), flags), keep=owner))
+
+    def mem_advise(self, memory: Any, advice: str | int = "DEFAULT", nbytes: int | None = None) -> None:
+        """Tell the device how USM memory will be used: "SET_READ_MOSTLY" and so on, the names of ur_usm_advice_flag_t, or its number."""
+        to, room, owner = pointer_of(memory, routine="mem_advise")
+        if isinstance(advice, str) and _ADVICE + advice not in UR.constants:
+            known = ", ".join(name.removeprefix(_ADVICE) for name in UR.constants if name.startswith(_ADVICE))
+            raise invalid(f"there is no advice {advice!r}", routine="mem_advise", remedy=f"one of {known}")
+        value = UR[_ADVICE + advice] if isinstance(advice, str) else advice
+        self.set_command(Transfer("mem_advise", (to, _count(nbytes, room, room, "mem_advise"), value), keep=owner))
+
+    def host_task(self, function: Callable[[], object]) -> None:
+        """Run a Python function, in a thread of the scheduler's, after everything that this command depends on is complete.
+
+        What it raises is raised by `wait` of the event, and of the queue.
+        """
+        if not callable(function):
+            raise invalid("a host task is a function", routine="host_task")
+        self.set_command(HostTask(function, self.requirements))
+
+    def barrier(self, events: Iterable[Any] = ()) -> None:
+        """What is submitted to the queue later runs after these events, or after all that was submitted to it before."""
+        self.depends_on(*events)
+        self.set_command(Barrier())
+
+    def native_command(self, function: Callable[[InteropHandle], object]) -> None:
+        """Let a function give commands to the native queue, or record them into the native command-buffer.
+        (sycl_ext_codeplay_enqueue_native_command)"""
+        self.set_command(NativeCommand(function, self.requirements))
+
+    def graph_execution(self, executable: Any) -> None:
+        """Run an executable graph; in a graph, it becomes a sub-graph. (ext_oneapi_graph)"""
+        command: Command = executable.as_command(self)
+        for accessor in command.requirements:
+            self.require(accessor)
+        self.set_command(command)
+
+    # the end
+
+    def set_command(self, command: Command) -> None:
+        """Name the operation: once. Raises SYCLError (invalid) if there is one already."""
+        if self.command is not None:
+            raise invalid(
+                f"the command group names a second operation, {command.title} after {self.command.title}", routine="submit",
+                remedy="submit a command group for each",
+            )  # fmt: skip
+        self.command = command
+
+    def finished(self) -> Command:
+        """The command; an empty one if the function named none."""
+        return self.command or Empty()
+
+
+def sizes(range: NDRange | Sequence[int] | int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Global size, local size and offset of a launch, as tuples of one to three numbers; () where there is none."""
+    if type(range) is int:
+        return (range,), (), ()
+    if isinstance(range, NDRange):
+        whole, local, offset = _tuple(range.global_size), _tuple(range.local_size), _tuple(range.offset)
+    else:
+        whole, local, offset = _tuple(range), (), ()
+    if not 1 <= len(whole) <= 3 or any(len(other) not in (0, len(whole)) for other in (local, offset)):
+        raise SYCLError(
+            Errc.nd_range, f"a range has one to three dimensions, and its parts have as many: {range}", routine="parallel_for",
+            remedy="parallel_for((width, height), kernel)",
+        )  # fmt: skip
+    if any(step <= 0 or size % step for size, step in zip(whole, local, strict=False)):
+        raise SYCLError(
+            Errc.nd_range, f"work-groups of {local} do not divide {whole} work-items", routine="parallel_for",
+            remedy="choose a local size that divides the global size in each dimension",
+        )  # fmt: skip
+    return whole, local, offset
+
+
+def _tuple(sizes: Any) -> tuple[int, ...]:
+    return (int(sizes),) if isinstance(sizes, (int, numpy.integer)) else tuple(int(size) for size in sizes)
+
+
+def _count(nbytes: int | None, room: int | None, there: int | None, routine: str) -> int:
+    known = [size for size in (room, there) if size is not None]
+    if nbytes is None and not known:
+        raise invalid("how many bytes is not known from addresses", routine=routine, remedy="say how many bytes")
+    count = min(known) if nbytes is None else nbytes
+    if count < 0 or any(count > size for size in known):
+        raise invalid(f"{count} bytes are more than there are: {min(known)}", routine=routine, remedy="stay within the memory")
+    return count
+
+
+def _span(accessor: Accessor) -> tuple[int, bool]:
+    """Where an accessor's part begins in bytes, and whether it is contiguous."""
+    shape, part = accessor.buffer.shape, accessor.shape
+    begin = int(numpy.ravel_multi_index(tuple(accessor.offset), shape)) * accessor.buffer.dtype.itemsize
+    full = next((d for d, (size, whole) in reversed(list(enumerate(zip(part, shape, strict=True)))) if size != whole), 0)
+    return begin, all(size == 1 for size in part[:full])
+
+
+def _rect(accessor: Accessor) -> tuple[Any, Any, int, int]:
+    """An accessor's part as a rectangle: origin and region, in bytes along the last dimension, and the pitches of the buffer."""
+    item = accessor.buffer.dtype.itemsize
+    shape = (1,) * (3 - len(accessor.shape)) + tuple(accessor.buffer.shape)
+    offset = (0,) * (3 - len(accessor.shape)) + tuple(accessor.offset)
+    part = (1,) * (3 - len(accessor.shape)) + tuple(accessor.shape)
+    origin = struct("ur_rect_offset_t", x=offset[2] * item, y=offset[1], z=offset[0])
+    region = struct("ur_rect_region_t", width=part[2] * item, height=part[1], depth=part[0])
+    return origin, region, shape[2] * item, shape[2] * shape[1] * item

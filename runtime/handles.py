@@ -1,0 +1,104 @@
+"""What every object of the runtime is made of: an adapter and a handle of it, released when the Python object goes.
+
+`Adapter` is an open adapter as the runtime uses it: `adapter.call("urQueueFinish", queue)` raises SYCLError, `adapter.made("urQueueCreate",
+…)` gives the handle that the function writes to its last parameter, and `adapter.ur` is its table for calls that must be quick.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final
+
+from ..loader.adapters import Plugin
+from ..loader.devices import decode
+from ..loader.query import query
+from ..loader.ur import UR
+from .errors import check
+
+#: `(c_void_p * n)` by n: made once each.
+_arrays: Final[dict[int, Any]] = {}
+
+
+def array(handles: Iterable[int]) -> Any:
+    """Handles as a C array, None if there are none."""
+    items = tuple(handles)
+    if not items:
+        return None
+    kind = _arrays.get(len(items))
+    if kind is None:
+        kind = _arrays[len(items)] = ctypes.c_void_p * len(items)
+    return kind(*items)
+
+
+def struct(name: str, **fields: Any) -> Any:
+    """A structure of the API; `stype` follows from its name."""
+    made = UR.struct(name)(**fields)
+    if hasattr(made, "stype"):
+        made.stype = UR["UR_STRUCTURE_TYPE_" + name.removeprefix("ur_").removesuffix("_t").upper()]
+    return made
+
+
+class Adapter:
+    """An open Unified Runtime adapter: its functions, with errors as exceptions."""
+
+    def __init__(self, plugin: Plugin) -> None:
+        self.plugin = plugin
+        self.ur = plugin.table
+
+    @property
+    def open(self) -> bool:
+        """Whether it can still be called: not after it was closed, nor after the process began to end."""
+        return not (self.plugin.closed or self.plugin.released)
+
+    def call(self, routine: str, *arguments: Any, detail: str = "") -> None:
+        """Call a function. Raises SYCLError."""
+        check(getattr(self.ur, routine)(*arguments), routine, detail)
+
+    def made(self, routine: str, *arguments: Any, detail: str = "") -> int:
+        """What a function writes to its last parameter: a handle, an address."""
+        made = ctypes.c_void_p()
+        check(getattr(self.ur, routine)(*arguments, ctypes.byref(made)), routine, detail)
+        return made.value or 0
+
+    def info(self, routine: str, handle: int, name: str, *more: int) -> Any:
+        """The answer to a query, as the Python type that the ABI data tells."""
+        constant = UR.constants[name]
+        value = query(getattr(self.ur, routine), routine, check, handle, *more, constant.value, detail=f"({name})")
+        return decode(UR, constant.answer, value)
+
+    def has(self, routine: str) -> bool:
+        """Whether it implements a function."""
+        return self.plugin.has(routine)
+
+    def __repr__(self) -> str:
+        return f"<Adapter {self.plugin.path}>"
+
+
+class Object:
+    """An object of an adapter that is counted: this holds one reference and gives it back in the end.
+
+    Equality is that of handles: two objects for one handle are equal.
+    """
+
+    _release: ClassVar[str] = ""
+    _native: ClassVar[str] = ""
+
+    def __init__(self, adapter: Adapter, handle: int) -> None:
+        self.adapter = adapter
+        self.handle = handle
+
+    def native(self) -> int:
+        """The native handle behind it (OpenCL: its cl_…), of which no reference is given."""
+        return self.adapter.made(self._native, self.handle)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.adapter is self.adapter and other.handle == self.handle
+
+    def __hash__(self) -> int:
+        return hash(self.handle)
+
+    def __del__(self) -> None:
+        handle, adapter = getattr(self, "handle", 0), getattr(self, "adapter", None)
+        if handle and adapter is not None and adapter.open:
+            getattr(adapter.ur, self._release)(handle)

@@ -1,0 +1,214 @@
+"""Platforms and devices, of the adapters that the runtime uses.
+
+Which these are is `adapters`' business: the reference adapter that ships with fairlead, which serves every OpenCL driver, and after it
+the adapters of other backends that `loader.plugins` finds. UR_ADAPTERS_FORCE_LOAD replaces all of them, ONEAPI_DEVICE_SELECTOR and its
+like choose among the devices, as everywhere.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterable, Sequence
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from ..loader.adapters import Plugin, load
+from ..loader.devices import Device as FoundDevice
+from ..loader.devices import Platform as FoundPlatform
+from ..loader.discovery import PluginCandidate
+from ..loader.forks import new_lock
+from ..loader.plugins import environment_selector, open_plugins
+from ..loader.search import secure_environ
+from ..loader.ur import UR
+from .errors import Errc, SYCLError, invalid, unsupported
+from .handles import Adapter, struct
+
+#: The reference adapter, as it lies in the package.
+REFERENCE: Final = Path(__file__).resolve().parent.parent / "plugins" / "libur_adapter_fairlead.so.0"
+
+_UPDATES: Final = "UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_"
+#: What a device must be able to update for `Aspect` "ext_oneapi_graph"; with less it has the limited one.
+_ALL_UPDATES: Final = ("KERNEL_ARGUMENTS", "LOCAL_WORK_SIZE", "GLOBAL_WORK_SIZE", "GLOBAL_WORK_OFFSET", "KERNEL_HANDLE")
+_USM_ACCESS: Final = 1  # UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS
+
+
+class Device:
+    """A device of an adapter. There is one object for each, so that `is` and `==` compare devices."""
+
+    def __init__(self, platform: Platform, handle: int, parent: Device | None = None, found: FoundDevice | None = None) -> None:
+        self.platform, self.handle, self.parent = platform, handle, parent
+        self.adapter = platform.adapter
+        self._found = found or FoundDevice(handle, platform.found)
+
+    def info(self, name: str) -> Any:
+        """The answer to a query of urDeviceGetInfo: `info("MAX_COMPUTE_UNITS")`."""
+        return self._found.info(name)
+
+    @property
+    def name(self) -> str:
+        """What its driver calls it."""
+        return self._found.name
+
+    @property
+    def type(self) -> str:
+        """ "cpu", "gpu", "acc", "custom" or "unknown"."""
+        return self._found.type
+
+    @property
+    def backend(self) -> str:
+        """What device selectors call its backend, "opencl"."""
+        return self.platform.backend
+
+    @cached_property
+    def aspects(self) -> frozenset[str]:
+        """What it can do, by the names of SYCL: "fp64", "usm_device_allocations", "ext_oneapi_graph"… (SYCL 2020, section 4.6.4.5)."""
+        found = {self.type}
+        extensions = set(self._number("EXTENSIONS", "").split())
+        found.update(name for name, extension in (("fp64", "cl_khr_fp64"), ("fp16", "cl_khr_fp16")) if extension in extensions)
+        for kind in ("host", "device"):
+            if self._number(f"USM_{kind.upper()}_SUPPORT") & _USM_ACCESS:
+                found.add(f"usm_{kind}_allocations")
+        if self._number("USM_SINGLE_SHARED_SUPPORT") & _USM_ACCESS:
+            found.add("usm_shared_allocations")
+        if self._number("COMMAND_BUFFER_SUPPORT_EXP"):
+            found.add("ext_oneapi_limited_graph")
+            able = self._number("COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP")
+            if all(able & UR[_UPDATES + name] for name in _ALL_UPDATES):
+                found.add("ext_oneapi_graph")
+        found.add("queue_profiling")
+        return frozenset(found)
+
+    def has(self, aspect: str) -> bool:
+        """Whether it has an aspect."""
+        return aspect in self.aspects
+
+    def _number(self, name: str, otherwise: Any = 0) -> Any:
+        """The answer to a query that an adapter may not know."""
+        try:
+            return self.info(name)
+        except Exception:
+            return otherwise
+
+    def partition(self, *, equally: int = 0, counts: Sequence[int] = ()) -> tuple[Device, ...]:
+        """Its parts: of `equally` compute units each, or of `counts` units. Raises SYCLError (feature_not_supported) if it cannot
+        be divided so. (urDevicePartition)"""
+        kind, values = ("EQUALLY", [equally]) if equally else ("BY_COUNTS", list(counts))
+        if not all(isinstance(value, int) and value > 0 for value in values) or not values:
+            raise invalid("a part has at least one compute unit", routine="partition", remedy="partition(equally=1)")
+        property_type = UR.struct("ur_device_partition_property_t")
+        properties = (property_type * len(values))()
+        for one, value in zip(properties, values, strict=True):
+            one.type = UR[f"UR_DEVICE_PARTITION_{kind}"]
+            setattr(one.value, "equally" if equally else "count", value)
+        how = struct("ur_device_partition_properties_t", pProperties=ctypes.addressof(properties), PropCount=len(values))
+        count = ctypes.c_uint32()
+        try:
+            self.adapter.call("urDevicePartition", self.handle, ctypes.byref(how), 0, None, ctypes.byref(count))
+        except SYCLError as error:
+            raise unsupported(f"{self.name} cannot be divided so: {error.message}", routine="partition") from error
+        handles = (ctypes.c_void_p * count.value)()
+        self.adapter.call("urDevicePartition", self.handle, ctypes.byref(how), count.value, handles, None)
+        self.adapter.plugin.held += [handle for handle in handles if handle]
+        return tuple(Device(self.platform, handle, self) for handle in handles if handle)
+
+    def native(self) -> int:
+        """The native handle behind it: an OpenCL device's cl_device_id."""
+        return self.adapter.made("urDeviceGetNativeHandle", self.handle)
+
+    def __repr__(self) -> str:
+        return f"<Device {self.name!r} ({self.backend} {self.type}, {self.platform.name})>"
+
+
+class Platform:
+    """A platform of an adapter, with its `devices`."""
+
+    def __init__(self, adapter: Adapter, found: FoundPlatform) -> None:
+        self.adapter, self.found, self.handle = adapter, found, found.handle
+
+    @property
+    def name(self) -> str:
+        """What its driver calls it."""
+        return self.found.name
+
+    @property
+    def version(self) -> str:
+        """The version that it reports, "OpenCL 3.0 …"."""
+        return self.found.version
+
+    @property
+    def backend(self) -> str:
+        """What device selectors call its backend."""
+        return self.found.backend
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:
+        """Its root devices."""
+        return tuple(Device(self, found.handle, None, found) for found in self.found.devices)
+
+    def __repr__(self) -> str:
+        return f"<Platform {self.name!r} ({self.backend})>"
+
+
+_lock: Final = new_lock()
+
+
+def platforms(plugins: Iterable[Plugin] | None = None) -> tuple[Platform, ...]:
+    """The platforms of the runtime's adapters, or those of `plugins`: what `fairlead.adapters()` gives, one of them, or several."""
+    with _lock:
+        found = _default() if plugins is None else tuple(plugins)
+        return tuple(platform for plugin in found for platform in _platforms_of(plugin))
+
+
+def devices(plugins: Iterable[Plugin] | None = None) -> tuple[Device, ...]:
+    """The devices that ONEAPI_DEVICE_SELECTOR and its like pick; all of them if they are not set, in the order of the platforms.
+
+    Raises SYCLError (runtime) if there is none.
+    """
+    everything = [device for platform in platforms(plugins) for device in platform.devices]
+    selector = environment_selector()
+    if selector is None:
+        chosen = everything
+    else:
+        by_handle = {device._found: device for device in everything}
+        chosen = [
+            by_handle.get(found) or Device(by_parent(found, by_handle), found.handle, found=found)
+            for found in selector.select([device._found for device in everything])
+        ]
+    if not chosen:
+        raise SYCLError(
+            Errc.runtime, "there is no device that the runtime can use", routine="devices",
+            remedy="run `fairlead doctor`" if not everything else "correct ONEAPI_DEVICE_SELECTOR, `fairlead devices` shows what there is",
+        )  # fmt: skip
+    return tuple(chosen)
+
+
+def by_parent(found: FoundDevice, known: dict[FoundDevice, Device]) -> Platform:
+    """The platform of a sub-device that a selector picked."""
+    while found.parent is not None:
+        found = found.parent
+    return known[found].platform
+
+
+@cache
+def _platforms_of(plugin: Plugin) -> tuple[Platform, ...]:
+    adapter = Adapter(plugin)
+    return tuple(Platform(adapter, found) for found in plugin.platforms)
+
+
+_opened: Final[list[tuple[str, tuple[Plugin, ...]]]] = []
+
+
+def _default() -> tuple[Plugin, ...]:
+    """The adapters for the environment as it is: the reference adapter and those of other backends, or those that are forced."""
+    forced = secure_environ().get("UR_ADAPTERS_FORCE_LOAD", "")
+    for key, opened in _opened:
+        if key == forced and not any(plugin.closed for plugin in opened):
+            return opened
+    found = tuple(open_plugins("UR"))
+    if not forced:
+        candidate = PluginCandidate(os.fspath(REFERENCE), "it ships with fairlead", interface="UR", backend="opencl")
+        found = (load(candidate), *(plugin for plugin in found if plugin.backend != "opencl"))
+    _opened.append((forced, found))
+    return found

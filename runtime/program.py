@@ -1,0 +1,150 @@
+"""Programs and kernels: from OpenCL C, from SPIR-V, from binaries, from native handles."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Final
+
+from ..loader.ur import UR
+from .context import Context
+from .errors import Errc, SYCLError, invalid, unsupported
+from .handles import Object, array, struct
+
+_SPIRV: Final = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
+
+
+class Kernel(Object):
+    """A kernel of a built program. It has no arguments of its own: they are given with each launch."""
+
+    _release, _native = "urKernelRelease", "urKernelGetNativeHandle"
+
+    def __init__(self, context: Context, handle: int, program: Program | None = None) -> None:
+        super().__init__(context.adapter, handle)
+        self.context, self.program = context, program
+        self.name: str = self.adapter.info("urKernelGetInfo", handle, "UR_KERNEL_INFO_FUNCTION_NAME")
+        self.num_args: int = self.adapter.info("urKernelGetInfo", handle, "UR_KERNEL_INFO_NUM_ARGS")
+
+    def __repr__(self) -> str:
+        return f"<Kernel {self.name}>"
+
+
+class Program(Object):
+    """A program that was built for the devices of a context: `program.kernel("name")`, or `program.name`.
+
+    Args:
+        context: what it is built for.
+        code: OpenCL C (str), or SPIR-V (bytes) where the device takes it.
+        options: of the build, "-cl-fast-relaxed-math".
+
+    Raises SYCLError (build) with the compiler's log.
+    """
+
+    _release, _native = "urProgramRelease", "urProgramGetNativeHandle"
+
+    def __init__(self, context: Context, code: str | bytes, options: str = "", *, handle: int = 0, built: bool = False) -> None:
+        self.context = context
+        super().__init__(context.adapter, handle or _create(context, code))
+        self._kernels: dict[str, Kernel] = {}
+        if not built:
+            self._build(options)
+
+    @classmethod
+    def from_binary(cls, context: Context, binary: bytes, options: str = "") -> Program:
+        """From what `binary` gave for the context's one device."""
+        kept = ctypes.create_string_buffer(binary, len(binary))
+        lengths, addresses = (ctypes.c_size_t * 1)(len(binary)), (ctypes.c_void_p * 1)(ctypes.addressof(kept))
+        made = context.adapter.made(
+            "urProgramCreateWithBinary", context.handle, 1, array((context.devices[0].handle,)), lengths, addresses, None
+        )
+        return cls(context, b"", options, handle=made)
+
+    def binary(self) -> bytes:
+        """The program as its first device's driver has compiled it. (urProgramGetInfo, UR_PROGRAM_INFO_BINARIES)"""
+        sizes = self.adapter.info("urProgramGetInfo", self.handle, "UR_PROGRAM_INFO_BINARY_SIZES")
+        blocks = [ctypes.create_string_buffer(max(size, 1)) for size in sizes]
+        pointers = array(ctypes.addressof(block) for block in blocks)
+        self.adapter.call(
+            "urProgramGetInfo", self.handle, UR["UR_PROGRAM_INFO_BINARIES"], ctypes.sizeof(pointers), pointers, None
+        )
+        return blocks[0].raw[: sizes[0]]
+
+    def _build(self, options: str) -> None:
+        devices = self.context.devices
+        try:
+            self.adapter.call(
+                "urProgramBuildExp", self.handle, len(devices), array(device.handle for device in devices), 0, options.encode()
+            )
+        except SYCLError as error:
+            logs = "\n".join(filter(None, (self._log(device.handle) for device in devices)))
+            raise SYCLError(
+                Errc.build, f"the program could not be built. {error.message}\n{logs}".rstrip(), routine="Program", code=error.code,
+                remedy="correct what the compiler names",
+            ) from error  # fmt: skip
+
+    def _log(self, device: int) -> str:
+        try:
+            return self.adapter.info("urProgramGetBuildInfo", self.handle, "UR_PROGRAM_BUILD_INFO_LOG", device)
+        except SYCLError:
+            return ""
+
+    def kernel(self, name: str) -> Kernel:
+        """The kernel of a name, the same object each time. Raises SYCLError (invalid)."""
+        if name not in self._kernels:
+            try:
+                handle = self.adapter.made("urKernelCreate", self.handle, name.encode())
+            except SYCLError as error:
+                raise invalid(f"the program has no kernel {name!r}: {error.message}", routine="Program.kernel") from error
+            self._kernels[name] = Kernel(self.context, handle, self)
+        return self._kernels[name]
+
+    def __getattr__(self, name: str) -> Kernel:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self.kernel(name)
+        except SYCLError as error:
+            raise AttributeError(str(error)) from error
+
+
+def _create(context: Context, code: str | bytes) -> int:
+    if isinstance(code, bytes) and not code.startswith(_SPIRV):
+        raise invalid(
+            "the bytes are no SPIR-V module",
+            routine="Program",
+            remedy="give OpenCL C as a str, a binary to Program.from_binary",
+        )
+    data = code.encode() if isinstance(code, str) else code
+    kept = ctypes.create_string_buffer(data, len(data))
+    try:
+        return context.adapter.made("urProgramCreateWithIL", context.handle, ctypes.addressof(kept), len(data), None)
+    except SYCLError:
+        if isinstance(code, bytes):
+            raise
+    return _create_natively(context, data)
+
+
+def _create_natively(context: Context, source: bytes) -> int:
+    """Unified Runtime has no function for source text, and only the reference adapter takes it where SPIR-V is expected: with any other
+    adapter for OpenCL the native program is made by the loader that it uses."""
+    if context.platform.backend != "opencl":
+        raise unsupported(
+            f"no program can be made from OpenCL C on the backend {context.platform.backend}",
+            routine="Program",
+            remedy="give SPIR-V",
+        )
+    create = _opencl_function("clCreateProgramWithSource")
+    create.restype = ctypes.c_void_p
+    code = ctypes.c_int32()
+    text = (ctypes.c_char_p * 1)(source)
+    native = create(ctypes.c_void_p(context.native()), 1, text, (ctypes.c_size_t * 1)(len(source)), ctypes.byref(code))
+    if not native:
+        raise SYCLError(Errc.build, f"OpenCL error {code.value}", routine="clCreateProgramWithSource")
+    owned = struct("ur_program_native_properties_t", isNativeHandleOwned=True)
+    return context.adapter.made("urProgramCreateWithNativeHandle", native, context.handle, ctypes.byref(owned))
+
+
+def _opencl_function(name: str) -> Any:
+    try:
+        return getattr(ctypes.CDLL("libOpenCL.so.1"), name)
+    except (OSError, AttributeError) as error:
+        raise unsupported("no OpenCL loader is found", routine="Program", remedy="install libOpenCL.so.1") from error

@@ -1,0 +1,290 @@
+"""Queues: command groups are submitted to them, and they record into a graph while one asks them to.
+
+    queue = Queue(devices()[0])
+    event = queue.submit(lambda h: h.parallel_for(1024, kernel, memory, numpy.int32(3)))
+    event.wait()
+
+What a submission does is said by its command (`commands`), in which order it runs by its queue, its events and its accessors
+(`scheduler`, `buffer`). A queue that is being recorded gives the command to its graph instead (`recorder`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ..loader.ur import UR
+from .buffer import MODES
+from .buffer import lock as buffers
+from .commands import Barrier, Command, HostTask
+from .context import Context
+from .errors import invalid
+from .event import Event
+from .handler import Handler, NDRange
+from .handles import Object, struct
+from .platform import Device, devices
+from .scheduler import run_on_host, submit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
+_PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
+
+
+class Recorder(Protocol):
+    """What a queue gives its commands to while it is being recorded (graph/recording.py)."""
+
+    graph: Any
+
+    def handler(self, queue: Queue) -> Handler: ...
+    def record(self, queue: Queue, handler: Handler) -> Event: ...
+    def join(self, queue: Queue) -> None: ...
+
+
+class Queue(Object):
+    """A queue to a device.
+
+    Args:
+        of: a device, or a context with `device`; by default the first device that the environment selects.
+        in_order: each command comes after the one before it. By default only events and accessors make an order.
+        profiling: events can be asked for times.
+    """
+
+    _release = "urQueueRelease"
+
+    def __init__(
+        self,
+        of: Device | Context | None = None,
+        device: Device | None = None,
+        *,
+        in_order: bool = False,
+        profiling: bool = False,
+        handle: int = 0,
+    ) -> None:
+        if isinstance(of, Context):
+            self.context, self.device = of, device or of.devices[0]
+        else:
+            self.device = device or of or devices()[0]
+            self.context = default_context(self.device)
+        if self.device not in self.context:
+            raise invalid("the device is not one of the context's", routine="Queue", remedy="make a context of this device")
+        self.in_order, self.profiling = in_order, profiling
+        flags = (0 if in_order else _OUT_OF_ORDER) | (_PROFILING if profiling else 0)
+        made = handle or self.context.adapter.made(
+            "urQueueCreate", self.context.handle, self.device.handle, ctypes.byref(struct("ur_queue_properties_t", flags=flags))
+        )
+        super().__init__(self.context.adapter, made)
+        self.context.queues.add(self)
+        self.recorder: Recorder | None = None
+        self.lock = RLock()
+        self._last: Event | None = None  # of an in-order queue
+        self._barrier: Event | None = None  # one that the adapter does not know of
+        self._unsettled: list[Event] = []  # host tasks, and what the adapter did not have when it was submitted
+        self._held: list[tuple[Event, Any]] = []  # host memory that commands may still be using
+
+    # submissions
+
+    def submit(self, function: Callable[[Handler], object]) -> Event:
+        """Call a command-group function and submit, or record, the command that it names; the event is of its end.
+
+        Raises what the function raises, and SYCLError. What goes wrong while the command runs is raised by `wait`.
+        """
+        with self.lock:
+            recorder = self.recorder
+            handler = Handler(self.context) if recorder is None else recorder.handler(self)
+            function(handler)
+            if recorder is None and (recorder := _joined(self, handler)) is None:
+                return self.run(handler.finished(), handler.dependencies)
+            return recorder.record(self, handler)
+
+    def run(self, command: Command, dependencies: Sequence[Event]) -> Event:
+        """Submit a command that is made already, never to a graph."""
+        with self.lock:
+            if command.requirements:
+                with buffers:
+                    return self._run_with_buffers(command, dependencies)
+            return self._run(command, dependencies)
+
+    def _run_with_buffers(self, command: Command, dependencies: Sequence[Event]) -> Event:
+        before = list(dependencies)
+        for accessor in command.requirements:
+            accessor.buffer.prepare(self.context, accessor.mode)
+            before += accessor.buffer.dependencies(accessor.mode)
+        event = self._run(command, before)
+        for accessor in sorted(command.requirements, key=lambda accessor: MODES[accessor.mode][1]):
+            accessor.buffer.used(self.context, accessor.mode, event)
+        return event
+
+    def _run(self, command: Command, dependencies: Sequence[Event]) -> Event:
+        last = self._last if self.in_order else self._barrier
+        on_host = isinstance(command, HostTask)
+        if last is not None and (on_host or last.deferred is not None or last.error is not None or last.others):
+            dependencies = [*dependencies, last]
+        if isinstance(command, Barrier):
+            dependencies = [*dependencies, *(() if dependencies else self._unsettled)]
+        execute = getattr(command, "execute", None)
+        if execute is not None:
+            event = execute(self, dependencies)
+        elif on_host:
+            event = run_on_host(self.context, dependencies, command.function)
+        else:
+            event = submit(self.context, dependencies, lambda count, waits: command.enqueue(self, count, waits))
+        if self.in_order:
+            self._last = event
+        elif isinstance(command, Barrier):
+            self._barrier = event
+        if event.deferred is not None or event.others:
+            self._remember(event)
+        if command.host_memory:
+            self._hold(event, command.keep)
+        return event
+
+    def _hold(self, event: Event, memory: Any) -> None:
+        if len(self._held) > 64:
+            self._held = [(one, kept) for one, kept in self._held if one.status != "complete"]
+        self._held.append((event, memory))
+
+    def _remember(self, event: Event) -> None:
+        if len(self._unsettled) > 64:
+            self._unsettled = [one for one in self._unsettled if one.deferred is not None or one.error is not None]
+        self._unsettled.append(event)
+
+    # shortcuts
+
+    def parallel_for(
+        self, range: NDRange | Sequence[int] | int, kernel: Any, *arguments: Any, depends_on: Iterable[Any] = ()
+    ) -> Event:
+        """Launch a kernel. See `Handler.parallel_for`."""
+        return self._shortcut(depends_on, "parallel_for", range, kernel, *arguments)
+
+    def memcpy(self, destination: Any, source: Any, nbytes: int | None = None, *, depends_on: Iterable[Any] = ()) -> Event:
+        """Copy bytes. See `Handler.memcpy`."""
+        return self._shortcut(depends_on, "memcpy", destination, source, nbytes)
+
+    def memset(self, destination: Any, value: int, nbytes: int | None = None, *, depends_on: Iterable[Any] = ()) -> Event:
+        """Set bytes. See `Handler.memset`."""
+        return self._shortcut(depends_on, "memset", destination, value, nbytes)
+
+    def fill(self, destination: Any, pattern: Any, count: int | None = None, *, depends_on: Iterable[Any] = ()) -> Event:
+        """Fill with a pattern. See `Handler.fill`."""
+        return self._shortcut(depends_on, "fill", destination, pattern, count)
+
+    def copy(self, source: Any, destination: Any, count: int | None = None, *, depends_on: Iterable[Any] = ()) -> Event:
+        """Copy elements. See `Handler.copy`."""
+        return self._shortcut(depends_on, "copy", source, destination, count)
+
+    def prefetch(self, memory: Any, nbytes: int | None = None, *, depends_on: Iterable[Any] = ()) -> Event:
+        """Tell the device that it will need memory. See `Handler.prefetch`."""
+        return self._shortcut(depends_on, "prefetch", memory, nbytes)
+
+    def mem_advise(
+        self, memory: Any, advice: str | int = "DEFAULT", nbytes: int | None = None, *, depends_on: Iterable[Any] = ()
+    ) -> Event:
+        """Tell the device how memory will be used. See `Handler.mem_advise`."""
+        return self._shortcut(depends_on, "mem_advise", memory, advice, nbytes)
+
+    def host_task(self, function: Callable[[], object], *, depends_on: Iterable[Any] = ()) -> Event:
+        """Run a Python function. See `Handler.host_task`."""
+        return self._shortcut(depends_on, "host_task", function)
+
+    def barrier(self, events: Iterable[Any] = ()) -> Event:
+        """What comes later in this queue comes after these events, or after everything before. See `Handler.barrier`."""
+        return self._shortcut((), "barrier", list(events))
+
+    def graph(self, executable: Any, *, depends_on: Iterable[Any] = ()) -> Event:
+        """Run an executable graph; while recording, make it a sub-graph. (ext_oneapi_graph)"""
+        return self._shortcut(depends_on, "graph_execution", executable)
+
+    def _shortcut(self, depends_on: Iterable[Any], operation: str, *arguments: Any) -> Event:
+        def function(handler: Handler) -> None:
+            if depends_on:
+                handler.depends_on(*depends_on)
+            getattr(handler, operation)(*arguments)
+
+        return self.submit(function)
+
+    # state
+
+    @property
+    def state(self) -> str:
+        """ "executing" or "recording" (ext_oneapi_get_state)."""
+        return "executing" if self.recorder is None else "recording"
+
+    def get_graph(self) -> Any:
+        """The graph that it is recording to. Raises SYCLError (invalid) if it is not recording. (ext_oneapi_get_graph)"""
+        if self.recorder is None:
+            raise invalid(
+                "ext_oneapi_get_graph() can only be called on recording queues",
+                routine="Queue.get_graph",
+                remedy="begin a recording first",
+            )
+        return self.recorder.graph
+
+    def wait(self) -> None:
+        """Wait until everything that was submitted is complete. Raises the first error of a host task or a command among it.
+
+        Raises SYCLError (invalid) while it is recording.
+        """
+        if self.recorder is not None:
+            raise invalid(
+                "wait cannot be called for a queue which is recording to a command graph",
+                routine="Queue.wait",
+                remedy="end the recording first",
+            )
+        failed: Exception | None = None
+        with self.lock:
+            unsettled, self._unsettled = self._unsettled, []
+            held, self._held = self._held, []
+        for event in unsettled:
+            try:
+                event.wait()
+            except Exception as error:
+                failed = failed or error
+        self.adapter.call("urQueueFinish", self.handle)
+        held.clear()
+        with self.lock:
+            if self._last is not None and self._last.deferred is None:
+                self._last = None
+            if self._barrier is not None and self._barrier.deferred is None:
+                self._barrier = None
+        if failed is not None:
+            raise failed
+
+    def native(self) -> int:
+        """The native queue behind it (OpenCL: cl_command_queue), of which no reference is given."""
+        return self.adapter.made("urQueueGetNativeHandle", self.handle, None)
+
+    def __repr__(self) -> str:
+        return f"<Queue to {self.device.name}{', in order' if self.in_order else ''}{', recording' if self.recorder else ''}>"
+
+
+def _joined(queue: Queue, handler: Handler) -> Recorder | None:
+    """The recorder of an event that the command depends on: a queue that comes after a recorded command is recorded too (SYCL-Graph,
+    transitive queue recording)."""
+    for event in handler.dependencies:
+        if event.node is not None:
+            recorder: Recorder | None = event.node.recorder
+            if recorder is not None:
+                recorder.join(queue)
+                return recorder
+            raise invalid(
+                "an event of a graph cannot be depended on outside of the graph", routine="submit",
+                remedy="depend on the event of the submission of the executable graph",
+            )  # fmt: skip
+    return None
+
+
+_contexts: Final[dict[Device, Context]] = {}
+
+
+def default_context(device: Device) -> Context:
+    """The context that queues to a device have if none is given: one of all devices of its platform, or of its own if it is a part."""
+    with buffers:
+        if device not in _contexts:
+            context = Context([device]) if device.parent is not None else Context(device.platform.devices)
+            for member in context.devices:
+                _contexts[member] = context
+        return _contexts[device]

@@ -1,0 +1,143 @@
+"""Unified shared memory: device, host and shared allocations, with NumPy views where the host can reach them.
+
+    memory = malloc_shared(1024, numpy.float32, queue)
+    memory.array[:] = 1
+    queue.memcpy(other, memory)
+
+An allocation is freed when the last object that names it is gone, nodes of graphs among them, and everything that runs in its context has
+ended. `memory + n` is the pointer to its element n. It is known to other packages by
+`__sycl_usm_array_interface__` (dpctl). (SYCL 2020, section 4.8.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy
+
+from .arguments import MAKERS, POINTER, Argument
+from .errors import invalid
+from .handles import Adapter
+
+if TYPE_CHECKING:
+    from .context import Context
+    from .platform import Device
+    from .queue import Queue
+
+_POINTER_SIZE: Final = ctypes.sizeof(ctypes.c_void_p)
+
+
+class _Allocation:
+    """What is freed when nobody has it any more: after all that runs in its context, since nothing else says who still uses it."""
+
+    def __init__(self, context: Context, address: int) -> None:
+        self.context, self.address = context, address
+
+    def __del__(self) -> None:
+        adapter: Adapter = self.context.adapter
+        if adapter.open:
+            for queue in list(self.context.queues):
+                adapter.ur.urQueueFinish(queue.handle)
+            adapter.ur.urUSMFree(self.context.handle, self.address)
+
+
+class USM:
+    """USM memory, or a part of an allocation from an element on.
+
+    Attributes:
+        allocation: what is freed when nobody has it any more; parts share it.
+        pointer: its address.
+        nbytes: how many bytes there are from there on.
+        dtype: of its elements.
+        kind: "device", "host" or "shared".
+        context, device: what it was allocated for; host memory has no device.
+    """
+
+    def __init__(
+        self, allocation: Any, pointer: int, nbytes: int, dtype: Any, kind: str, context: Context, device: Device | None
+    ) -> None:
+        self.allocation = allocation
+        self.pointer, self.nbytes, self.dtype = pointer, nbytes, numpy.dtype(dtype)
+        self.kind, self.context, self.device = kind, context, device
+
+    @property
+    def size(self) -> int:
+        """How many whole elements there are."""
+        return self.nbytes // self.dtype.itemsize
+
+    @property
+    def array(self) -> numpy.ndarray[Any, Any]:
+        """The memory as a NumPy array, which keeps it alive. Raises SYCLError (invalid) for device memory."""
+        if self.kind == "device":
+            raise invalid("the host cannot reach device memory", routine="USM.array", remedy="copy it with queue.memcpy")
+        block: Any = (ctypes.c_byte * (self.size * self.dtype.itemsize)).from_address(self.pointer)
+        block._memory = self
+        return numpy.frombuffer(block, self.dtype)
+
+    def __add__(self, elements: int) -> USM:
+        step = elements * self.dtype.itemsize
+        if not 0 <= step < self.nbytes:
+            raise invalid(f"element {elements} is not within the {self.size} of it", routine="USM")
+        return USM(self.allocation, self.pointer + step, self.nbytes - step, self.dtype, self.kind, self.context, self.device)
+
+    @property
+    def __sycl_usm_array_interface__(self) -> dict[str, Any]:
+        return {
+            "data": (self.pointer, False), "shape": (self.size,), "strides": None, "typestr": self.dtype.str, "version": 1,
+            "syclobj": None, "offset": 0,
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"<USM {self.kind} {self.nbytes} bytes at {self.pointer:#x}>"
+
+
+def allocate(kind: str, count: int, dtype: Any, where: Queue | tuple[Context, Device]) -> USM:
+    """`count` elements of a dtype as memory of a kind. Raises SYCLError (memory_allocation, feature_not_supported)."""
+    context, device = where if isinstance(where, tuple) else (where.context, where.device)
+    nbytes = count * numpy.dtype(dtype).itemsize
+    if nbytes <= 0:
+        raise invalid("an allocation has at least one element", routine=f"malloc_{kind}")
+    routine, devices = f"urUSM{kind.capitalize()}Alloc", () if kind == "host" else (device.handle,)
+    address = context.adapter.made(routine, context.handle, *devices, None, None, nbytes)
+    return USM(_Allocation(context, address), address, nbytes, dtype, kind, context, None if kind == "host" else device)
+
+
+def malloc_device(count: int, dtype: Any, where: Queue | tuple[Context, Device]) -> USM:
+    """`count` elements on a device, for a queue or a (context, device)."""
+    return allocate("device", count, dtype, where)
+
+
+def malloc_host(count: int, dtype: Any, where: Queue | tuple[Context, Device]) -> USM:
+    """`count` elements of the host's that devices can use."""
+    return allocate("host", count, dtype, where)
+
+
+def malloc_shared(count: int, dtype: Any, where: Queue | tuple[Context, Device]) -> USM:
+    """`count` elements that wander between host and device."""
+    return allocate("shared", count, dtype, where)
+
+
+MAKERS[USM] = lambda value: Argument(POINTER, _POINTER_SIZE, value.pointer, 0, value)
+
+
+def pointer_of(value: Any, *, writable: bool = False, routine: str = "memcpy") -> tuple[int, int | None, Any]:
+    """The address, the number of bytes (None if not known) and the owner of what a copy may be given: USM, a NumPy array, an address, or
+    an object with `__sycl_usm_array_interface__`."""
+    if isinstance(value, USM):
+        return value.pointer, value.nbytes, value
+    if isinstance(value, numpy.ndarray):
+        if not value.flags.c_contiguous or (writable and not value.flags.writeable):
+            raise invalid(
+                "the array is not contiguous, or cannot be written to", routine=routine, remedy="numpy.ascontiguousarray(…)"
+            )
+        return value.ctypes.data, value.nbytes, value
+    interface = getattr(value, "__sycl_usm_array_interface__", None)
+    if interface is not None:
+        items = int(numpy.prod(interface["shape"], dtype=numpy.int64))
+        return interface["data"][0], items * numpy.dtype(interface["typestr"]).itemsize, value
+    if isinstance(value, int):
+        return value, None, None
+    raise invalid(
+        f"{type(value).__name__} is no memory", routine=routine, remedy="give USM memory, a NumPy array or an address"
+    )
