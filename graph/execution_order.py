@@ -56,11 +56,11 @@ def execution_orders(
 
 def _cycle(waiting: Set[int], predecessors: Neighbours) -> FairleadError:
     """The error for nodes that wait for each other: each of them comes after another, so that walking up meets one twice."""
-    node, walked = min(waiting), []
+    node, walked = min(waiting), {}
     while node not in walked:
-        walked.append(node)
+        walked[node] = len(walked)
         node = next(before for before in predecessors[node] if before in waiting)
-    cycle = [node, *reversed(walked[walked.index(node) :])]
+    cycle = [node, *reversed(list(walked)[walked[node] :])]
     return FairleadError(
         f"the graph has a cycle: nodes {' → '.join(map(str, cycle))}",
         remedy="leave the check for cycles on, which names the edge",
