@@ -150,6 +150,11 @@ class Adapter(Object):
         """The names of the entry points that it has, those that are here for every adapter among them."""
         return frozenset(self._functions) | {name for name, _ in self._counting()}
 
+    @property
+    def counting(self) -> frozenset[str]:
+        """The names of the entry points that only count references."""
+        return frozenset(name for name, _ in self._counting()) - frozenset(self._functions)
+
     # what is here for every adapter
 
     def urAdapterGet(self) -> list[Object]:
@@ -183,9 +188,9 @@ class Adapter(Object):
 
     # what start.py uses
 
-    def entries(self, table: int) -> dict[str, Callable[..., int]]:
-        """What C calls, by name. `table` is what every handle begins with."""
-        self.registry = Registry(table)
+    def entries(self, table: int, *number: int) -> dict[str, Callable[..., int]]:
+        """What C calls, by name. `table` is what every handle begins with, `number` the adapter's."""
+        self.registry = Registry(table, *number)
         functions = dict(self._functions)
         for name, method in self._counting():
             if name not in functions:

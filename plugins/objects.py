@@ -1,11 +1,15 @@
 """What an adapter hands out: handles, and the registry that knows which of them are alive.
 
-A handle is the address of two words: the adapter's table of functions, by which a loader calls (its first word, for every kind
-of handle), and a number. An entry point never looks at the memory behind a handle that it is given: it looks the address up, so
-that a NULL, stale or foreign handle, or one of another kind, is simply not there.
+A handle is the address of a few words (native/counts.cdef.h): the adapter's table of functions, by which a loader calls (the first
+word, for every kind of handle), a number, and how many references there are. An entry point never looks at the memory behind a
+handle that it is given: it looks the address up, so that a NULL, stale or foreign handle, or one of another kind, is simply not
+there.
 
 The words come from blocks that are never given back, and an address that was freed is not used again for a long time: a loader may
 read the first word of a stale handle, and finds our table there.
+
+References are counted in C (native/counts.c), where a program retains and releases without a wait for the GIL. What it released for
+the last time there is in the registry until `reap` takes it out: every entry point calls that before it does anything else.
 """
 
 from __future__ import annotations
@@ -18,9 +22,22 @@ from weakref import ref
 from ..loader.forks import new_lock
 from ._native import ffi, lib
 
-_BLOCK: Final = 1024  # handles
 _QUARANTINE: Final = 1 << 16  # so many others are freed before an address comes again
-_SIZE: Final = 2 * ffi.sizeof("uintptr_t")
+_SIZE: Final = ffi.sizeof("fl_handle")
+_NO_ADAPTER: Final = 0xFFFF
+_KINDS: Final = {name.removeprefix("kind_"): getattr(lib, name) for name in dir(lib) if name.startswith("kind_")}
+
+#: `gone[0]` is not 0 if there is something to reap.
+gone: Final = lib.fl_gone()
+_registries: Final[dict[int, Registry]] = {}  # by the adapter's number
+
+
+def reap() -> None:
+    """Take the objects out of the registry whose last reference was released in C, and have them closed, the first of them first."""
+    thing = lib.fl_take()
+    while thing:
+        handle, adapter, thing = int(ffi.cast("uintptr_t", thing)), thing.adapter, thing.next
+        _registries[adapter].bury(handle)
 
 
 class Object:
@@ -34,8 +51,12 @@ class Object:
     type: ClassVar[str]
     counted: bool = True
     handle: int = 0
-    references: int = 0
     _closed: bool = False
+
+    @property
+    def references(self) -> int:
+        """How many references the program has."""
+        return max(lib.fl_references(self.handle), 0)
 
     def close(self) -> None:
         """Give up what it holds; called once."""
@@ -51,14 +72,16 @@ class Object:
 
 
 class Registry:
-    """The objects of an adapter by type and handle. `table` is the address that every handle begins with.
+    """The objects of an adapter by type and handle. `table` is the address that every handle begins with, `number` the adapter's: C
+    counts references to the handles of an adapter that has one.
 
     An object is *owned* while the program has references to it. One that the program was only shown, in the answer to a query,
     is *lent*: its handle is good for as long as something else holds the object, and retaining it makes it owned.
     """
 
-    def __init__(self, table: int) -> None:
-        self._table = table
+    def __init__(self, table: int, number: int = _NO_ADAPTER) -> None:
+        self._table, self._number = table, number
+        _registries[number] = self
         self._lock = new_lock()
         self._free: deque[int] = deque()
         self._quarantined: deque[int] = deque()
@@ -84,30 +107,33 @@ class Registry:
     def show(self, thing: Object) -> int:
         """The handle of an object for a caller that gets no reference, as in the answer to a query."""
         with self._lock:
-            if not thing.handle and thing.counted:
-                self._lend(thing)
-            elif not thing.handle:
-                self._own(thing)
+            if not thing.handle or lib.fl_references(thing.handle) == lib.FL_GONE:
+                self._lend(thing) if thing.counted else self._own(thing)
             return thing.handle
 
     def retain(self, thing: Object) -> None:
         """One more reference."""
         with self._lock:
-            if not thing.references:
+            if not (thing.handle and lib.fl_retain(thing.handle)):
                 self._own(thing)
-            elif thing.counted:
-                thing.references += 1
 
     def release(self, thing: Object) -> bool:
         """One reference less; True if it was the last one, so that its handle means nothing from now on."""
         if not thing.counted:
             return False
         with self._lock:
-            if thing.references != 1:  # 0: it is lent, or gone, and the caller has none to give back
-                thing.references = max(thing.references - 1, 0)
+            if lib.fl_release(thing.handle) != 1:  # less: it is lent, or gone, and the caller has none to give back
                 return False
             self._leave(thing)
             return True
+
+    def bury(self, handle: int) -> None:
+        """The last reference to a handle was released in C."""
+        with self._lock:
+            thing = next((table[handle] for table in self._owned.values() if handle in table), None)
+            if thing is not None:
+                self._leave(thing)
+            self._quarantined.append(handle)
 
     def forget(self, thing: Object) -> None:
         """End a handle's life, whoever has references: for what cannot outlive something else."""
@@ -130,48 +156,50 @@ class Registry:
                 failed(error)
 
     def _own(self, thing: Object) -> None:
-        if not thing.handle:
-            thing.handle = self._address()
+        if not (thing.handle and lib.fl_own(thing.handle)):  # else it was lent until now
+            self._leave(thing)
+            thing.handle = self._address(thing, 1 if thing.counted else lib.FL_FIXED)
         self._lent.pop(thing.handle, None)
-        thing.references = 1
         self.of(thing.type)[thing.handle] = thing
 
     def _lend(self, thing: Object) -> None:
-        handle = thing.handle = self._address()
+        self._leave(thing)
+        handle = thing.handle = self._address(thing, 0)
 
-        def gone(reference: ref[Object]) -> None:
+        def ended(reference: ref[Object]) -> None:
             if self._lent.pop(handle, None) is not None:
-                self._quarantined.append(handle)
+                self._give_up(handle)
 
-        self._lent[handle] = ref(thing, gone)
+        self._lent[handle] = ref(thing, ended)
 
     def _leave(self, thing: Object) -> None:
-        handle, thing.handle, thing.references = thing.handle, 0, 0
+        handle, thing.handle = thing.handle, 0
         if handle:
             self.of(thing.type).pop(handle, None)
             self._lent.pop(handle, None)
+            self._give_up(handle)
+
+    def _give_up(self, handle: int) -> None:
+        if lib.fl_end(handle):  # else it comes to `bury`
             self._quarantined.append(handle)
 
-    def _address(self) -> int:
-        """An address that no handle has, with its two words."""
+    def _address(self, thing: Object, references: int) -> int:
+        """An address that no handle has, with its words."""
         if len(self._quarantined) > _QUARANTINE:
             self._free.append(self._quarantined.popleft())
         if not self._free:
             self._free.extend(self._block())
         address = self._free.popleft()
         self._numbers += 1
-        ffi.cast("uintptr_t *", address)[1] = self._numbers
+        lib.fl_begin(address, self._numbers, self._number, _KINDS.get(thing.type, 0), references)
         return address
 
     def _block(self) -> range:
-        block = ffi.cast("uintptr_t *", lib.malloc(_BLOCK * _SIZE))
-        if not block:
+        first = lib.fl_block(self._table)
+        if not first:
             raise MemoryError("no memory for handles")
-        for index in range(0, 2 * _BLOCK, 2):
-            block[index] = self._table
-        first = int(ffi.cast("uintptr_t", block))
-        return range(first, first + _BLOCK * _SIZE, _SIZE)
+        return range(first, first + lib.FL_BLOCK * _SIZE, _SIZE)
 
 
 def _number(thing: Object) -> int:
-    return ffi.cast("uintptr_t *", thing.handle)[1]
+    return ffi.cast("fl_handle *", thing.handle).number

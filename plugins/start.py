@@ -4,6 +4,8 @@ A shell (native/shell.c) is the C side of an adapter. `start(address)` is given 
 or the file that has the adapter, in a variable called `adapter`.
 
 There may be several adapters in a process, and several shells of one adapter, which are all the same to it.
+
+References are counted in C (native/counts.c). In a Python program that also takes the last one, and asks for `py_reap`.
 """
 
 from __future__ import annotations
@@ -20,15 +22,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+import __main__
+
 from ..loader.errors import FairleadError
 from ..loader.forks import new_lock
 from ._native import ffi, lib
 from .adapter import Adapter
 from .build import settings
-from .interrupts import defer_interrupts
+from .interrupts import ENTRY, defer_interrupts
+from .objects import reap
 from .wrap import code_of
 
 _UNKNOWN: Final = code_of("UR_RESULT_ERROR_UNKNOWN")
+_BEGUN: Final = "begun_by_fairlead"  # a variable of __main__ in a Python that a shell has begun (native/python.c)
 
 
 @dataclass(frozen=True)
@@ -54,13 +60,16 @@ def start(address: int) -> None:
     adapter = load(settings(os.fsdecode(ffi.string(shell.config)))["module"])
     with _lock:
         defer_interrupts()
+        lib.fl_counting(_BEGUN in vars(__main__), lib.py_reap)
         shell.number = _number_of(adapter, shell)
         running = _running[shell.number]
         running.shells.append(shell)
+        counting = adapter.counting
         for index in range(shell.entry_count):
             name = ffi.string(shell.names[index]).decode()
             if name in running.entries:
-                shell.bodies[index] = ffi.cast("void *", getattr(lib, f"py_{name}"))
+                body = ffi.addressof(lib, f"count_{name}") if name in counting else getattr(lib, f"py_{name}")
+                shell.bodies[index] = ffi.cast("void *", body)
         adapter.at_exit = lambda: shell.at_exit(lib.py_teardown)
         adapter.at_exit()
 
@@ -105,7 +114,7 @@ def _number_of(adapter: Adapter, shell: Any) -> int:
     for number, running in enumerate(_running):
         if running.adapter is adapter:
             return number
-    entries = adapter.entries(int(ffi.cast("uintptr_t", shell.table)))
+    entries = adapter.entries(int(ffi.cast("uintptr_t", shell.table)), len(_running))
     _running.append(_Running(adapter, entries, []))
     for name in entries:
         _bind(name)
@@ -122,6 +131,14 @@ def _bind(name: str) -> None:
             return having[number](number, *arguments)
 
     ffi.def_extern(name=f"py_{name}", error=_UNKNOWN)(function)
+
+
+def _reap() -> None:
+    reap()
+
+
+_reap.__code__ = _reap.__code__.replace(co_filename=f"{ENTRY}of C>")  # Ctrl-C must not end it half-way
+ffi.def_extern(name="py_reap")(_reap)
 
 
 @ffi.def_extern()

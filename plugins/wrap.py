@@ -34,7 +34,7 @@ from ..loader.ur import UR, URError
 from ._native import ffi
 from .answers import Encode, encode_pointers, properties
 from .interrupts import ENTRY
-from .objects import Object, Registry
+from .objects import Object, Registry, gone, reap
 
 #: The code for a handle that is none of ours, or not alive, by its type; else INVALID_VALUE.
 INVALID: Final = {
@@ -244,7 +244,7 @@ class _Entry:
         self.scope: dict[str, Any] = {
             "_body": body, "_registry": registry, "_give": registry.give, "_find": _find, "_objects": _objects,
             "_numbers": _numbers, "_text": _text, "_keep": _keep, "_give_list": _give_list, "_answer": _answer,
-            "_unfit": _unfit, "_Refused": Refused,
+            "_unfit": _unfit, "_Refused": Refused, "_gone": gone, "_reap": reap,
         }  # fmt: skip
         self.outputs = [p for p in function.parameters if _is_output(p)]
         self.list_count = self._list_count()
@@ -255,6 +255,7 @@ class _Entry:
         source = "\n".join([
             f"def {name}(_adapter, {', '.join(self.parameters)}):",
             "    try:",
+            "        if _gone[0]: _reap()",
             *(f"        {line}" for line in (*self._inputs(), *self._call())),
             "        return 0",
             "    except _Refused as _refused:",

@@ -3,7 +3,8 @@
 Two things are generated from loader/ur.abi, with the same prototypes, in which a handle and a `void *` are plain words:
 
 - `fairlead.plugins._native`, a cffi module whose `extern "Python"` functions are the entry points as Python sees them: `py_urQueueFinish`
-  is called with the number of the adapter and the arguments (`callbacks`).
+  is called with the number of the adapter and the arguments (`callbacks`). Before those that count references there is C, which
+  needs Python for the first and the last one only: `count_urQueueRetain` (`counting`, counts.c).
 - `ur_entries.h`, for shell.c: a C function for each entry point, which leads to the body that Python has put in its place, the whole
   `ur_dditable_t` of them, and the 26 functions that hand it out (`entries`). A shell knows no Python at build time: it finds
   one at run time, so that the same file serves every version of Python (`shells`). `pi_entries.h` is the same for a shell that
@@ -109,6 +110,31 @@ def callbacks() -> str:
     """The `extern "Python"` declarations, for cffi."""
     lines = [f"int32_t py_{f.name}(uint32_t adapter, {', '.join(_parameters(f))});" for f in functions()]
     return 'extern "Python" {\n' + "\n".join(lines) + "\n}\n"
+
+
+def counting() -> dict[str, str]:
+    """The entry points that do nothing but count references, and which of the functions in counts.h does it."""
+    return {
+        f.name: f"fl_entry_{word}"
+        for f in functions() if len(f.parameters) == 1
+        for word in ("retain", "release") if word in f.parameters[0].words
+    }  # fmt: skip
+
+
+def _counters() -> Iterator[str]:
+    """The kinds of handles that have references, and a function for each entry point that counts them, for C."""
+    types_of = {f.name: f.parameters[0].type for f in functions() if f.name in counting()}
+    yield kinds()
+    for name, counter in counting().items():
+        yield f"static int32_t py_{name}(uint32_t, uintptr_t);"
+        yield f"static int32_t count_{name}(uint32_t adapter, uintptr_t handle) {{"
+        yield f"    return {counter}(adapter, handle, kind_{types_of[name]}, py_{name});\n}}"
+
+
+def kinds() -> str:
+    """A number for each type of handle that has references: kind_ur_queue_handle_t."""
+    found = sorted({f.parameters[0].type for f in functions() if f.name in counting()})
+    return f"enum {{ {', '.join(f'kind_{name} = {number}' for number, name in enumerate(found, 1))} }};"
 
 
 def version() -> int:
@@ -222,13 +248,16 @@ def ffibuilder() -> Any:
     ffi = FFI()
     declared = "\n".join(types())
     ffi.cdef(declared + (HERE / "shell.cdef.h").read_text(encoding="utf-8"))
-    ffi.cdef(callbacks() + 'extern "Python" void py_teardown(uint32_t number);\nvoid *malloc(size_t size);')
+    ffi.cdef((HERE / "counts.cdef.h").read_text(encoding="utf-8") + kinds())
+    ffi.cdef(callbacks() + 'extern "Python" { void py_teardown(uint32_t number); void py_reap(void); }')
+    ffi.cdef("\n".join(f"int32_t count_{name}(uint32_t, uintptr_t);" for name in counting()))
     ffi.cdef("#define FL_SHELL_VERSION ...")
     ffi.set_source(
         "fairlead.plugins._native",
-        f'#include <stdbool.h>\n#include <stdint.h>\n#include <stdlib.h>\n{declared}\n#include "shell.cdef.h"\n'
-        f"#define FL_SHELL_VERSION {version()}u\n",
-        depends=[os.path.relpath(HERE / "shell.cdef.h")],
+        f'#include <stdbool.h>\n#include <stdint.h>\n{declared}\n#include "shell.cdef.h"\n#include "counts.h"\n'
+        f"#define FL_SHELL_VERSION {version()}u\n" + "\n".join(_counters()),
+        sources=[os.path.relpath(HERE / "counts.c")],
+        depends=[os.path.relpath(HERE / name) for name in ("shell.cdef.h", "counts.cdef.h", "counts.h")],
         include_dirs=[str(HERE)],
         extra_compile_args=["-O2", *WARNINGS, "-Wno-unused-function", *strict],
     )

@@ -299,7 +299,7 @@ static bool begin(const char *config) {
     struct sigaction interrupt;   /* signals are the host's; `import signal` takes SIGINT all the same, once, and gives it back here */
     sigaction(SIGINT, NULL, &interrupt);
     py.Py_InitializeEx(0);
-    py.PyRun_SimpleStringFlags("import signal", NULL);
+    py.PyRun_SimpleStringFlags("import signal; begun_by_fairlead = True", NULL);   /* for start.py */
     sigaction(SIGINT, &interrupt, NULL);
     py.PyEval_SaveThread();
     return true;

@@ -58,6 +58,17 @@ static void platform(void) {
     printf("platform: %d %d %s\n", got, code, name);
 }
 
+/* Gets devices, retains each, and releases it as often as needed: `devices 4` of the platform. */
+static void devices(int count) {
+    void *found[16];
+    int code = ((int (*)(void *, int, uint32_t, void **, uint32_t *))function("urDeviceGet"))(now->platform, 1, (uint32_t)count, found, NULL);
+    for (int i = 0; i < count && !code; i++) {
+        code |= ((int (*)(void *))function("urDeviceRetain"))(found[i]);
+        code |= ((int (*)(void *))function("urDeviceRelease"))(found[i]) | ((int (*)(void *))function("urDeviceRelease"))(found[i]);
+    }
+    printf("devices: %d\n", code);
+}
+
 static void on_adapter(const char *name) {
     printf("%s: %d\n", name, ((int (*)(void *))function(name))(now->adapter));
 }
@@ -126,6 +137,8 @@ int main(int count, char **arguments) {
             adapter();
         else if (!strcmp(command, "platform"))
             platform();
+        else if (!strcmp(command, "devices"))
+            devices(atoi(arguments[++i]));
         else if (!strcmp(command, "last"))
             last_error();
         else if (!strcmp(command, "threads"))

@@ -3,6 +3,7 @@
  * `check` runs all scenarios, each in a process of its own, `check NAME…` those whose names begin so. With FL_PI it is the shell of a plugin. */
 #include "python.c"
 #include "shell.c"
+#include "counts.c"
 
 #include <sys/wait.h>
 
@@ -11,7 +12,9 @@
 /* --- what a Python has that a shell uses --- */
 
 static struct {
-    int initialized, fails, calls_back, runs, held;
+    int initialized, fails, calls_back, runs, full;
+    _Atomic(int) pending;
+    int (*pending_call)(void *);
     const wchar_t *program;
 } fake;
 
@@ -47,6 +50,14 @@ int PyGILState_Ensure(void) {
     return had;
 }
 void PyGILState_Release(int had) { has_gil = had; }
+int Py_AddPendingCall(int (*function)(void *), void *data) {
+    CHECK(!data);
+    if (fake.full)
+        return -1;
+    fake.pending_call = function;
+    fake.pending++;
+    return 0;
+}
 
 /* --- what plugins/start.py and an adapter do --- */
 
@@ -59,7 +70,7 @@ static void end(uint32_t number) {
 }
 
 int PyRun_SimpleStringFlags(const char *code, void *flags) {
-    if (strcmp(code, "import signal") == 0)   /* before SIGINT is given back to the host */
+    if (strncmp(code, "import signal;", 14) == 0)   /* before SIGINT is given back to the host */
         return 0;
     const char *call = strstr(code, "    start(");
     CHECK(!flags && has_gil && call && strstr(code, "from " FL_MODULE " import start"));
@@ -287,6 +298,109 @@ static void thread_many_first(void) {
     CHECK(pthread_join(last, NULL) == 0);
 }
 
+/* --- counts --- */
+
+enum { KIND = 3, NOT_HERE = -7, THREADS = 4, TIMES = 1000 };
+static uintptr_t block;   /* kept, so that it is no leak */
+static unsigned reaped, in_python;
+
+static uintptr_t handle_at(unsigned index) { return block + index * sizeof(fl_handle); }
+
+static int32_t python_body(uint32_t adapter, uintptr_t handle) {
+    CHECK(adapter == 5);
+    (void)handle;
+    in_python++;
+    return NOT_HERE;
+}
+
+static int32_t retain_it(uintptr_t handle) { return fl_entry_retain(5, handle, KIND, python_body); }
+static int32_t release_it(uintptr_t handle) { return fl_entry_release(5, handle, KIND, python_body); }
+
+static void reap_all(void) {
+    uint64_t last = 0;
+    for (fl_handle *one = fl_take(); one; one = one->next, reaped++) {
+        CHECK(fl_references((uintptr_t)one) == FL_GONE && !fl_end((uintptr_t)one) && one->number > last);
+        last = one->number;
+    }
+    CHECK(!*fl_gone());
+}
+
+static void begin_handles(unsigned count, int32_t references) {
+    block = block ? block : fl_block(77);
+    CHECK(block && ((fl_handle *)block)->table == 77 && ((fl_handle *)handle_at(FL_BLOCK - 1))->table == 77);
+    for (unsigned i = 0; i < count; i++)
+        fl_begin(handle_at(i), i + 1, 5, KIND, references);
+}
+
+static void counts_by_python(void) {
+    begin_handles(1, 0);
+    uintptr_t handle = handle_at(0);
+    CHECK(!fl_retain(handle) && fl_release(handle) == 0 && fl_own(handle) && !fl_own(handle) && fl_references(handle) == 1);
+    CHECK(fl_retain(handle) && fl_references(handle) == 2 && fl_release(handle) == 2 && fl_release(handle) == 1 && fl_references(handle) == 0);
+    CHECK(fl_end(handle) && !fl_end(0) && !fl_references(0) && !fl_own(0) && !fl_retain(0) && !fl_release(0));
+    fl_begin(handle, 1, 5, KIND, FL_FIXED);
+    CHECK(fl_retain(handle) && fl_release(handle) == FL_FIXED && fl_references(handle) == 1 && !fl_own(handle) && fl_end(handle));
+}
+
+/* What is no handle of that kind and adapter goes to Python, and is not looked at. */
+static void counts_of_what_is_no_handle(void) {
+    begin_handles(3, 1);
+    fl_end(handle_at(1));
+    fl_begin(handle_at(2), 3, 5, KIND, 0);   /* lent */
+    uintptr_t stack = (uintptr_t)&stack;
+    const uintptr_t wrong[] = {0, 1, 0xdead0, stack, UINTPTR_MAX, (uintptr_t)1 << 48, handle_at(0) + 8, handle_at(0) + 1, handle_at(1), handle_at(2),
+                               block - sizeof(fl_handle), handle_at(FL_BLOCK), handle_at(FL_BLOCK - 1)};
+    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        CHECK(retain_it(wrong[i]) == NOT_HERE && release_it(wrong[i]) == NOT_HERE);
+    CHECK(fl_entry_retain(5, handle_at(0), KIND + 1, python_body) == NOT_HERE && fl_references(handle_at(0)) == 1);
+    fl_begin(handle_at(1), 2, 6, KIND, 1);
+    CHECK(retain_it(handle_at(1)) == NOT_HERE && retain_it(handle_at(0)) == 0 && fl_references(handle_at(0)) == 2);
+    fl_begin(handle_at(1), 2, 5, KIND, FL_FIXED);
+    CHECK(retain_it(handle_at(1)) == 0 && release_it(handle_at(1)) == 0 && release_it(handle_at(1)) == 0 && fl_references(handle_at(1)) == 1);
+}
+
+/* Who has the GIL, or may wait for it, has Python release the last reference; anybody else leaves it to the main thread. */
+static void the_last_reference(void) {
+    begin_handles(4, 1);
+    fl_counting(true, reap_all);
+    CHECK(release_it(handle_at(0)) == NOT_HERE && fl_references(handle_at(0)) == 1);
+    fl_counting(false, reap_all);
+    has_gil = 1;
+    CHECK(release_it(handle_at(0)) == NOT_HERE && fl_references(handle_at(0)) == 1 && in_python == 2 && !fake.pending);
+    has_gil = 0;
+    fake.full = 1;
+    CHECK(release_it(handle_at(0)) == 0 && *fl_gone() && fl_references(handle_at(0)) == FL_GONE && in_python == 2 && !fake.pending);
+    CHECK(retain_it(handle_at(0)) == NOT_HERE && release_it(handle_at(0)) == NOT_HERE);
+    fake.full = 0;
+    CHECK(release_it(handle_at(1)) == 0 && release_it(handle_at(2)) == 0 && fake.pending == 1);
+    CHECK(fake.pending_call(NULL) == 0 && reaped == 3 && fl_references(handle_at(0)) == 0);
+    CHECK(release_it(handle_at(3)) == 0 && fake.pending == 2 && fake.pending_call(NULL) == 0 && reaped == 4);
+}
+
+static void *counts(void *unused) {
+    (void)unused;
+    for (unsigned i = 0; i < TIMES; i++)
+        CHECK(retain_it(handle_at(i)) == 0);
+    for (unsigned i = 0; i < 2 * TIMES; i++)
+        CHECK(release_it(handle_at(i / 2)) == 0);
+    return NULL;
+}
+
+static void thread_counts(void) {
+    begin_handles(TIMES, THREADS);
+    fl_counting(false, reap_all);
+    pthread_t threads[THREADS];
+    for (unsigned i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, counts, NULL) == 0);
+    unsigned taken = 0;
+    while (taken < TIMES)
+        for (fl_handle *one = fl_take(); one; one = one->next, taken++)
+            CHECK(!fl_end((uintptr_t)one));
+    for (unsigned i = 0; i < THREADS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(!*fl_gone() && !in_python && fake.pending == 1);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -294,6 +408,7 @@ static const struct {
 #define S(name) {#name, name},
     S(nothing_is_there) S(python_is_there) S(python_is_begun) S(entries_and_bodies) S(the_start_fails) S(the_start_asks_for_itself) S(the_end)
     S(wrong_calls) S(settings_are_read) S(programs_are_found) S(thread_many_first)
+    S(counts_by_python) S(counts_of_what_is_no_handle) S(the_last_reference) S(thread_counts)
 #ifndef FL_PI
     S(layouts)
 #endif

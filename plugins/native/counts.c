@@ -1,0 +1,176 @@
+/* Counts the references to handles without Python.
+ *
+ * A runtime retains and releases in threads of its own and under its own locks. If a thread of a Python program waits for such a lock and holds
+ * the GIL, whoever has the lock must not wait for the GIL. So a count is a word of the handle itself, which is changed here; and a handle
+ * whose last reference goes in such a program is put on a list. Python takes the list before it does anything else for the adapter, and
+ * the main thread is asked to take it as soon as it can.
+ *
+ * An address is looked at only if it is one of a handle's: handles lie in aligned blocks that are never given back, and a bitmap in two
+ * levels knows these. */
+#include "counts.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+/* Python's, which cffi's headers hide in part: of every version. */
+int PyGILState_Check(void);
+int Py_AddPendingCall(int (*function)(void *), void *data);
+
+struct handle {   /* fl_handle: what several threads change is atomic here */
+    uintptr_t table;
+    uint64_t number;
+    struct handle *next;
+    uint16_t adapter, kind;
+    _Atomic(int32_t) references;
+};
+_Static_assert(sizeof(struct handle) == sizeof(fl_handle) && offsetof(struct handle, references) == offsetof(fl_handle, references), "");
+
+enum { BITS = 16, BLOCK = 1 << BITS };   /* bytes; and a map's entries */
+_Static_assert(FL_BLOCK * sizeof(struct handle) == BLOCK, "");
+
+typedef struct {
+    _Atomic(bool) has[1 << BITS];
+} map;
+
+static _Atomic(map *) maps[1 << BITS];   /* by the highest of the 48 bits of an address */
+static _Atomic(struct handle *) gone;    /* the last first */
+static _Atomic(bool) python_waits, reap_is_due;
+static void (*reap)(void);
+
+/* --- where handles are --- */
+
+uintptr_t fl_block(uintptr_t table) {
+    struct handle *block = aligned_alloc(BLOCK, BLOCK);
+    uint64_t address = (uintptr_t)block;
+    if (!block || address >> 3 * BITS) {
+        free(block);
+        return 0;
+    }
+    _Atomic(map *) *slot = &maps[address >> 2 * BITS];
+    map *new = *slot ? NULL : calloc(1, sizeof *new), *none = NULL;
+    if (new && !atomic_compare_exchange_strong(slot, &none, new))
+        free(new);
+    if (!*slot) {
+        free(block);
+        return 0;
+    }
+    for (unsigned i = 0; i < FL_BLOCK; i++)
+        block[i] = (struct handle){.table = table};
+    (*slot)->has[address >> BITS & (BLOCK - 1)] = true;
+    return address;
+}
+
+static struct handle *find(uint64_t address, uint32_t adapter, unsigned kind) {
+    map *of = address >> 3 * BITS ? NULL : maps[address >> 2 * BITS];
+    if (!of || !of->has[address >> BITS & (BLOCK - 1)] || address % sizeof(struct handle))
+        return NULL;
+    struct handle *handle = (struct handle *)(uintptr_t)address;
+    return handle->references > 0 && handle->adapter == adapter && handle->kind == kind ? handle : NULL;
+}
+
+/* --- what Python calls, with handles that are its own --- */
+
+static struct handle *at(uintptr_t address) {
+    static struct handle nobody;
+    return address ? (struct handle *)address : &nobody;
+}
+
+void fl_begin(uintptr_t handle, uint64_t number, uint16_t adapter, uint16_t kind, int32_t references) {
+    at(handle)->number = number;
+    at(handle)->adapter = adapter;
+    at(handle)->kind = kind;
+    at(handle)->references = references;   /* the last: who finds one may read the others */
+}
+
+bool fl_end(uintptr_t handle) {
+    return handle && atomic_exchange(&at(handle)->references, 0) != FL_GONE;
+}
+
+int32_t fl_references(uintptr_t handle) {
+    int32_t count = at(handle)->references;
+    return count == FL_FIXED ? 1 : count;
+}
+
+bool fl_own(uintptr_t handle) {
+    int32_t none = 0;
+    return handle && atomic_compare_exchange_strong(&at(handle)->references, &none, 1);
+}
+
+static bool retain(struct handle *handle) {
+    int32_t count = handle->references;
+    while (count > 0 && count != FL_FIXED)
+        if (atomic_compare_exchange_weak(&handle->references, &count, count + 1))
+            return true;
+    return count == FL_FIXED;
+}
+
+/* One reference less, if there are any; `last` takes the place of 0. How many there were. */
+static int32_t release(struct handle *handle, int32_t least, int32_t last) {
+    int32_t count = handle->references;
+    while (count >= least && count != FL_FIXED)
+        if (atomic_compare_exchange_weak(&handle->references, &count, count == 1 ? last : count - 1))
+            break;
+    return count;
+}
+
+bool fl_retain(uintptr_t handle) {
+    return retain(at(handle));
+}
+
+int32_t fl_release(uintptr_t handle) {
+    return release(at(handle), 1, 0);
+}
+
+void fl_counting(bool may_wait, void (*function)(void)) {
+    reap = function;
+    python_waits = may_wait;
+}
+
+fl_handle *fl_take(void) {
+    struct handle *last = atomic_exchange(&gone, NULL), *first = NULL;
+    while (last) {
+        struct handle *before = last->next;
+        last->next = first;
+        first = last;
+        last = before;
+    }
+    return (fl_handle *)first;
+}
+
+const uintptr_t *fl_gone(void) {
+    return (const uintptr_t *)&gone;
+}
+
+/* --- what programs call --- */
+
+static int reap_now(void *unused) {
+    (void)unused;
+    reap_is_due = false;
+    reap();
+    return 0;
+}
+
+static void let_go(struct handle *handle) {
+    handle->next = gone;
+    while (!atomic_compare_exchange_weak(&gone, &handle->next, handle))
+        continue;
+    if (!atomic_exchange(&reap_is_due, true) && Py_AddPendingCall(reap_now, NULL) != 0)   /* it takes no more: Python will look by itself */
+        reap_is_due = false;
+}
+
+int32_t fl_entry_retain(uint32_t adapter, uintptr_t handle, unsigned kind, fl_counting_body *python) {
+    struct handle *found = find(handle, adapter, kind);
+    return found && retain(found) ? 0 : python(adapter, handle);
+}
+
+int32_t fl_entry_release(uint32_t adapter, uintptr_t handle, unsigned kind, fl_counting_body *python) {
+    struct handle *found = find(handle, adapter, kind);
+    bool waits = python_waits || PyGILState_Check();   /* it has the GIL, or gets it */
+    int32_t least = waits ? 2 : 1, count = found ? release(found, least, FL_GONE) : 0;
+    if (count < least)
+        return python(adapter, handle);
+    if (count == 1)
+        let_go(found);
+    return 0;
+}
