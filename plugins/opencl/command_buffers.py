@@ -166,8 +166,7 @@ class CommandBuffer(Object):
         if queue.device is not self.device:
             raise failure("INVALID_DEVICE", "the queue is of another device")
         outside = [event for events in self.waits.values() for event in events] if self.waits else ()
-        for event in (*waits, *outside):
-            event.check_usable()
+        queue.check_waits((*waits, *outside))
         with runner.lock:
             before, beside = _present(waits), _present(outside)  # held until it is enqueued
             code, end, failed, events = runner.enqueue(

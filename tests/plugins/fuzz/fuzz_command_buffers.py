@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 _MOST: Final = 12  # commands
-_UPDATE: Final = "ur_exp_command_buffer_update_{}_desc_t"
+UPDATE: Final = "ur_exp_command_buffer_update_{}_desc_t"
 
 
 class CommandBufferRules(ObjectRules):
@@ -23,18 +23,22 @@ class CommandBufferRules(ObjectRules):
     @rule(data=st.data())
     def make_command_buffer(self, data: Any) -> None:
         self.data = data
-        context = self.pick(self.of(Context))
+        buffer = self.command_buffer_of(self.pick(self.of(Context)))
+        if buffer is not None:
+            for _ in range(self.number(0, 3)):
+                self.append_to(buffer)
+
+    def command_buffer_of(self, context: Context) -> CommandBuffer | None:
+        """A new one; None if the context has no device, or there are too many already."""
         devices = self.devices_of(context)
         if not self.room_for(CommandBuffer) or not devices:
-            return
+            return None
         device, updatable, in_order = self.pick(devices), self.chance(60), self.chance(30)
         fields = {"isUpdatable": updatable, "isInOrder": in_order, "enableProfiling": self.chance(20)}
         desc = struct("ur_exp_command_buffer_desc_t", "EXP_COMMAND_BUFFER_DESC", **fields)
         given = {"hContext": context.handle, "hDevice": device, "pCommandBufferDesc": desc}
         made = self.library.made("urCommandBufferCreateExp", "phCommandBuffer", **given)
-        buffer = self.add(CommandBuffer(made, context, device=device, updatable=updatable, in_order=in_order))
-        for _ in range(self.number(0, 3)):
-            self.append_to(buffer)
+        return self.add(CommandBuffer(made, context, device=device, updatable=updatable, in_order=in_order))
 
     @rule(data=st.data())
     def append(self, data: Any) -> None:
@@ -51,9 +55,13 @@ class CommandBufferRules(ObjectRules):
         self.data = data
         if buffers := [one for one in self.of(CommandBuffer) if not one.finalized]:
             buffer = self.pick(buffers)
-            self.library.ok("urCommandBufferFinalizeExp", hCommandBuffer=buffer.handle)
-            buffer.finalized = True
+            self.finish_recording(buffer)
             self.run_somewhere(buffer)
+
+    def finish_recording(self, buffer: CommandBuffer) -> None:
+        """Finalize it."""
+        self.library.ok("urCommandBufferFinalizeExp", hCommandBuffer=buffer.handle)
+        buffer.finalized = True
 
     @rule(data=st.data())
     def run(self, data: Any) -> None:
@@ -177,7 +185,7 @@ class CommandBufferRules(ObjectRules):
         spoilt = self.chance(20)
         if spoilt:
             rows.append(
-                struct(_UPDATE.format("kernel_launch"), "EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC", hCommand=buffer.handle)
+                struct(UPDATE.format("kernel_launch"), "EXP_COMMAND_BUFFERUPDATE_KERNEL_LAUNCH_DESC", hCommand=buffer.handle)
             )
         descriptions = array_of(rows)
         given = {"numKernelUpdates": len(rows), "pUpdateKernelLaunch": descriptions}
@@ -231,17 +239,17 @@ class CommandBufferRules(ObjectRules):
             if not other and argument is old.arguments[index]:
                 continue
             if isinstance(argument, Span) and argument.buffer is not None:
-                row = struct(_UPDATE.format("memobj_arg"), "EXP_COMMAND_BUFFER_UPDATE_MEMOBJ_ARG_DESC", argIndex=index)
+                row = struct(UPDATE.format("memobj_arg"), "EXP_COMMAND_BUFFERUPDATE_MEMOBJ_ARG_DESC", argIndex=index)
                 row.hNewMemObjArg = argument.buffer.handle
                 memory.append(row)
             elif isinstance(argument, Span):
                 kept.append(ctypes.c_void_p(argument.address))
-                row = struct(_UPDATE.format("pointer_arg"), "EXP_COMMAND_BUFFER_UPDATE_POINTER_ARG_DESC", argIndex=index)
+                row = struct(UPDATE.format("pointer_arg"), "EXP_COMMAND_BUFFERUPDATE_POINTER_ARG_DESC", argIndex=index)
                 row.pNewPointerArg = ctypes.addressof(kept[-1])
                 pointers.append(row)
             else:
                 kept.append(ctypes.c_uint32(argument))
-                row = struct(_UPDATE.format("value_arg"), "EXP_COMMAND_BUFFER_UPDATE_VALUE_ARG_DESC", argIndex=index)
+                row = struct(UPDATE.format("value_arg"), "EXP_COMMAND_BUFFERUPDATE_VALUE_ARG_DESC", argIndex=index)
                 row.argSize, row.pNewValueArg = (argument, None) if kind == "local" else (4, ctypes.addressof(kept[-1]))
                 values.append(row)
         fields: dict[str, Any] = {"hCommand": command.handle, "hNewKernel": new.kernel.handle if other else None}
@@ -255,7 +263,7 @@ class CommandBufferRules(ObjectRules):
             kept += [sizes(*shape) if shape else None for shape in shapes]
             names = ("pNewGlobalWorkOffset", "pNewGlobalWorkSize", "pNewLocalWorkSize")
             fields |= {name: ctypes.addressof(one) if one else None for name, one in zip(names, kept[-3:], strict=True)}
-        return struct(_UPDATE.format("kernel_launch"), "EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC", **fields)
+        return struct(UPDATE.format("kernel_launch"), "EXP_COMMAND_BUFFERUPDATE_KERNEL_LAUNCH_DESC", **fields)
 
     @rule(data=st.data())
     def update_events(self, data: Any) -> None:
@@ -324,9 +332,7 @@ class CommandBufferRules(ObjectRules):
         ready = buffer.finalized and buffer.updatable
         if not (chosen := handles if ready else [*handles, *mine]):
             return
-        desc = struct(
-            _UPDATE.format("kernel_launch"), "EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC", hCommand=self.pick(chosen)
-        )
+        desc = struct(UPDATE.format("kernel_launch"), "EXP_COMMAND_BUFFERUPDATE_KERNEL_LAUNCH_DESC", hCommand=self.pick(chosen))
         giant = self.chance(20)
         given = {"numKernelUpdates": 0xFFFFFFFF if giant else 1, "pUpdateKernelLaunch": desc}
         code = self.library("urCommandBufferUpdateKernelLaunchExp", hCommandBuffer=buffer.handle, **given)

@@ -1,4 +1,4 @@
-"""The state machine: the rules of objects, commands and command-buffers, and three that know nothing but the ABI data.
+"""The state machine: the rules of objects, commands and command-buffers, of two contexts, and three that know nothing but the ABI data.
 
 - `refused`: a call of any entry point with something wrong that has to be seen. The code is the one that the specification lists.
 - `abroad`: a call in which an object of another driver's is among others. It is refused.
@@ -12,8 +12,8 @@ import functools
 from typing import Any, Final
 
 from fuzz_arguments import Arguments, Flaw
-from fuzz_command_buffers import CommandBufferRules
 from fuzz_library import ENTRY_POINTS, Failure
+from fuzz_mixing import MixingRules
 from fuzz_model import KINDS, Context, Event, Queue, Thing
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
@@ -52,7 +52,7 @@ _KEPT: Final = frozenset((
 _MIXES: Final = ("urEventWait", "urContextCreate", "urDeviceGet")
 
 
-class Fuzz(CommandBufferRules):
+class Fuzz(MixingRules):
     """All rules."""
 
     def __init__(self) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from fuzz_end import Ending
 from fuzz_library import array, sizes
 from fuzz_model import KERNELS, Buffer, Context, Event, Kernel, Launch, Operation, Queue, Span, Storage, Usm
-from fuzz_world import World
 
 from fairlead.loader.ur import UR
 
@@ -21,7 +21,7 @@ _Region: Final = UR.struct("ur_rect_region_t")
 _ADVICE: Final = UR["UR_USM_ADVICE_FLAG_DEFAULT"]
 
 
-class Operations(World):
+class Operations(Ending):
     """Makes operations of what there is, and enqueues them."""
 
     # memory

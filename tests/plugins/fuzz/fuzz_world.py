@@ -1,32 +1,27 @@
-"""The ground of the state machine: the objects that there are, their references, who waits for whom, and the checks at the end."""
+"""The ground of the state machine: the objects that there are, their references, and who waits for whom."""
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import gc
 import random
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Final, TypeVar
 
 from fuzz_library import Failure, Library, array, struct
-from fuzz_model import Access, Buffer, CommandBuffer, Context, Device, Event, Kernel, Pool, Program, Queue, Storage, Thing, Usm
+from fuzz_model import Access, Buffer, CommandBuffer, Context, Event, Program, Queue, Storage, Thing, Usm
 from fuzz_session import Session, choose, driver_table
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.ur import UR
-from fairlead.plugins.objects import Object
-from fairlead.plugins.opencl.core import adapter as the_adapter
 
 _Thing = TypeVar("_Thing", bound=Thing)
 _Any = TypeVar("_Any")
 
-_PATIENCE: Final = 3.0  # seconds until something that another thread does must have happened
+PATIENCE: Final = 3.0  # seconds until something that another thread does must have happened
 OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
 _NUMBERS: Final = st.integers(0, 99)
@@ -134,8 +129,6 @@ class World(RuleBasedStateMachine):
                 for storage in left:
                     storage.last = access
         elif isinstance(thing, Event):
-            if thing.complete and not thing.done:
-                self.let_go(thing)
             for storage in self.storages:
                 if storage.last and storage.last.event is thing and not storage.last.queue.alive:
                     self.settle(storage)
@@ -160,7 +153,7 @@ class World(RuleBasedStateMachine):
 
     def becomes(self, condition: Callable[[], bool], what: str) -> None:
         """Raise Failure unless it comes true, by what another thread does."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while not condition():
             if time.monotonic() > deadline:
                 raise Failure(f"it does not come true that {what}")
@@ -183,18 +176,18 @@ class World(RuleBasedStateMachine):
         return self.add(Event(self.library.made(routine, "phEvent", hQueue=queue.handle, **given), queue.context, queue=queue))
 
     def hold(self, context: Context) -> Event:
-        """An event that is not complete before `let_go`: a user event of OpenCL's."""
+        """An event that is not complete before `let_go`: a user event of OpenCL's, which we keep if its handle here is released."""
         table, native = driver_table(self.library, context)
         code = ctypes.c_int32()
         user = table.clCreateUserEvent(native, ctypes.byref(code))
-        assert code.value == 0
+        assert code.value == 0 and table.clRetainEvent(user) == 0
         properties = struct("ur_event_native_properties_t", "EVENT_NATIVE_PROPERTIES", isNativeHandleOwned=True)
         given = {"hNativeEvent": user, "hContext": context.handle, "pProperties": properties}
         event = self.add(Event(self.library.made("urEventCreateWithNativeHandle", "phEvent", **given), context))
 
         def complete() -> None:
             self.library.lines.append(f"clSetUserEventStatus({self.library.labels[event.handle]}, CL_COMPLETE)")
-            assert table.clSetUserEventStatus(user, OPENCL["CL_COMPLETE"]) == 0
+            assert table.clSetUserEventStatus(user, OPENCL["CL_COMPLETE"]) == 0 and table.clReleaseEvent(user) == 0
 
         event.complete = complete
         self.held.append(event)
@@ -278,6 +271,30 @@ class World(RuleBasedStateMachine):
                 f"{pair[0]} expected, not {pair[1]}"
             )
 
+    def revive(self, thing: Thing) -> Context:
+        """The context of an object, retained if we have given up all references to it."""
+        context = thing.context
+        assert context is not None
+        if not context.alive:
+            first = UR.functions[f"{thing.stem}GetInfo{thing.end}"].parameters[0].name
+            asked = f"{thing.stem}GetInfo{thing.end}", f"{thing.query}_CONTEXT"
+            context.handle = self.library.number(*asked, **{first: thing.handle})
+            self.library.ok("urContextRetain", hContext=context.handle)
+            context.references = 1
+            self.add(context)
+        return context
+
+    def queue_for(self, context: Context) -> Queue:
+        """A queue of the context: one that there is, or a new one."""
+        return next(iter(self.of(Queue, context)), None) or self.queue_of(context, 0, self.some_device(context))
+
+    def some_device(self, context: Context) -> int:
+        """A device of a context, by whatever handle it has now."""
+        devices = (ctypes.c_void_p * len(context.devices))()
+        asked = {"propName": UR["UR_CONTEXT_INFO_DEVICES"], "propSize": ctypes.sizeof(devices), "pPropValue": devices}
+        self.library.ok("urContextGetInfo", hContext=context.handle, **asked)
+        return devices[0] or 0
+
     # memory that is used by everything
 
     def new_host(self, size: int, data: bytes | None = None) -> Storage:
@@ -309,147 +326,3 @@ class World(RuleBasedStateMachine):
         self.library.ok("urEnqueueMemUnmap", hQueue=queue.handle, hMem=buffer.handle, pMappedPtr=address)
         buffer.mapped = None
         self.after(queue, [buffer.storage], None, False)
-
-    # the end
-
-    def teardown(self) -> None:
-        if isinstance(sys.exc_info()[1], Exception):  # of the rule before; what hypothesis itself raises is none
-            self._give_up()
-            return
-        try:
-            self._end()
-        except BaseException:
-            self._give_up()
-            raise
-
-    def _end(self) -> None:
-        """Compare everything with the model, release everything, and see that nothing is left."""
-        self._check_memory()
-        for thing in self.things:
-            self.check_references(thing)
-        order = random.Random(len(self.library.lines))
-        if order.random() < 0.1:
-            self._shut()
-        else:
-            self._release_all(order)
-        for _, called in self.callbacks:
-            if not called.wait(_PATIENCE):
-                raise Failure("an event's callback was not called")
-        self._nothing_left()
-
-    def _check_memory(self) -> None:
-        for storage in self.storages:
-            if not storage.freed:
-                self.settle(storage)
-        self.unblock()
-        for buffer in self.of(Buffer):
-            if buffer.mapped:
-                self.unmap(buffer)
-                self.settle(buffer.storage)
-        seen = set()
-        for buffer in sorted(self.of(Buffer), key=lambda one: -one.size):
-            if buffer.storage not in seen:
-                seen.add(buffer.storage)
-                self._check_buffer(buffer)
-        for usm in self.allocations:
-            self._check_usm(usm)
-
-    def revive(self, thing: Thing) -> Context:
-        """The context of an object, retained if we have given up all references to it."""
-        context = thing.context
-        assert context is not None
-        if not context.alive:
-            first = UR.functions[f"{thing.stem}GetInfo{thing.end}"].parameters[0].name
-            asked = f"{thing.stem}GetInfo{thing.end}", f"{thing.query}_CONTEXT"
-            context.handle = self.library.number(*asked, **{first: thing.handle})
-            self.library.ok("urContextRetain", hContext=context.handle)
-            context.references = 1
-            self.add(context)
-        return context
-
-    def queue_for(self, context: Context) -> Queue:
-        """A queue of the context: one that there is, or a new one."""
-        return next(iter(self.of(Queue, context)), None) or self.queue_of(context, 0, self.some_device(context))
-
-    def some_device(self, context: Context) -> int:
-        """A device of a context, by whatever handle it has now."""
-        devices = (ctypes.c_void_p * len(context.devices))()
-        asked = {"propName": UR["UR_CONTEXT_INFO_DEVICES"], "propSize": ctypes.sizeof(devices), "pPropValue": devices}
-        self.library.ok("urContextGetInfo", hContext=context.handle, **asked)
-        return devices[0] or 0
-
-    def _check_buffer(self, buffer: Buffer) -> None:
-        queue, into = self.queue_for(self.revive(buffer)), ctypes.create_string_buffer(buffer.size)
-        given = {"hBuffer": buffer.handle, "blockingRead": True, "size": buffer.size, "pDst": into}
-        self.library.ok("urEnqueueMemBufferRead", hQueue=queue.handle, **given)
-        end = buffer.origin + buffer.size
-        self.compare(Storage("buffer", buffer.storage.data[buffer.origin : end]), into.raw)
-
-    def _check_usm(self, usm: Usm) -> None:
-        queue, into = self.queue_for(usm.context), self.host.take(usm.size)
-        given = {"blocking": True, "pDst": into, "pSrc": usm.address, "size": usm.size}
-        self.library.ok("urEnqueueUSMMemcpy", hQueue=queue.handle, **given)
-        self.compare(usm.storage, ctypes.string_at(into, usm.size))
-
-    def _release_all(self, order: random.Random) -> None:
-        """In any order, but for memory by address, of which the contexts are needed to free it."""
-        for usm in list(self.allocations):
-            self.free(usm)
-        while things := [one for one in self.things if not (self.is_base(one) and one.references == 1)]:
-            thing = order.choice(things)
-            for _ in range(thing.references - self.is_base(thing)):
-                self.release(thing)
-        for base in (self.program, self.context):
-            self.things.remove(base)
-
-    def _shut(self) -> None:
-        """Release the adapter itself, which takes everything with it."""
-        self.library.ok("urAdapterRelease", hAdapter=self.session.adapter)
-        self.session.open()
-
-    def _give_up(self) -> None:
-        """After a failure: a clean floor for the next sequence, by whatever means."""
-        self.session.failing = list(self.library.lines)
-        for event in self.held:
-            assert event.complete is not None
-            event.complete()
-        with contextlib.suppress(Exception):
-            while self.library("urAdapterRelease", hAdapter=self.session.adapter) == "SUCCESS":
-                pass
-        self.session.open()
-
-    def _nothing_left(self) -> None:
-        """No object is alive but those that last: neither in the registry nor in Python."""
-        deadline = time.monotonic() + _PATIENCE
-        while (left := self._left()) and time.monotonic() < deadline:
-            threading.Event().wait(0.002)  # a driver's thread may be about to give something up
-        if left:
-            raise Failure(f"{len(left)} objects are left: {', '.join(sorted(left)[:10])}")
-
-    def _left(self) -> list[str]:
-        registry, known = the_adapter.registry, self.session.known
-        assert registry is not None
-        kinds = (Context, Queue, Event, Program, Kernel, Pool, CommandBuffer, Buffer, Device)
-        left = [
-            f"{type(thing).__name__} {handle:#x} with {thing.references} references"
-            for kind in kinds
-            for handle, thing in list(registry.of(kind.type).items())
-            if handle not in known and thing.counted
-        ]
-        if left or not self.session.check_all:
-            return left
-        gc.collect()
-        python = {kind.type for kind in kinds if kind not in (Pool, Device)}  # a context keeps its devices' default pools
-        last = [*self.session.lasting]
-        last += [thing for kind in kinds for handle, thing in registry.of(kind.type).items() if handle in known]
-        return [
-            f"{type(thing).__name__} without a handle, in {_where(thing)}"
-            for thing in gc.get_objects()
-            if isinstance(thing, Object) and thing.counted and thing not in last and thing.type in python
-        ]
-
-
-def _where(thing: object) -> str:
-    """What refers to an object that is left."""
-    found = [one for one in gc.get_referrers(thing) if type(one).__name__ not in ("frame", "list_iterator")]
-    return ", ".join(sorted(str(type(one)) + str(one)[:200] for one in found))

@@ -61,25 +61,28 @@ def test_a_launch_that_is_refused_leaves_the_arguments_that_were_set(
 
 
 def test_a_command_buffer_waits_for_no_event_of_another_context(
-    ur: Calls, context: int, other: int, queue: int, device: Device
+    ur: Calls, context: int, other: int, queue: int, free_queue: int, device: Device
 ) -> None:
-    """Intel's driver crashes with such a wait list."""
+    """Intel's driver crashes with such a wait list on a queue that is out of order."""
     desc = struct("ur_exp_command_buffer_desc_t", "EXP_COMMAND_BUFFER_DESC")
-    buffer = ur.made("urCommandBufferCreateExp", context, device.handle, ctypes.byref(desc))
-    memory = Numbers(ur, context, 4)
-    numbers = (ctypes.c_int32 * 4)(1, 2, 3, 4)
-    end = 0, None, 0, None, None, None, None
-    ur.ok("urCommandBufferAppendMemBufferWriteExp", buffer, memory.handle, 0, 16, numbers, *end)
-    ur.ok("urCommandBufferFinalizeExp", buffer)
     foreign = new_queue(ur, other, device.handle)
     event = ur.made("urEnqueueEventsWait", foreign, 0, None)
-    assert ur("urEnqueueCommandBufferExp", queue, buffer, 1, array(event), None) == "INVALID_CONTEXT"
-    ur.ok("urEnqueueCommandBufferExp", queue, buffer, 0, None, None)
+    memory, numbers = Numbers(ur, context, 4), (ctypes.c_int32 * 4)(1, 2, 3, 4)
+    for is_empty in (True, False):
+        buffer = ur.made("urCommandBufferCreateExp", context, device.handle, ctypes.byref(desc))
+        if not is_empty:
+            end = 0, None, 0, None, None, None, None
+            ur.ok("urCommandBufferAppendMemBufferWriteExp", buffer, memory.handle, 0, 16, numbers, *end)
+        ur.ok("urCommandBufferFinalizeExp", buffer)
+        for where in (queue, free_queue):
+            assert ur("urEnqueueCommandBufferExp", where, buffer, 1, array(event), None) == "INVALID_CONTEXT"
+            ur.ok("urEnqueueCommandBufferExp", where, buffer, 0, None, None)
+            ur.ok("urQueueFinish", where)
+        ur.ok("urCommandBufferReleaseExp", buffer)
     assert memory.read(queue) == [1, 2, 3, 4]
     ur.ok("urMemRelease", memory.handle)
     ur.ok("urEventRelease", event)
     ur.ok("urQueueRelease", foreign)
-    ur.ok("urCommandBufferReleaseExp", buffer)
 
 
 def test_device_memory_of_another_context(way: Way, ur: Calls) -> None:
