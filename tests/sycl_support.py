@@ -36,7 +36,9 @@ kernel void sum(global const int *a, global const int *b, global int *c) { size_
 kernel void ids(global int *a) {
   size_t width = get_global_size(0), height = get_global_size(1);
   size_t x = get_global_id(0) - get_global_offset(0), y = get_global_id(1) - get_global_offset(1);
-  a[((get_global_id(2) - get_global_offset(2)) * height + y) * width + x] = get_global_id(0) + 100 * get_global_id(1) + 10000 * get_global_id(2) + 1000000 * get_local_size(0);
+  size_t z = get_global_id(2) - get_global_offset(2);
+  int id = get_global_id(0) + 100 * get_global_id(1) + 10000 * get_global_id(2);
+  a[(z * height + y) * width + x] = id + 1000000 * get_local_size(0);
 }
 kernel void slow(global int *a, int rounds) {
   size_t i = get_global_id(0);
