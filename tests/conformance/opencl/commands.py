@@ -10,8 +10,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
+from fairlead.conformance.arrays import handles, sizes
 from fairlead.conformance.checks import expect, failed, unsupported
-from fairlead.conformance.opencl.objects import Objects, check, handles, sizes
+from fairlead.conformance.opencl.objects import Objects, check
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.objects import Device
 from fairlead.loader.abi import Function

@@ -6,8 +6,9 @@ The context and the program are the session's, since building takes time; queues
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -16,13 +17,15 @@ from fairlead.conformance.child import Target
 from fairlead.conformance.device import choose
 from fairlead.conformance.opencl.commands import EXTENSION, MUTABLE, CommandBuffers, Recorder
 from fairlead.conformance.opencl.mutable import Mutable
-from fairlead.conformance.opencl.objects import IN_ORDER, OUT_OF_ORDER, SOURCE, Objects
+from fairlead.conformance.opencl.objects import OUT_OF_ORDER, SOURCE, Objects
 from fairlead.conformance.opencl.protocol import Protocol
 from fairlead.icd.drivers import Driver, load
 from fairlead.icd.objects import Device, Platform
 from fairlead.loader.errors import FairleadError
 from fairlead.loader.search import Candidate
 from fairlead.loader.table import DispatchTable
+
+pytest_plugins = ["fairlead.conformance.shared"]
 
 
 def open_library(target: Target) -> Protocol:
@@ -98,24 +101,9 @@ def cl(chosen: Device) -> DispatchTable:
 
 
 @pytest.fixture(scope="session")
-def device(chosen: Device) -> int:
-    """The handle of the device under test."""
-    return chosen.handle
-
-
-@pytest.fixture(scope="session")
-def shared(target: Target, cl: DispatchTable, device: int) -> Objects:
-    """The session's context."""
-    objects = Objects(cl, device)
-    target.at_end(objects.close)
-    objects.context = objects.new_context()
-    return objects
-
-
-@pytest.fixture(scope="session")
-def context(shared: Objects) -> int:
-    """The session's context."""
-    return shared.context
+def make_objects(cl: DispatchTable, device: int) -> Callable[..., Objects]:
+    """Gives a maker of objects: `make_objects(context)`."""
+    return partial(Objects, cl, device)
 
 
 @pytest.fixture(scope="session")
@@ -131,27 +119,6 @@ def commands(chosen: Device) -> CommandBuffers:
     if EXTENSION not in chosen.extensions:
         unsupported(f"the device has no {EXTENSION}")
     return CommandBuffers(chosen)
-
-
-@pytest.fixture
-def bare_objects(cl: DispatchTable, device: int, context: int) -> Iterator[Objects]:
-    """What makes a case's objects, without a program."""
-    objects = Objects(cl, device, context)
-    yield objects
-    objects.close()
-
-
-@pytest.fixture
-def objects(bare_objects: Objects, program: int) -> Objects:
-    """What makes a case's objects, with the program."""
-    bare_objects.program = program
-    return bare_objects
-
-
-@pytest.fixture
-def queue(bare_objects: Objects) -> int:
-    """A queue in order."""
-    return bare_objects.queue(IN_ORDER)
 
 
 @pytest.fixture

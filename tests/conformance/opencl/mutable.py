@@ -11,9 +11,10 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any, Final
 
+from fairlead.conformance.arrays import handles, sizes
 from fairlead.conformance.checks import failed, unsupported
 from fairlead.conformance.opencl.commands import FLAGS, CommandBuffers, Recorder, properties
-from fairlead.conformance.opencl.objects import Objects, check, handles, sizes
+from fairlead.conformance.opencl.objects import Objects, check
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.query import query
 

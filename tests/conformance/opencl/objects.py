@@ -11,15 +11,16 @@ All buffers hold 32-bit integers, so that what a case expects is a list of numbe
 from __future__ import annotations
 
 import ctypes
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final
 
-from fairlead.conformance.checks import expect, failed, unsupported
+from fairlead.conformance.arrays import handles, ints, sizes
+from fairlead.conformance.checks import failed, unsupported
+from fairlead.conformance.maker import Maker
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.tables import parse_version
-from fairlead.loader.query import query, text
+from fairlead.loader.query import text
 from fairlead.loader.table import DispatchTable
 
 #: The kernels of all cases. One program, since building it is what takes time.
@@ -65,50 +66,15 @@ PROFILING: Final = OPENCL["CL_QUEUE_PROFILING_ENABLE"]
 READ_WRITE: Final = OPENCL["CL_MEM_READ_WRITE"]
 
 
-def check(code: int, routine: str, detail: str = "") -> None:
-    """A call that a case only prepares with must succeed."""
-    expect(OPENCL, code, "CL_SUCCESS", what=f"{routine}{detail}")
-
-
-def handles(*values: int) -> Any:
-    """An array of handles."""
-    return (ctypes.c_void_p * len(values))(*values)
-
-
-def sizes(*values: int) -> Any:
-    """An array of size_t."""
-    return (ctypes.c_size_t * len(values))(*values)
-
-
-def ints(values: Sequence[int]) -> Any:
-    """An array of 32-bit integers."""
-    return (ctypes.c_int32 * len(values))(*values)
-
-
-class Objects:
+class Objects(Maker):
     """Makes objects in one context on one device, and releases them in reverse order: `close`."""
 
-    def __init__(self, cl: DispatchTable, device: int, context: int = 0, program: int = 0) -> None:
-        self.cl = cl
-        self.device = device
-        self.context = context
-        self.program = program
-        self._releases: list[Callable[[], object]] = []
+    api, success, releases = OPENCL, "CL_SUCCESS", _RELEASE
 
-    def close(self) -> None:
-        """Release everything, the last one first."""
-        while self._releases:
-            self._releases.pop()()
-
-    def later(self, release: Callable[[], object]) -> None:
-        """Have something done by `close`."""
-        self._releases.append(release)
-
-    def owned(self, handle: int, kind: str) -> int:
-        """Have `close` release a handle of a type, such as "cl_event"."""
-        release = getattr(self.cl, _RELEASE[kind])
-        self.later(lambda: release(handle))
-        return handle
+    @property
+    def cl(self) -> DispatchTable:
+        """The functions."""
+        return self.table
 
     def make(self, routine: str, *arguments: Any) -> int:
         """Call a function that creates an object and has `errcode_ret`; it must succeed."""
@@ -118,19 +84,6 @@ class Objects:
         if not handle:
             failed(f"{routine} gives an object", "NULL, and CL_SUCCESS")
         return self.owned(handle, OPENCL.functions[routine].returns)
-
-    def call(self, routine: str, *arguments: Any) -> None:
-        """Call a function that returns its code; it must succeed."""
-        check(getattr(self.cl, routine)(*arguments), routine)
-
-    def info(self, routine: str, *handles_and_name: Any) -> bytes:
-        """The answer of a clGet…Info function: `info("clGetMemObjectInfo", buffer, "CL_MEM_SIZE")`."""
-        *arguments, name = handles_and_name
-        return query(getattr(self.cl, routine), routine, check, *arguments, OPENCL[name], detail=f" ({name})")
-
-    def number(self, routine: str, *handles_and_name: Any) -> int:
-        """The answer as an unsigned number."""
-        return int.from_bytes(self.info(routine, *handles_and_name), sys.byteorder)
 
     @cached_property
     def version(self) -> tuple[int, int]:
@@ -214,6 +167,8 @@ class Objects:
 
     def status(self, event: int) -> int:
         """CL_EVENT_COMMAND_EXECUTION_STATUS."""
-        return int.from_bytes(
-            self.info("clGetEventInfo", event, "CL_EVENT_COMMAND_EXECUTION_STATUS"), sys.byteorder, signed=True
-        )
+        return self.number("clGetEventInfo", event, "CL_EVENT_COMMAND_EXECUTION_STATUS", signed=True)
+
+
+#: For calls that are made by other means.
+check: Final = Objects.check

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from fairlead.conformance.arrays import ints, sizes
 from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import CHAINED, CommandBuffers, Recorder, chain
-from fairlead.conformance.opencl.objects import Objects, ints, sizes
+from fairlead.conformance.opencl.objects import Objects
 
 BARRIER, COPY, RECT, FILL = (
     "clCommandBarrierWithWaitListKHR",

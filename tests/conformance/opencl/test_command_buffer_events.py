@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, failed, rule, unsupported
 from fairlead.conformance.opencl.commands import CommandBuffers, Recorder
-from fairlead.conformance.opencl.objects import PROFILING, Objects, handles
+from fairlead.conformance.opencl.objects import PROFILING, Objects
 from fairlead.icd.abi import OPENCL
 
 ENQUEUE, INFO = "clEnqueueCommandBufferKHR", "clGetEventInfo"

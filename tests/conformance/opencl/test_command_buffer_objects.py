@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, forked, rule, unsupported
 from fairlead.conformance.opencl.commands import FLAGS, PENDING, SIMULTANEOUS, CommandBuffers, Recorder, expect_code, properties
-from fairlead.conformance.opencl.objects import OUT_OF_ORDER, PROFILING, Objects, check, handles
+from fairlead.conformance.opencl.objects import OUT_OF_ORDER, PROFILING, Objects, check
 from fairlead.icd.abi import OPENCL
 
 CREATE, FINALIZE, ENQUEUE, INFO = (

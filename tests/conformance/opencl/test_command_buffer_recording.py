@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from fairlead.conformance.arrays import sizes
 from fairlead.conformance.checks import equal, forked, rule, unsupported
 from fairlead.conformance.opencl.commands import RECORDING, CommandBuffers, Recorder, expect_code, properties
-from fairlead.conformance.opencl.objects import Objects, sizes
+from fairlead.conformance.opencl.objects import Objects
 from fairlead.icd.abi import OPENCL
 
 KERNEL = "clCommandNDRangeKernelKHR"

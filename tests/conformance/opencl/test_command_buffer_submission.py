@@ -7,9 +7,10 @@ import threading
 
 import pytest
 
+from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import CHAINED, SIMULTANEOUS, CommandBuffers, Recorder, chain
-from fairlead.conformance.opencl.objects import OUT_OF_ORDER, PROFILING, Objects, check, handles
+from fairlead.conformance.opencl.objects import OUT_OF_ORDER, PROFILING, Objects, check
 from fairlead.icd.abi import OPENCL
 
 ENQUEUE = "clEnqueueCommandBufferKHR"

@@ -7,9 +7,10 @@ import threading
 
 import pytest
 
+from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import expect_code
-from fairlead.conformance.opencl.objects import OUT_OF_ORDER, Objects, handles
+from fairlead.conformance.opencl.objects import OUT_OF_ORDER, Objects
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.objects import Device
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from fairlead.conformance.arrays import handles, sizes
 from fairlead.conformance.checks import beyond_specification, equal, expect, failed, forked, rule, unsupported
 from fairlead.conformance.opencl.commands import CommandBuffers
-from fairlead.conformance.opencl.objects import Objects, handles, sizes
+from fairlead.conformance.opencl.objects import Objects
 from fairlead.conformance.opencl.protocol import GET_FUNCTION, SET_DATA, Protocol
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.objects import Device, Platform

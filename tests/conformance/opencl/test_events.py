@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, failed, forked, rule
 from fairlead.conformance.opencl.commands import expect_code
-from fairlead.conformance.opencl.objects import PROFILING, Objects, handles
+from fairlead.conformance.opencl.objects import PROFILING, Objects
 from fairlead.icd.abi import OPENCL
 
 INFO, SET, WAIT = "clGetEventInfo", "clSetUserEventStatus", "clWaitForEvents"

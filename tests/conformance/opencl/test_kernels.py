@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
+from fairlead.conformance.arrays import handles, ints, sizes
 from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import expect_code
-from fairlead.conformance.opencl.objects import Objects, handles, ints, sizes
+from fairlead.conformance.opencl.objects import Objects
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.table import DispatchTable
 

@@ -7,9 +7,10 @@ import threading
 
 import pytest
 
+from fairlead.conformance.arrays import ints, sizes
 from fairlead.conformance.checks import equal, failed, rule
 from fairlead.conformance.opencl.commands import expect_code
-from fairlead.conformance.opencl.objects import Objects, ints, sizes
+from fairlead.conformance.opencl.objects import Objects
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.objects import Device
 

@@ -6,10 +6,11 @@ import ctypes
 
 import pytest
 
+from fairlead.conformance.arrays import sizes
 from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import SIMULTANEOUS, CommandBuffers, expect_code
 from fairlead.conformance.opencl.mutable import FIELDS, UPDATABLE, UPDATE, ExecInfo, Mutable, args, field, ndrange
-from fairlead.conformance.opencl.objects import Objects, sizes
+from fairlead.conformance.opencl.objects import Objects
 from fairlead.icd.abi import OPENCL
 
 KERNEL, INFO = "clCommandNDRangeKernelKHR", "clGetMutableCommandInfoKHR"

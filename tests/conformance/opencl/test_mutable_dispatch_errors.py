@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fairlead.conformance.arrays import handles, sizes
 from fairlead.conformance.checks import beyond_specification, forked, rule, unsupported
 from fairlead.conformance.opencl.commands import CommandBuffers, Recorder, expect_code, properties
 from fairlead.conformance.opencl.mutable import (
@@ -21,7 +22,7 @@ from fairlead.conformance.opencl.mutable import (
     field,
     ndrange,
 )
-from fairlead.conformance.opencl.objects import Objects, handles, sizes
+from fairlead.conformance.opencl.objects import Objects
 from fairlead.icd.abi import OPENCL
 
 KERNEL, INFO = "clCommandNDRangeKernelKHR", "clGetMutableCommandInfoKHR"

@@ -6,9 +6,10 @@ import itertools
 
 import pytest
 
+from fairlead.conformance.arrays import sizes
 from fairlead.conformance.checks import equal, rule
 from fairlead.conformance.opencl.mutable import FIELDS, UPDATABLE, Mutable, field, ndrange
-from fairlead.conformance.opencl.objects import Objects, sizes
+from fairlead.conformance.opencl.objects import Objects
 from fairlead.icd.abi import OPENCL
 
 KERNEL, INFO = "clCommandNDRangeKernelKHR", "clGetMutableCommandInfoKHR"

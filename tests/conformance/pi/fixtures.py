@@ -5,7 +5,8 @@ The context and the program are the session's, since building takes time; queues
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -20,6 +21,8 @@ from fairlead.loader.devices import Device
 from fairlead.loader.discovery import PluginCandidate
 from fairlead.loader.errors import FairleadError
 from fairlead.loader.table import DispatchTable
+
+pytest_plugins = ["fairlead.conformance.shared"]
 
 
 def open_library(target: Target) -> Plugin:
@@ -55,30 +58,15 @@ def chosen(target: Target, plugin: Plugin) -> Device:
 
 
 @pytest.fixture(scope="session")
-def device(chosen: Device) -> int:
-    """The handle of the device under test."""
-    return chosen.handle
-
-
-@pytest.fixture(scope="session")
 def platform(chosen: Device) -> int:
     """The handle of its platform."""
     return chosen.platform.handle
 
 
 @pytest.fixture(scope="session")
-def shared(target: Target, pi: DispatchTable, device: int) -> Objects:
-    """The session's context."""
-    objects = Objects(pi, device)
-    target.at_end(objects.close)
-    objects.context = objects.new_context()
-    return objects
-
-
-@pytest.fixture(scope="session")
-def context(shared: Objects) -> int:
-    """The session's context."""
-    return shared.context
+def make_objects(pi: DispatchTable, device: int) -> Callable[..., Objects]:
+    """Gives a maker of objects: `make_objects(context)`."""
+    return partial(Objects, pi, device)
 
 
 @pytest.fixture(scope="session")
@@ -88,27 +76,6 @@ def program(shared: Objects, chosen: Device) -> int:
         unsupported("the cases with kernels are written in OpenCL C, and the backend is not OpenCL")
     shared.program = shared.build()
     return shared.program
-
-
-@pytest.fixture
-def bare_objects(pi: DispatchTable, device: int, context: int) -> Iterator[Objects]:
-    """What makes a case's objects, without a program."""
-    objects = Objects(pi, device, context)
-    yield objects
-    objects.close()
-
-
-@pytest.fixture
-def objects(bare_objects: Objects, program: int) -> Objects:
-    """What makes a case's objects, with the program."""
-    bare_objects.program = program
-    return bare_objects
-
-
-@pytest.fixture
-def queue(bare_objects: Objects) -> int:
-    """A queue in order."""
-    return bare_objects.queue()
 
 
 @pytest.fixture

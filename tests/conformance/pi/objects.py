@@ -12,17 +12,17 @@ over as a native handle.
 from __future__ import annotations
 
 import ctypes
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final, NoReturn
 
+from fairlead.conformance.arrays import handles, ints, sizes
 from fairlead.conformance.checks import expect, failed, name_of, unsupported
+from fairlead.conformance.maker import Maker
 from fairlead.conformance.opencl.objects import SOURCE
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.memory import read_word
 from fairlead.loader.pi import PI
-from fairlead.loader.query import query
 from fairlead.loader.table import DispatchTable
 
 _RELEASE: Final = {
@@ -49,59 +49,20 @@ def codes(code: int, *names: str) -> None:
     expect(PI, code, *(name if name == "PI_SUCCESS" else f"PI_ERROR_{name}" for name in names))
 
 
-def check(code: int, routine: str, detail: str = "") -> None:
-    """A call that a case only prepares with must succeed."""
-    expect(PI, code, "PI_SUCCESS", what=f"{routine}{detail}")
-
-
-def handles(*values: int) -> Any:
-    """An array of handles."""
-    return (ctypes.c_void_p * len(values))(*values)
-
-
-def sizes(*values: int) -> Any:
-    """An array of size_t."""
-    return (ctypes.c_size_t * len(values))(*values)
-
-
-def ints(values: Sequence[int]) -> Any:
-    """An array of 32-bit integers."""
-    return (ctypes.c_int32 * len(values))(*values)
-
-
 def waits(*events: int) -> tuple[int, Any]:
     """The two arguments for a wait list."""
     return len(events), handles(*events) if events else None
 
 
-class Objects:
+class Objects(Maker):
     """Makes objects in one context on one device, and releases them in reverse order: `close`."""
 
-    def __init__(self, pi: DispatchTable, device: int, context: int = 0, program: int = 0) -> None:
-        self.pi = pi
-        self.device = device
-        self.context = context
-        self.program = program
-        self._releases: list[Callable[[], object]] = []
+    api, success, releases = PI, "PI_SUCCESS", _RELEASE
 
-    def close(self) -> None:
-        """Release everything, the last one first."""
-        while self._releases:
-            self._releases.pop()()
-
-    def later(self, release: Callable[[], object]) -> None:
-        """Have something done by `close`."""
-        self._releases.append(release)
-
-    def owned(self, handle: int, kind: str) -> int:
-        """Have `close` release a handle of a type, such as "pi_event"."""
-        release = getattr(self.pi, _RELEASE[kind])
-        self.later(lambda: release(handle))
-        return handle
-
-    def call(self, routine: str, *arguments: Any) -> None:
-        """Call a function; it must succeed."""
-        check(getattr(self.pi, routine)(*arguments), routine)
+    @property
+    def pi(self) -> DispatchTable:
+        """The functions."""
+        return self.table
 
     def make(self, routine: str, *arguments: Any) -> int:
         """Call a function that gives an object, or another value, where an argument is `...`; it must succeed."""
@@ -111,15 +72,6 @@ class Objects:
         if "alloc" in parameter.words and not value.value:
             failed(f"{routine} gives an object", "NULL, and PI_SUCCESS")
         return self.owned(value.value, parameter.type) if parameter.type in _RELEASE else value.value
-
-    def info(self, routine: str, *handles_and_name: Any) -> bytes:
-        """The answer of a …GetInfo function."""
-        *arguments, name = handles_and_name
-        return query(getattr(self.pi, routine), routine, check, *arguments, PI[name], detail=f" ({name})")
-
-    def number(self, routine: str, *handles_and_name: Any) -> int:
-        """The answer as an unsigned number."""
-        return int.from_bytes(self.info(routine, *handles_and_name), sys.byteorder)
 
     def new_context(self) -> int:
         """Another context on the device."""
@@ -243,8 +195,11 @@ class Objects:
 
     def status(self, event: int) -> int:
         """PI_EVENT_INFO_COMMAND_EXECUTION_STATUS."""
-        answer = self.info("piEventGetInfo", event, "PI_EVENT_INFO_COMMAND_EXECUTION_STATUS")
-        return int.from_bytes(answer, sys.byteorder, signed=True)
+        return self.number("piEventGetInfo", event, "PI_EVENT_INFO_COMMAND_EXECUTION_STATUS", signed=True)
+
+
+#: For calls that are made by other means.
+check: Final = Objects.check
 
 
 def absent(routine: str) -> NoReturn:

@@ -6,8 +6,9 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any, Final
 
+from fairlead.conformance.arrays import ints, sizes
 from fairlead.conformance.checks import expect, failed, name_of
-from fairlead.conformance.pi.objects import ABSENT, Objects, Pointer, absent, check, ints, sizes, waits
+from fairlead.conformance.pi.objects import ABSENT, Objects, Pointer, absent, check, waits
 from fairlead.loader.pi import PI
 
 PREFIX: Final = "piextCommandBuffer"

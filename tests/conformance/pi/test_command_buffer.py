@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from fairlead.conformance.arrays import ints, sizes
 from fairlead.conformance.checks import equal, rule
-from fairlead.conformance.pi.objects import Objects, Pointer, ints, sizes, waits
+from fairlead.conformance.pi.objects import Objects, Pointer, waits
 from fairlead.conformance.pi.recorder import CHAINED, PREFIX, RECORDING, Recorder, chain, offset, region
 from fairlead.loader.pi import PI
 

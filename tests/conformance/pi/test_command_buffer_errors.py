@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from fairlead.conformance.arrays import handles, sizes
 from fairlead.conformance.checks import beyond_specification, forked, rule
-from fairlead.conformance.pi.objects import Objects, codes, handles, sizes
+from fairlead.conformance.pi.objects import Objects, codes
 from fairlead.conformance.pi.recorder import PREFIX, RECORDING, Recorder, region
 
 CREATE, FINALIZE, ENQUEUE = PREFIX + "Create", PREFIX + "Finalize", "piextEnqueueCommandBuffer"

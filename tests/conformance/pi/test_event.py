@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, failed, forked, rule, unsupported
-from fairlead.conformance.pi.objects import PROFILING, Objects, codes, handles, waits
+from fairlead.conformance.pi.objects import PROFILING, Objects, codes, waits
 from fairlead.loader.pi import PI
 
 INFO, WAIT = "piEventGetInfo", "piEventsWait"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from fairlead.conformance.arrays import ints, sizes
 from fairlead.conformance.checks import equal, rule, unsupported
-from fairlead.conformance.pi.objects import Objects, codes, ints, sizes
+from fairlead.conformance.pi.objects import Objects, codes
 from fairlead.loader.pi import PI
 
 CREATE = "piMemBufferCreate"

@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
+from fairlead.conformance.arrays import handles, sizes
 from fairlead.conformance.checks import equal, rule
-from fairlead.conformance.pi.objects import Objects, Pointer, codes, handles, sizes
+from fairlead.conformance.pi.objects import Objects, Pointer, codes
 from fairlead.loader.pi import PI
 
 LAUNCH = "piEnqueueKernelLaunch"

@@ -6,8 +6,9 @@ import ctypes
 
 import pytest
 
+from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, rule, unsupported
-from fairlead.conformance.pi.objects import OUT_OF_ORDER, PROFILING, Objects, Pointer, check, codes, handles, waits
+from fairlead.conformance.pi.objects import OUT_OF_ORDER, PROFILING, Objects, Pointer, check, codes, waits
 from fairlead.loader.pi import PI
 from fairlead.loader.table import DispatchTable
 

@@ -10,11 +10,11 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, Final
 
+from fairlead.conformance.arrays import handles, sizes
 from fairlead.conformance.checks import unsupported
 from fairlead.loader.abi import Parameter
 from fairlead.loader.ur import UR
 
-from .calls import handles, sizes
 from .objects import COUNT, SIZE
 from .spirv import SPEC_ID, store
 from .values import CALLBACK, Buffer

@@ -123,13 +123,3 @@ class Calls:
 def address(function: Callable[..., Any]) -> int:
     """The address of a ctypes function, as a callback parameter takes it."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
-
-
-def handles(*objects: int) -> Any:
-    """An array of handles."""
-    return (ctypes.c_void_p * max(len(objects), 1))(*objects)
-
-
-def sizes(*numbers: int) -> Any:
-    """An array of size_t."""
-    return (ctypes.c_size_t * max(len(numbers), 1))(*numbers)

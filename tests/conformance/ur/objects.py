@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from fairlead.conformance.arrays import handles, ints, sizes
 from fairlead.conformance.checks import failed, unsupported
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.memory import read_word
@@ -19,8 +20,8 @@ from fairlead.loader.table import DispatchTable
 from fairlead.loader.ur import UR
 
 from . import kernels, spirv
-from .calls import Calls, handles, sizes
-from .values import Argument, ints
+from .calls import Calls
+from .values import Argument
 
 #: Numbers (int32) in the buffers and allocations that cases work on, and their bytes.
 COUNT: Final = 64

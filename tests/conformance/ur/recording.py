@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from fairlead.conformance.arrays import handles, ints, sizes
 from fairlead.loader.ur import UR
 
-from .calls import Calls, handles, sizes
+from .calls import Calls
 from .objects import COUNT, SIZE, Objects
-from .values import Buffer, Local, Pointer, ints
+from .values import Buffer, Local, Pointer
 
 LAUNCH: Final = "urCommandBufferAppendKernelLaunchWithArgsExp"
 CAPABILITIES: Final = "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP"

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import beyond_specification, expect, failed, forked, name_of, rule, unsupported
 from fairlead.conformance.ur.arguments import Call
-from fairlead.conformance.ur.calls import Calls, handles
+from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.kinds import KINDS
 from fairlead.conformance.ur.objects import Objects
 from fairlead.conformance.ur.world import World

@@ -17,11 +17,12 @@ import ctypes
 
 import pytest
 
+from fairlead.conformance.arrays import handles, ints
 from fairlead.conformance.checks import beyond_specification, each, equal, expect, failed, rule, unsupported
-from fairlead.conformance.ur.calls import Calls, handles
+from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
 from fairlead.conformance.ur.recording import LAUNCH, Recording
-from fairlead.conformance.ur.values import Buffer, ints
+from fairlead.conformance.ur.values import Buffer
 from fairlead.loader.ur import UR
 
 ENQUEUE = "urEnqueueCommandBufferExp"

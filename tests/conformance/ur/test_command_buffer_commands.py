@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from fairlead.conformance.arrays import ints, sizes
 from fairlead.conformance.checks import each, equal, expect, rule
-from fairlead.conformance.ur.calls import Calls, address, sizes
+from fairlead.conformance.ur.calls import Calls, address
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
 from fairlead.conformance.ur.recording import LAUNCH, Recording
-from fairlead.conformance.ur.values import Buffer, Local, Pointer, ints
+from fairlead.conformance.ur.values import Buffer, Local, Pointer
 from fairlead.loader.ur import UR
 
 STEM = "urCommandBufferAppend"

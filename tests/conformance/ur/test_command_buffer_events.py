@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import equal, expect, rule, unsupported
 from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
 from fairlead.conformance.ur.recording import LAUNCH, Recording
-from fairlead.conformance.ur.values import Buffer, ints
+from fairlead.conformance.ur.values import Buffer
 from fairlead.conformance.ur.world import World
 from fairlead.loader.ur import UR
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from fairlead.conformance.arrays import handles, ints
 from fairlead.conformance.checks import each, equal, failed, rule
-from fairlead.conformance.ur.calls import Calls, handles
+from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.values import ints
 from fairlead.loader.ur import UR
 
 ROW, SLICE = 16, 64  # of the rectangles, in bytes: 4 by 4 by 4 numbers in a buffer of COUNT

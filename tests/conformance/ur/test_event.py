@@ -7,10 +7,11 @@ import threading
 
 import pytest
 
+from fairlead.conformance.arrays import handles, ints
 from fairlead.conformance.checks import each, equal, failed, rule
-from fairlead.conformance.ur.calls import Calls, address, handles
+from fairlead.conformance.ur.calls import Calls, address
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.values import Buffer, ints
+from fairlead.conformance.ur.values import Buffer
 from fairlead.loader.ur import UR
 
 CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 
+from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import equal, failed, rule, unsupported
 from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, Objects
-from fairlead.conformance.ur.values import Buffer, Pointer, ints
+from fairlead.conformance.ur.values import Buffer, Pointer
 from fairlead.loader.ur import UR
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from fairlead.conformance.arrays import handles, ints, sizes
 from fairlead.conformance.checks import each, equal, failed, rule
-from fairlead.conformance.ur.calls import Calls, handles, sizes
+from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, Objects
-from fairlead.conformance.ur.values import Buffer, Local, Pointer, ints
+from fairlead.conformance.ur.values import Buffer, Local, Pointer
 
 LAUNCH = "urEnqueueKernelLaunchWithArgsExp"
 SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...] = (

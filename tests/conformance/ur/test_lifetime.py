@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import pytest
 
+from fairlead.conformance.arrays import handles, ints
 from fairlead.conformance.checks import equal, failed, rule
-from fairlead.conformance.ur.calls import Calls, handles
+from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.kinds import KINDS, Kind
 from fairlead.conformance.ur.objects import COUNT, Objects
-from fairlead.conformance.ur.values import Buffer, Pointer, ints
+from fairlead.conformance.ur.values import Buffer, Pointer
 from fairlead.conformance.ur.world import World
 
 

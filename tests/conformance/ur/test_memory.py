@@ -6,10 +6,11 @@ import ctypes
 
 import pytest
 
+from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import each, equal, rule, unsupported
 from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.values import Buffer, ints
+from fairlead.conformance.ur.values import Buffer
 from fairlead.loader.ur import UR
 
 ACCESS = ("READ_WRITE", "WRITE_ONLY", "READ_ONLY")

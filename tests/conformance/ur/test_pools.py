@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import equal, rule
 from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.values import Pointer, ints
+from fairlead.conformance.ur.values import Pointer
 
 KINDS = ("Host", "Device", "Shared")
 

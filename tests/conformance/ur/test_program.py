@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from fairlead.conformance.arrays import handles, ints
 from fairlead.conformance.checks import equal, expect, failed, rule, unsupported
 from fairlead.conformance.ur import kernels, spirv
-from fairlead.conformance.ur.calls import Calls, handles
+from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, Objects
-from fairlead.conformance.ur.values import Buffer, ints
+from fairlead.conformance.ur.values import Buffer
 from fairlead.loader.ur import UR
 
 

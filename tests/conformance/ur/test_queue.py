@@ -7,10 +7,11 @@ import threading
 
 import pytest
 
+from fairlead.conformance.arrays import handles, ints
 from fairlead.conformance.checks import each, equal, rule, unsupported
-from fairlead.conformance.ur.calls import Calls, handles
+from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.values import Buffer, ints
+from fairlead.conformance.ur.values import Buffer
 from fairlead.loader.ur import UR
 
 FLAGS = ("OUT_OF_ORDER_EXEC_MODE_ENABLE", "PROFILING_ENABLE", "OUT_OF_ORDER_EXEC_MODE_ENABLE PROFILING_ENABLE")

@@ -12,11 +12,12 @@ from collections.abc import Callable
 
 import pytest
 
+from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import beyond_specification, equal, rule
 from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.kinds import KINDS, Kind
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.values import Buffer, ints
+from fairlead.conformance.ur.values import Buffer
 from fairlead.conformance.ur.world import World
 from fairlead.loader.ur import UR
 

@@ -21,11 +21,12 @@ import ctypes
 
 import pytest
 
+from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import beyond_specification, each, equal, expect, failed, rule, unsupported
 from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
 from fairlead.conformance.ur.recording import BIT, CAPABILITIES, Recording, Step, Update, need, stored
-from fairlead.conformance.ur.values import Buffer, Local, Pointer, ints
+from fairlead.conformance.ur.values import Buffer, Local, Pointer
 from fairlead.loader.ur import UR, UR_RESULT_SUCCESS
 
 UPDATE = "urCommandBufferUpdateKernelLaunchExp"

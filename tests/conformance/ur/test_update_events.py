@@ -10,11 +10,12 @@ import ctypes
 
 import pytest
 
+from fairlead.conformance.arrays import handles, ints
 from fairlead.conformance.checks import each, equal, rule, unsupported
-from fairlead.conformance.ur.calls import Calls, handles
+from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, Objects
 from fairlead.conformance.ur.recording import BIT, CAPABILITIES, Recording, need, stored
-from fairlead.conformance.ur.values import Buffer, ints
+from fairlead.conformance.ur.values import Buffer
 from fairlead.loader.ur import UR
 
 

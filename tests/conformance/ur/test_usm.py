@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from fairlead.conformance.arrays import handles, ints
 from fairlead.conformance.checks import each, equal, failed, rule, unsupported
-from fairlead.conformance.ur.calls import Calls, handles
+from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.values import Pointer, ints
+from fairlead.conformance.ur.values import Pointer
 from fairlead.loader.ur import UR
 
 KINDS = ("Host", "Device", "Shared")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 
+from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import equal, failed, rule
 from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, Objects
-from fairlead.conformance.ur.values import Pointer, ints
+from fairlead.conformance.ur.values import Pointer
 from fairlead.loader.ur import UR
 
 

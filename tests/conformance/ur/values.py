@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -67,12 +66,6 @@ class Sampler(Argument):
 
     def put(self, entry: Any) -> None:
         entry.size, entry.value.sampler = ctypes.sizeof(ctypes.c_void_p), self.what
-
-
-def ints(numbers: Iterable[int]) -> Any:
-    """An array of int32."""
-    found = list(numbers)
-    return (ctypes.c_int32 * len(found))(*found)
 
 
 NOTHING: Final = ctypes.CFUNCTYPE(None)(lambda: None)

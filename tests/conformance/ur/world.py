@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 from functools import cached_property
 
+from fairlead.conformance.arrays import sizes
 from fairlead.loader.ur import UR
 
-from .calls import sizes
 from .objects import COUNT, SIZE, Objects
 from .values import Buffer
 
