@@ -97,6 +97,10 @@ class GraphExecution(Command):
     def requirements(self) -> Sequence[Accessor]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.executable.requirements
 
+    @property
+    def beyond_queue(self) -> bool:
+        return not self.executable.is_one_buffer
+
     def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
         """Run the graph on a queue. For `Queue`, which asks for it in place of `enqueue`."""
         return self.executable.execute(queue, dependencies)
@@ -135,7 +139,7 @@ class ExecutableGraph(Pictured):
         )  # fmt: skip
         self._segments = [self._segment(part) for part in self.partitions.partitions]
         only = self._segments[0] if len(self._segments) == 1 else None
-        self._only = only if only is not None and not isinstance(only, HostSegment) else None
+        self._only = only if only is not None and not isinstance(only, HostSegment) and len(self.devices) == 1 else None
         self._not_profiled = "" if profiling else "the graph was finalized without enable_profiling"
 
     def _keys(self) -> list[Hashable] | None:
@@ -154,6 +158,11 @@ class ExecutableGraph(Pictured):
             self.context, self.snapshot.devices[part.nodes[0]], part.nodes, commands, self.snapshot.predecessors,
             in_order=part.in_order, updatable=self.updatable, profiling=self.profiling,
         )  # fmt: skip
+
+    @property
+    def is_one_buffer(self) -> bool:
+        """Whether it is one command-buffer for one device and nothing else."""
+        return self._only is not None
 
     def make_ready(self, requirements: Iterable[Accessor]) -> None:
         """Wait until the buffers that commands use are allocated and their contents there: nothing can be waited for inside of a
@@ -197,7 +206,7 @@ class ExecutableGraph(Pictured):
                 dependencies = [*dependencies, last[0]]
             only = self._only
             if only is not None:
-                event = submit(self.context, dependencies, lambda count, waits: only.enqueue(self._on(queue, 0), count, waits))
+                event = submit(self.context, dependencies, lambda count, waits: only.enqueue(queue, count, waits))
                 event.profiled = self._not_profiled or ()
             else:
                 event = self._run_partitions(queue, dependencies)
@@ -212,8 +221,12 @@ class ExecutableGraph(Pictured):
                 events.append(run_on_host(self.context, before, segment.function))
             else:
                 events.append(submit(self.context, before, _enqueue(segment, self._on(queue, number))))
-        final = events[-1]
-        final.others = tuple(events[number] for number in self.partitions.exits if number != len(events) - 1)
+        ends = [events[number] for number in self.partitions.exits]
+        if len(self.devices) > 1:  # who waits for the queue waits for what ran on others too
+            final = submit(self.context, ends, _enqueue(EmptySegment(), queue))
+        else:
+            final = events[-1]
+            final.others = tuple(end for end in ends if end is not final)
         final.profiled = self._not_profiled or tuple(events)
         return final
 

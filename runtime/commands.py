@@ -45,6 +45,11 @@ class Command:
     keep: Any = None
 
     @property
+    def beyond_queue(self) -> bool:
+        """Whether some of it runs elsewhere than on the queue that it is submitted to, whose order then has to be said by events."""
+        return False
+
+    @property
     def host_memory(self) -> bool:
         """Whether it reads or writes memory that Python alone keeps alive."""
         return False
@@ -282,6 +287,7 @@ class HostTask(Command):
 
     node_type = "host_task"
     title = "host task"
+    beyond_queue = True
 
     def __init__(self, function: Callable[[], object], requirements: Sequence[Accessor] = ()) -> None:
         self.function = function

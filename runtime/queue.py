@@ -120,15 +120,14 @@ class Queue(Object):
 
     def _run(self, command: Command, dependencies: Sequence[Event]) -> Event:
         last = self._last if self.in_order else self._barrier
-        on_host = isinstance(command, HostTask)
-        if last is not None and (on_host or last.deferred is not None or last.error is not None or last.others):
+        if last is not None and (command.beyond_queue or last.deferred is not None or last.error is not None or last.others):
             dependencies = [*dependencies, last]
         if isinstance(command, Barrier):
             dependencies = [*dependencies, *(() if dependencies else self._unsettled)]
         execute = getattr(command, "execute", None)
         if execute is not None:
             event = execute(self, dependencies)
-        elif on_host:
+        elif isinstance(command, HostTask):
             event = run_on_host(self.context, dependencies, command.function)
         else:
             event = submit(self.context, dependencies, lambda count, waits: command.enqueue(self, count, waits))
