@@ -30,7 +30,7 @@ class _Track:
     def __init__(self) -> None:
         self.last: Node | None = None
         self.barrier: Node | None = None
-        self.exits: list[Node] = []
+        self.exits: dict[Node, None] = {}
 
 
 class GraphRecorder:
@@ -106,21 +106,25 @@ class GraphRecorder:
         with graph.lock:
             handler.graph, handler.recorded = graph, True
             command = handler.finished()
-            track = self._tracks.setdefault(queue, _Track())
+            track = self._tracks.get(queue)
+            if track is None:
+                track = self._tracks[queue] = _Track()
             node = graph.insert(handler, self._before(queue, track, command, handler), queue.device, queue)
             if isinstance(command, Barrier):
                 track.barrier = node
-                track.exits = [node] if not handler.dependencies else [*track.exits, node]
+                if not handler.dependencies:
+                    track.exits.clear()
             else:
-                followed = set(map(id, node.predecessors))
-                track.exits = [one for one in track.exits if id(one) not in followed] + [node]
+                for followed in node.predecessors:
+                    track.exits.pop(followed, None)
+            track.exits[node] = None
             track.last = node
         event = Event(queue.context)
         event.node = node
         return event
 
     @staticmethod
-    def _before(queue: Queue, track: _Track, command: Command, handler: Handler) -> list[Node]:
+    def _before(queue: Queue, track: _Track, command: Command, handler: Handler) -> Iterable[Node]:
         """What the queue itself says that a node comes after."""
         if queue.in_order:
             return [track.last] if track.last is not None else []
