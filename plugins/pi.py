@@ -2,7 +2,8 @@
 
 The shell's configuration names the library of an adapter: a path, or the name of a file of this package. `start` opens it like any other
 adapter, by its C ABI, has `loader.pi_from_ur` make a PI table of it, and puts that table's functions into the shell. They are C: those of
-the adapter are reached through Python, but once that has ended they answer PI_ERROR_UNINITIALIZED, and so does the shell.
+the adapter are reached through Python, but once that has ended they answer PI_ERROR_UNINITIALIZED, and so does the shell. Only those
+that count references lead straight to the adapter's: a host counts where it must not wait for the GIL (native/counts.c).
 
 `piTearDown` releases the adapter and empties the shell. A host that calls piPluginInit after it gets another table of the same adapter.
 """
@@ -12,9 +13,11 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import re
 from pathlib import Path
 from typing import Any, Final
 
+from ..loader import layers
 from ..loader.adapters import open_and_bind
 from ..loader.binding import Binding
 from ..loader.discovery import PluginCandidate
@@ -22,6 +25,7 @@ from ..loader.forks import new_lock
 from ..loader.library import Library
 from ..loader.pi import PI
 from ..loader.pi_from_ur import serve
+from ..loader.pi_mapping import result
 from ..loader.table import DispatchTable
 from ..loader.ur import UR
 from ._native import ffi
@@ -31,6 +35,9 @@ from .start import shell_at
 _shells: Final[list[Any]] = []  # those that were ever started, by their number
 _adapters: Final[dict[str, DispatchTable]] = {}  # adapter's path → its table; it stays open
 _lock = new_lock()
+_COUNTS: Final = re.compile("pi([A-Z][a-z]+)(Retain|Release)")
+#: What the codes of UR become, and at last those that UR does not have.
+_CODES: Final = ffi.new("int32_t[]", [*map(result, range(256)), result(-1)])
 
 
 def start(address: int) -> None:
@@ -42,10 +49,27 @@ def start(address: int) -> None:
         for index in range(shell.entry_count):
             function = PI.functions[ffi.string(shell.names[index]).decode()]
             shell.bodies[index] = ffi.cast("void *", table.pointer(function.slot or 0))
+            shell.direct[index] = ffi.cast("void *", _direct(adapter, function.name))
+        shell.codes, shell.code_count = _CODES, len(_CODES) - 1
         if shell not in _shells:
             _shells.append(shell)
         shell.number = _shells.index(shell)
         shell.at_exit(_close)
+
+
+def _direct(adapter: DispatchTable, name: str) -> int:
+    """The adapter's function for one of PI that does nothing but count references, 0 for another one."""
+    if not _COUNTS.fullmatch(name):
+        return 0
+    if name == "piKernelRelease" and adapter.pointer(_slot("urKernelSetArgValue")) in layers.stubs(UR, "unsupported"):
+        return 0  # the arguments of kernels are kept on this side, and go with them
+    return adapter.pointer(_slot(_COUNTS.sub(r"ur\1\2", name)))
+
+
+def _slot(name: str) -> int:
+    slot = UR.functions[name].slot
+    assert slot is not None, name
+    return slot
 
 
 def _adapter(library: str) -> DispatchTable:

@@ -193,9 +193,11 @@ def pi_entries() -> str:
     lines += _loader().declarations(api)
     for number, function in enumerate(found):
         names = ", ".join(p.name for p in function.parameters)
+        counts = re.fullmatch(r"pi[A-Z][a-z]+(Retain|Release)", function.name)
+        direct = f"    if ({names} && fl_is_direct({number}))\n        return fl_call({number}, (uintptr_t){names});\n"
         lines.append(
             f"typedef {function.c_declaration(f'body_{function.name}')};\n"
-            f'__attribute__((visibility("default"))) {function.c_declaration(function.name)} {{\n'
+            f'__attribute__((visibility("default"))) {function.c_declaration(function.name)} {{\n{direct if counts else ""}'
             f"    body_{function.name} *body = (body_{function.name} *)fl_body({number});\n"
             f"    return body ? body({names}) : fl_no_body({number});\n}}"
         )

@@ -29,13 +29,15 @@ static struct fl_shell fl_shell_state;
 static void *fl_body(unsigned entry);
 static int32_t fl_no_body(unsigned entry);
 #ifdef FL_PI
+static bool fl_is_direct(unsigned entry);
+static int32_t fl_call(unsigned entry, uintptr_t handle);
 #include "pi_entries.h"
 #else
 static int32_t fl_fill(uint32_t version, void **table, const uint16_t (*rows)[2]);
 #include "ur_entries.h"
 #endif
 
-static _Atomic(void *) bodies[FL_ENTRIES];
+static _Atomic(void *) bodies[FL_ENTRIES], direct[FL_ENTRIES];
 static _Atomic(int) state;
 enum { NEW, STARTING, RUNNING, FAILED, CLOSED, RESET };
 static unsigned chosen;   /* layout of the tables */
@@ -54,7 +56,7 @@ static int32_t fl_no_body(unsigned entry) {
 static void close_shell(void) {
     state = CLOSED;
     for (unsigned i = 0; i < FL_ENTRIES; i++)
-        atomic_store_explicit(&bodies[i], NULL, memory_order_release);
+        direct[i] = bodies[i] = NULL;
 }
 
 static void reset_shell(void) {
@@ -80,6 +82,19 @@ static void at_exit(void (*function)(uint32_t)) {
 #ifdef FL_PI
 static unsigned layout(void) {
     return 0;
+}
+
+static bool fl_is_direct(unsigned entry) {
+    return direct[entry] != NULL;
+}
+
+/* References are counted without Python, as adapters do it (counts.c). */
+static int32_t fl_call(unsigned entry, uintptr_t handle) {
+    int32_t (*function)(uintptr_t) = (int32_t (*)(uintptr_t))direct[entry];
+    if (!function)
+        return fl_no_body(entry);
+    uint32_t code = (uint32_t)function(handle);
+    return fl_shell_state.codes[code < fl_shell_state.code_count ? code : fl_shell_state.code_count];
 }
 #else
 /* FAIRLEAD_UR_LAYOUT: which release's order of functions the tables have, for a loader that is not of the newest. */
@@ -112,7 +127,7 @@ static bool started(void) {
         chosen = layout();
         fl_shell_state = (fl_shell){
             .version = FL_SHELL_VERSION, .entry_count = FL_ENTRIES, .bodies = (void **)bodies, .names = fl_names, .table = fl_tables[chosen],
-            .config = config, .close = close_shell, .reset = reset_shell, .at_exit = at_exit,
+            .direct = (void **)direct, .config = config, .close = close_shell, .reset = reset_shell, .at_exit = at_exit,
         };
         bool ready = fl_python_begin(config) && fl_python_start(config, FL_MODULE, &fl_shell_state);
         state = ready ? RUNNING : FAILED;

@@ -5,6 +5,9 @@ typedef struct fl_shell {
     uint32_t entry_count;
     void **bodies;              /* by entry point; NULL: not implemented */
     const char *const *names;   /* of the entry points */
+    void **direct;              /* of PI's ones that count references: the functions of Unified Runtime that do, and NULL for all others */
+    const int32_t *codes;       /* what their codes become: as many as there are, and then that of all others */
+    uint32_t code_count;
     void *const *table;         /* ur_dditable_t: the first word of every handle */
     const char *config;         /* lines `name=value` */
     void (*close)(void);        /* from now on nothing reaches Python any more */

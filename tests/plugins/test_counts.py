@@ -12,7 +12,7 @@ from hosts import compile_host
 from support import RunPython
 
 from fairlead.loader.ur import UR
-from fairlead.plugins import build_adapter
+from fairlead.plugins import build_adapter, build_plugin
 
 #: Four devices, of which it is told when they are closed.
 ADAPTER: Final = """
@@ -53,8 +53,8 @@ def references(device):
     code = ur.urDeviceGetInfo(ctypes.c_void_p(device), int(sys.argv[4]), ctypes.c_size_t(4), ctypes.byref(value), None)
     return value.value if code == 0 else -code
 
-def in_thread(library, retains, releases):
-    assert library.in_thread(ur.urDeviceRetain, ur.urDeviceRelease, retains, releases, devices, 4) == 0
+def in_thread(library, retains, releases, counts=(ur.urDeviceRetain, ur.urDeviceRelease)):
+    assert library.in_thread(*counts, retains, releases, devices, 4) == 0
 """
 
 
@@ -69,10 +69,10 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The module of ADAPTER, with its library beside it."""
+    """The module of ADAPTER, with its library and a PI plugin over that beside it."""
     module = tmp_path_factory.mktemp("counted") / "counted.py"
     module.write_text(ADAPTER, encoding="utf-8")
-    build_adapter(module, module.with_suffix(".so"))
+    build_plugin(build_adapter(module, module.with_suffix(".so")), module.with_name("plugin.so"))
     return module
 
 
@@ -82,6 +82,14 @@ CASES: Final = {
     # closed by the main thread, as soon as it has had the GIL anew
     "the last reference": ("in_thread(held, 100, 101); in_thread(free, 0, 0); print(closed)", "[0, 1, 2, 3]"),
     "the last reference, without the GIL": ("in_thread(free, 100, 101); print(closed)", "[0, 1, 2, 3]"),
+    "through PI": (
+        "pi, plugin = ctypes.CDLL(sys.argv[5]), ctypes.create_string_buffer(b'15.47', 4096)\n"
+        "assert pi.piPluginInit(plugin) == 0\n"
+        "in_thread(held, 100, 98, (pi.piDeviceRetain, pi.piDeviceRelease)); print(*map(references, devices), closed)\n"
+        "in_thread(free, 0, 3, (pi.piDeviceRetain, pi.piDeviceRelease)); print(closed, pi.piDeviceRelease(None), "
+        "pi.piDeviceRelease(ctypes.c_void_p(devices[0])))",
+        "3 3 3 3 []\n[0, 1, 2, 3] -33 -33",
+    ),
     "in a thread that has the GIL": (
         "release = ctypes.PyDLL(sys.argv[1]).urDeviceRelease\nprint([(release(ctypes.c_void_p(d)), *closed) for d in devices[:2]])",
         "[(0, 0), (0, 0, 1)]",
@@ -101,7 +109,8 @@ CASES: Final = {
 def test_a_thread_does_not_wait_for_the_gil_to_count(
     code: str, printed: str, runtime: Path, counted: Path, run_python: RunPython
 ) -> None:
-    arguments = (str(counted.with_suffix(".so")), str(runtime), str(counted), str(UR["UR_DEVICE_INFO_REFERENCE_COUNT"]))
+    library, plugin = counted.with_suffix(".so"), counted.with_name("plugin.so")
+    arguments = (str(library), str(runtime), str(counted), str(UR["UR_DEVICE_INFO_REFERENCE_COUNT"]), str(plugin))
     output = run_python(PROGRAM + code, *arguments, check=False)
     assert (output.out, output.err, output.code) == (f"{printed}\n", "", 0)
 

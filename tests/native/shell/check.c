@@ -94,6 +94,29 @@ typedef int32_t entry(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uin
 static int32_t call(unsigned index) { return ((entry *)fl_tables[chosen][index])(0, 0, 0, 0, 0, 0); }
 
 #ifdef FL_PI
+static int32_t ur_function(uintptr_t handle) { return handle == 8 ? 0 : handle == 16 ? 1 : 99; }
+static int32_t pi_body(void *handle) { return handle ? -1 : -2; }
+
+/* Functions that count references go straight to those of Unified Runtime, but for NULL. */
+static int32_t ask(void);
+static void straight_to_the_adapter(void) {
+    static const int32_t codes[] = {0, -30, -1000};
+    fake.initialized = 1;
+    CHECK(ask() == SUCCESS);
+    fl_shell *shell = &fl_shell_state;
+    unsigned entry = 0;
+    while (strcmp(fl_names[entry], "piEventRelease") != 0)
+        entry++;
+    shell->bodies[entry] = (void *)pi_body;
+    CHECK(piEventRelease((void *)8) == -1);
+    shell->codes = codes;
+    shell->code_count = 2;
+    shell->direct[entry] = (void *)ur_function;
+    CHECK(piEventRelease((void *)8) == 0 && piEventRelease((void *)16) == -30 && piEventRelease((void *)24) == -1000 && piEventRelease(NULL) == -2);
+    shell->close();
+    CHECK(piEventRelease((void *)24) == SUCCESS && piEventRelease(NULL) == SUCCESS && piEventRetain((void *)24) == UNINITIALIZED);
+}
+
 static int32_t ask(void) {
     struct _pi_plugin plugin = {.host_version = "15.47"};
     int32_t code = piPluginInit(&plugin);
@@ -409,7 +432,9 @@ static const struct {
     S(nothing_is_there) S(python_is_there) S(python_is_begun) S(entries_and_bodies) S(the_start_fails) S(the_start_asks_for_itself) S(the_end)
     S(wrong_calls) S(settings_are_read) S(programs_are_found) S(thread_many_first)
     S(counts_by_python) S(counts_of_what_is_no_handle) S(the_last_reference) S(thread_counts)
-#ifndef FL_PI
+#ifdef FL_PI
+    S(straight_to_the_adapter)
+#else
     S(layouts)
 #endif
 };
