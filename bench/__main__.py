@@ -19,7 +19,7 @@ from typing import Any
 
 from . import machine, report
 
-MEASURES = ("replay", "arrays", "command_buffer", "capture_cost", "imports", "table_call", "adapter", "soak", "leak")
+MEASURES = ("replay", "arrays", "command_buffer", "capture_cost", "imports", "table_call", "adapter", "graphs", "soak", "leak")
 ONCE = ("plugins", "entry_call", "partitioning")  # they need no choice of driver
 _ROOT = Path(__file__).resolve().parent.parent
 _LIMIT = 1800.0  # seconds for one measure on one driver
