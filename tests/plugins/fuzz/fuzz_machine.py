@@ -140,7 +140,7 @@ class Fuzz(MixingRules):
         if looks or type_name not in _KEPT:
             pending = [event.handle for event in self.of(Event) if not event.signals]
             return [handle for handle in self.live(type_name) if handle not in pending]
-        return [one.handle for one in self.things if one.type == type_name and one.foreign]
+        return [one.handle for one in self.things if one.type == type_name and one.foreign and not one.alias]
 
     def _count(self, function: Function, arguments: dict[str, Any]) -> None:
         """The references that a call has made or ended."""
@@ -163,7 +163,8 @@ class Fuzz(MixingRules):
     def _made(self, function: Function, type_name: str, handle: int, context: Context | None) -> None:
         if not handle or (type_name == "ur_device_handle_t" and handle in (self.session.device, self.session.other)):
             return
-        thing = self.add(_BY_TYPE[type_name](handle, context, foreign=True))
+        alias = function.name.endswith("CreateWithNativeHandle")
+        thing = self.add(_BY_TYPE[type_name](handle, context, foreign=True, alias=alias))
         if "DevicePoolExp" in function.name:  # it ends with the context, whoever has references
             self.release(thing)
 

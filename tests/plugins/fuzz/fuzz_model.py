@@ -22,6 +22,7 @@ class Thing:
     context: Context | None = None
     references: int = 1
     foreign: bool = False  # made by the rule that calls anything: nothing is known of it but its references
+    alias: bool = False  # made of a native handle: what changes it changes another object as well
 
     type: ClassVar[str]
     stem: ClassVar[str]  # of its functions, urQueue
