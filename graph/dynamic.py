@@ -106,11 +106,12 @@ class DynamicParameter(DynamicArgument):
 
 
 def _exchange(command: KernelLaunch, index: int, found: Argument) -> None:
-    old = command.arguments[index]
-    command.arguments[index] = found
+    arguments = command.arguments
+    old = arguments[index]
+    command.arguments = (*arguments[:index], found, *arguments[index + 1 :])
     if isinstance(found.keep, Accessor):
-        others = {id(one.keep) for one in command.arguments if one is not None}
-        kept = [one for one in command.requirements if old is None or one is not old.keep or id(one) in others]
+        others = {id(one.keep) for one in command.arguments}
+        kept = [one for one in command.requirements if one is not old.keep or id(one) in others]
         command.requirements = [*kept, found.keep]
 
 

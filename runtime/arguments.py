@@ -133,11 +133,10 @@ def _of_usm_array(value: Any) -> Argument:
     return Argument(POINTER, _POINTER_SIZE, value.__sycl_usm_array_interface__["data"][0], 0, value)
 
 
-def pack(arguments: Sequence[Argument | None], context: Context) -> Any:
+def pack(arguments: Sequence[Argument], context: Context) -> bytes | None:
     """Arguments as the C array that launches are given."""
-    packed = b"".join([
-        _PACK(_STYPE, 0, one.type, index, one.size, one.word if one.buffer is None else one.buffer.memory(context), one.flags)
-        for index, one in enumerate(arguments)
-        if one is not None
-    ])  # fmt: skip
-    return ctypes.create_string_buffer(packed, len(packed)) if packed else None
+    rows = [
+        _PACK(_STYPE, 0, kind, index, size, word if buffer is None else buffer.memory(context), flags)
+        for index, (kind, size, word, flags, _, buffer) in enumerate(arguments)
+    ]
+    return b"".join(rows) or None

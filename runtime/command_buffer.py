@@ -13,7 +13,11 @@ from .platform import Device
 
 
 class CommandBuffer(Object):
-    """A command-buffer for one device (ur_exp_command_buffer_handle_t)."""
+    """A command-buffer for one device (ur_exp_command_buffer_handle_t).
+
+    `append_launch` is the adapter's function for kernels, `point` and `command` are where it may write a sync-point and a command's
+    handle to, made once, since there are many launches, and one thread that appends them; `command_at` is None if there are to be no handles.
+    """
 
     _release, _native = "urCommandBufferReleaseExp", "urCommandBufferGetNativeHandleExp"
 
@@ -28,6 +32,9 @@ class CommandBuffer(Object):
             raise unsupported(f"{device.backend} backend is not supported by SYCL Graph extension", routine="CommandBuffer")
         made = context.adapter.made("urCommandBufferCreateExp", context.handle, device.handle, ctypes.byref(description))
         super().__init__(context.adapter, made)
+        self.append_launch = context.adapter.ur.urCommandBufferAppendKernelLaunchWithArgsExp
+        self.point, self.command = ctypes.c_uint32(), ctypes.c_void_p()
+        self.point_at, self.command_at = ctypes.byref(self.point), ctypes.byref(self.command) if updatable else None
 
     def finalize(self) -> None:
         """No more commands: it can be enqueued."""

@@ -8,6 +8,7 @@ kernel's launch, a host task, a native command and a barrier are classes of thei
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -18,6 +19,7 @@ from ..loader.ur import UR, UR_RESULT_SUCCESS
 from .arguments import Argument, pack
 from .buffer import Accessor, Buffer
 from .errors import check, unsupported
+from .handles import array
 
 if TYPE_CHECKING:
     from .command_buffer import CommandBuffer
@@ -38,6 +40,8 @@ class Command:
         requirements: the accessors that it uses.
         keep: what has to live as long as the command does.
     """
+
+    __slots__ = ("__weakref__",)
 
     node_type: ClassVar[str] = "empty"
     title: str = "empty command"
@@ -155,6 +159,8 @@ TRANSFERS: Final = {
 class Transfer(Command):
     """A command of the table `TRANSFERS`."""
 
+    __slots__ = ("fields", "keep", "requirements", "row")
+
     def __init__(self, row: str, fields: tuple[Any, ...], requirements: Sequence[Accessor] = (), keep: Any = None) -> None:
         self.row = TRANSFERS[row]
         self.fields = fields
@@ -215,6 +221,8 @@ class KernelLaunch(Command):
     `local` and `offset` are () where none is given. `alternatives` are the kernels that an update may put in its place.
     """
 
+    __slots__ = ("alternatives", "arguments", "global_size", "kernel", "local_size", "offset", "requirements")
+
     node_type = "kernel"
     title = "kernel"
 
@@ -224,24 +232,23 @@ class KernelLaunch(Command):
         global_size: tuple[int, ...],
         local_size: tuple[int, ...],
         offset: tuple[int, ...],
-        arguments: list[Argument | None],
+        arguments: tuple[Argument, ...],
         requirements: Sequence[Accessor] = (),
     ) -> None:
         self.kernel, self.global_size, self.local_size, self.offset = kernel, global_size, local_size, offset
         self.arguments, self.requirements = arguments, requirements
         self.alternatives: Sequence[Kernel] = ()
 
-    def _sizes(self) -> tuple[int, Any, Any, Any]:
-        kind = _SIZES[len(self.global_size)]
-        return (
-            len(self.global_size), kind(*self.offset) if self.offset else None, kind(*self.global_size),
-            kind(*self.local_size) if self.local_size else None,
-        )  # fmt: skip
+    def _sizes(self) -> tuple[int, bytes | None, bytes, bytes | None]:
+        whole, local, offset = self.global_size, self.local_size, self.offset
+        dimensions = len(whole)
+        pack = _SIZES[dimensions]
+        return dimensions, pack(*offset) if offset else None, pack(*whole), pack(*local) if local else None
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
         event = ctypes.c_void_p()
         code = queue.adapter.ur.urEnqueueKernelLaunchWithArgsExp(
-            queue.handle, self.kernel.handle, *self._sizes(), self._count(), pack(self.arguments, queue.context), None,
+            queue.handle, self.kernel.handle, *self._sizes(), len(self.arguments), pack(self.arguments, queue.context), None,
             count, waits, _byref(event),
         )  # fmt: skip
         if code:
@@ -249,24 +256,20 @@ class KernelLaunch(Command):
         return event.value or 0
 
     def append(self, buffer: CommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
-        point, command = ctypes.c_uint32(), ctypes.c_void_p()
-        others = self.alternatives
-        code = buffer.adapter.ur.urCommandBufferAppendKernelLaunchWithArgsExp(
-            buffer.handle, self.kernel.handle, *self._sizes(), self._count(), pack(self.arguments, buffer.context),
-            len(others), (ctypes.c_void_p * len(others))(*(other.handle for other in others)) if others else None,
-            count, sync_points, 0, None, _byref(point), None, _byref(command) if buffer.updatable else None,
+        others, point, command = self.alternatives, buffer.point, buffer.command
+        command.value = None
+        code = buffer.append_launch(
+            buffer.handle, self.kernel.handle, *self._sizes(), len(self.arguments), pack(self.arguments, buffer.context),
+            len(others), array(other.handle for other in others) if others else None,
+            count, sync_points, 0, None, buffer.point_at, None, buffer.command_at,
         )  # fmt: skip
         if code:
             self._appended(code, "urCommandBufferAppendKernelLaunchWithArgsExp")
         return point.value, command.value or 0
 
-    def _count(self) -> int:
-        return sum(one is not None for one in self.arguments)
-
     def copy(self) -> KernelLaunch:
-        made = object.__new__(KernelLaunch)
-        made.__dict__.update(self.__dict__)
-        made.arguments = self.arguments.copy()
+        made = KernelLaunch(self.kernel, self.global_size, self.local_size, self.offset, self.arguments, self.requirements)
+        made.alternatives = self.alternatives
         return made
 
     def describe(self) -> list[str]:
@@ -276,7 +279,8 @@ class KernelLaunch(Command):
         return shown
 
 
-_SIZES: Final = {dimensions: ctypes.c_size_t * dimensions for dimensions in (1, 2, 3)}
+#: What packs sizes, by the number of dimensions.
+_SIZES: Final = tuple(struct.Struct(f"@{dimensions}N").pack for dimensions in range(4))
 
 
 # what is run by the host, or not at all

@@ -125,7 +125,7 @@ class Handler:
         kernel = kernel if isinstance(kernel, Kernel) else kernel_of(kernel, self.context)
         if arguments:
             self.set_args(*arguments)
-        given = self._arguments
+        given = tuple(self._arguments)
         if len(given) != kernel.num_args or None in given:
             missing = [index for index, one in enumerate(given) if one is None]
             what = f"argument {missing[0]} is not set" if missing else f"{len(given)} are set"
@@ -133,7 +133,7 @@ class Handler:
                 Errc.kernel_argument, f"the kernel {kernel.name} has {kernel.num_args} arguments, {what}", routine="parallel_for",
                 remedy="set each of them with set_arg, or give them to parallel_for",
             )  # fmt: skip
-        self.set_command(KernelLaunch(kernel, *sizes(range), given, self.requirements))
+        self.set_command(KernelLaunch(kernel, *sizes(range), given, self.requirements))  # pyright: ignore[reportArgumentType]
 
     def single_task(self, kernel: Any, *arguments: Any) -> None:
         """Launch a kernel as one work-item."""
