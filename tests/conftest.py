@@ -118,6 +118,15 @@ def intel_cpu(tmp_path_factory: pytest.TempPathFactory) -> Candidate:
 
 
 @pytest.fixture(scope="session")
+def wheel_drivers(pocl_wheel: Candidate, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The variables by which any OpenCL loader finds Intel's driver first, PoCL's wheel second, and whatever else is installed not."""
+    vendors = tmp_path_factory.mktemp("wheels")
+    for number, driver in enumerate((f"{sys.prefix}/lib/libintelocl.so", pocl_wheel.library)):
+        (vendors / f"{number}.icd").write_text(f"{driver}\n", encoding="utf-8")
+    return {"OCL_ICD_VENDORS": str(vendors)}
+
+
+@pytest.fixture(scope="session")
 def real_plugins() -> Path:
     """Plugins from PyPI in folders of their own: ur-now and ur-then (adapters), pi, and umf, which an adapter needs."""
     path = Path(os.environ.get("UR_PLUGINS", ""))

@@ -53,14 +53,14 @@ def fake(compile_c: Callable[..., Path], tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="module")
-def conformance(run_python: RunPython) -> Callable[..., Run]:
+def conformance(run_python: RunPython, wheel_drivers: dict[str, str]) -> Callable[..., Run]:
     """Runs the command; the same library and options are run once."""
     known: dict[tuple[str, ...], Run] = {}
 
     def run(library: Path, *options: str) -> Run:
         key = (str(library), *options)
         if key not in known:
-            done = run_python(COMMAND, "conformance", "--json", *options, str(library), check=False)
+            done = run_python(COMMAND, "conformance", "--json", *options, str(library), env=wheel_drivers, check=False)
             known[key] = Run(done.code, json.loads(done.out))
         return known[key]
 

@@ -222,8 +222,8 @@ def test_every_name_that_this_cpu_may_be_given_builds_and_runs(
 
 
 def test_a_cpu_that_the_driver_knows_is_left_alone(pocl_wheel: Candidate, run_python: RunPython, tmp_path: Path) -> None:
-    result = built(run_python, pocl_wheel, tmp_path, "rocketlake", "repair")
-    assert result["repaired"] is False and result["cpu"] == "rocketlake"
+    result = built(run_python, pocl_wheel, tmp_path, "nehalem", "repair")
+    assert result["repaired"] is False and result["cpu"] == "nehalem"
 
 
 def test_other_drivers_are_left_alone(fake_driver: FakeDriver) -> None:

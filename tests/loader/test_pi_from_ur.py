@@ -735,11 +735,12 @@ _PLUGIN_IS_WRONG = ("FP_CONFIG", "PLATFORM", "EXTENSIONS", "COMPOSITE_DEVICE")
 def answers(run_python: RunPython, real_plugins: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the program finds out through Intel's adapter of 2025.3, and through its PI plugin of 2024."""
     libraries = f"{sys.prefix}/lib"
-    env = {"OCL_ICD_FILENAMES": f"{libraries}/libintelocl.so", "OCL_ICD_VENDORS": str(tmp_path_factory.mktemp("no-vendors"))}
+    vendors = tmp_path_factory.mktemp("vendors")  # not OCL_ICD_FILENAMES: ocl-icd does not know that
+    (vendors / "intel.icd").write_text(f"{libraries}/libintelocl.so\n", encoding="utf-8")
     found = {}
     for kind, path in (("adapter", "ur-then/libur_adapter_opencl.so.0"), ("plugin", "pi/libpi_opencl.so")):
         arguments = (kind, str(real_plugins / path), str(real_plugins / "umf"), libraries)
-        found[kind] = json.loads(run_python(_PROGRAM.read_text(encoding="utf-8"), *arguments, env=env).out)
+        found[kind] = json.loads(run_python(_PROGRAM.read_text(encoding="utf-8"), *arguments, env={"OCL_ICD_VENDORS": str(vendors)}).out)
     return found
 
 

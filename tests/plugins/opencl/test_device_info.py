@@ -74,8 +74,8 @@ DIFFERENT: Final = {
 }
 
 
-def ask(run_python: RunPython, library: Path, platform: str) -> dict[str, str]:
-    return json.loads(run_python(PROGRAM, str(library), platform).out.splitlines()[-1])
+def ask(run_python: RunPython, library: Path, platform: str, drivers: dict[str, str]) -> dict[str, str]:
+    return json.loads(run_python(PROGRAM, str(library), platform, env=drivers).out.splitlines()[-1])
 
 
 def test_every_property_has_one_place() -> None:
@@ -91,12 +91,14 @@ def test_every_property_has_one_place() -> None:
 
 
 @pytest.mark.parametrize("platform", [_INTEL, _POCL])
-def test_answers_are_those_of_intels_adapter(platform: str, real_plugins: Path, tmp_path: Path, run_python: RunPython) -> None:
+def test_answers_are_those_of_intels_adapter(
+    platform: str, real_plugins: Path, tmp_path: Path, run_python: RunPython, wheel_drivers: dict[str, str]
+) -> None:
     theirs = tmp_path / "libur_adapter_opencl.so.0"
     theirs.symlink_to(real_plugins / "ur-then" / theirs.name)
     (tmp_path / "libumf.so.1").symlink_to(real_plugins / "umf/libumf.so.1")
-    expected = ask(run_python, theirs, platform)
-    answers = ask(run_python, Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0"), platform)
+    expected = ask(run_python, theirs, platform, wheel_drivers)
+    answers = ask(run_python, Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0"), platform, wheel_drivers)
     unknown_to_it = "INVALID_ENUMERATION"
     others = {
         name: (answers[name], answer) for name, answer in expected.items() if answer not in (answers[name], unknown_to_it)
