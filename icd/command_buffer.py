@@ -16,6 +16,7 @@ as it does (`explain`).
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
@@ -36,6 +37,14 @@ from .replay import Route
 _INCOMPATIBLE: Final = -1140  # CL_INCOMPATIBLE_COMMAND_QUEUE_KHR
 
 _OP: Final = {name: number for number, name in enumerate(OPS)}
+_KERNEL: Final = _OP["kernel"]
+
+
+#: An `fl_command`: op and queue; dimensions, whether it has an offset and a local size, what a capture has of dependencies; eight
+#: pointers and sizes; the numbers.
+_LAYOUT: Final = struct.Struct("@2H5I8N13N")
+_SIZE: Final = _LAYOUT.size
+assert ffi.sizeof("fl_command") == _SIZE
 
 
 class Commands:
@@ -47,6 +56,7 @@ class Commands:
     def __init__(self) -> None:
         self._room = 16
         self.array = ffi.new("fl_command[]", self._room)
+        self._bytes = ffi.buffer(self.array)
         self.dependencies: list[Sequence[int]] = []
         self.order_only: list[bool] = []
         self.keep: list[Any] = []
@@ -59,11 +69,7 @@ class Commands:
     ) -> int:
         """Append a command and return its number. `numbers` is what `fl_command.n` holds for the operation; pointers are cffi's
         or addresses."""
-        index = len(self)
-        if index == self._room:
-            larger = ffi.new("fl_command[]", 2 * self._room)
-            ffi.memmove(larger, self.array, ffi.sizeof(self.array))
-            self.array, self._room = larger, 2 * self._room
+        index = self._room_for_one()
         command = self.array[index]
         command.op = _OP[op]
         command.n[0 : len(numbers)] = numbers
@@ -71,6 +77,35 @@ class Commands:
             setattr(command, name, ffi.cast("void *", value) if isinstance(value, int) and name in _POINTERS else value)
         self.dependencies.append(dependencies)
         self.order_only.append(order_only)
+        return index
+
+    def add_launch(
+        self,
+        dependencies: Sequence[int],
+        kernel: int,
+        dim: int,
+        sizes: Sequence[int],
+        offset: bool,
+        local: bool,
+        arguments: Any,
+    ) -> int:
+        """The same for the launch of a kernel (its address), all at once: `sizes` are nine, `arguments` is an `fl_arguments *`."""
+        index = self._room_for_one()
+        _LAYOUT.pack_into(
+            self._bytes, index * _SIZE, _KERNEL, 0, dim, offset, local, 0, 0, kernel, 0, 0, 0, 0, 0, 0, 0, *sizes, 0, 0, 0, 0
+        )
+        self.array[index].arguments = arguments
+        self.dependencies.append(dependencies)
+        self.order_only.append(False)
+        return index
+
+    def _room_for_one(self) -> int:
+        """The number of the next command, for which there is room."""
+        index = len(self.dependencies)
+        if index == self._room:
+            larger = ffi.new("fl_command[]", 2 * self._room)
+            ffi.memmove(larger, self.array, ffi.sizeof(self.array))
+            self.array, self._bytes, self._room = larger, ffi.buffer(larger), 2 * self._room
         return index
 
     def pattern(self, data: bytes) -> Any:

@@ -15,8 +15,9 @@ from .platform import Device
 class CommandBuffer(Object):
     """A command-buffer for one device (ur_exp_command_buffer_handle_t).
 
-    `append_launch` is the adapter's function for kernels, `point` and `command` are where it may write a sync-point and a command's
-    handle to, made once, since there are many launches, and one thread that appends them; `command_at` is None if there are to be no handles.
+    One thread appends to it, and there are many launches, so that some things are made once: `append_launch` is the adapter's function,
+    `point` and `command` are where it writes a sync-point and a command's handle to, at `point_at` and `command_at`, which is None if
+    there are to be no handles.
     """
 
     _release, _native = "urCommandBufferReleaseExp", "urCommandBufferGetNativeHandleExp"

@@ -32,24 +32,31 @@ class Place:
     """What all appends have in common: where the command stands, and what the caller wants of it. Checked before anything is
     appended."""
 
+    __slots__ = ("after", "buffer", "command", "event", "events")
+
     def __init__(
         self, buffer: CommandBuffer, sync_points: Sequence[int], events: Sequence[Event], event: bool, command: bool
     ) -> None:
         buffer.check_open()
         if command and not buffer.updatable:
             raise failure("INVALID_OPERATION", "the command-buffer is not updatable, so that it has no command handles")
-        buffer.context.check_same("an event of the wait list", *events)
+        if events:
+            buffer.context.check_same("an event of the wait list", *events)
         self.buffer, self.after = buffer, buffer.after(sync_points)
-        self.events, self.event, self.command = list(events), event, command
+        self.events, self.event, self.command = events, event, command
 
     def add(self, op: str, command: str, numbers: Sequence[int] = (), keep: Sequence[Any] = (), **fields: Any) -> Appended:
         """Append an operation; `command` is its ur_command_t after UR_COMMAND_, `keep` the objects that it uses."""
-        buffer = self.buffer
-        index = buffer.commands.add(op, self.after, numbers, order_only=op == "hint", **fields)
-        buffer.commands.keep += keep
-        event = handle = None
+        commands = self.buffer.commands
+        index = commands.add(op, self.after, numbers, order_only=op == "hint", **fields)
+        commands.keep += keep
+        return self.finish(index, command)
+
+    def finish(self, index: int, command: str) -> Appended:
+        """What the caller is given for the command that was appended under a number."""
+        buffer, event, handle = self.buffer, None, None
         if self.events:
-            buffer.waits[index] = self.events
+            buffer.waits[index] = list(self.events)
         if self.event:
             event = buffer.signals[index] = CommandEvent(buffer.context, UR[f"UR_COMMAND_{command}"])
         if self.command:

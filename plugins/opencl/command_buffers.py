@@ -51,7 +51,6 @@ class Command(Object):
         self.kernel: Any = None
         self.held: dict[int, Any] = {}
         self.dim = 0  # of its work size
-        self.shapes: dict[int, tuple[int, int]] = {}  # of its arguments: kind (fl_change) and size
 
     @cached_property
     def address(self) -> Any:
@@ -100,12 +99,14 @@ class CommandBuffer(Object):
 
     def after(self, sync_points: Sequence[int]) -> Sequence[int]:
         """The commands that the next one comes after. Raises URError for a sync-point that there is not."""
+        count = len(self.commands.dependencies)
         if self.in_order:
-            return (len(self.commands) - 1,) if len(self.commands) else ()
-        count = len(self.commands)
-        if any(not 0 < point <= count for point in sync_points):
+            return (count - 1,) if count else ()
+        if not sync_points:
+            return ()
+        if not 0 < min(sync_points) <= max(sync_points) <= count:
             raise failure("INVALID_COMMAND_BUFFER_SYNC_POINT_EXP")
-        return tuple(dict.fromkeys(point - 1 for point in sync_points))
+        return tuple(dict.fromkeys([point - 1 for point in sync_points]))
 
     def open_native(self) -> NativeCommandBuffer:
         """The driver's own command-buffer with what is recorded so far; from now on nothing else will do.

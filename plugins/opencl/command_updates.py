@@ -13,7 +13,7 @@ from ...icd._native import lib as icd_lib
 from ...icd.command_buffer import CommandBuffer as Runner
 from ...icd.errors import error as opencl_error
 from .command_buffers import Command, CommandBuffer
-from .command_launches import MEMORY, POINTER, VALUE, argument_list, work_sizes
+from .command_launches import MEMORY, POINTER, VALUE, argument_list, pack_change, work_sizes
 from .core import adapter, check_count, failure
 from .events import CommandEvent, Event
 from .kernels import Kernel
@@ -95,14 +95,15 @@ def _check_index(index: int, kernel: Kernel) -> None:
 
 def _values(count: int, rows: Any, kernel: Kernel, command: Command) -> list[_Edit]:
     _check_list(count, rows)
-    shapes = command.shapes if kernel is command.kernel else {}
+    old = command.present.arguments if kernel is command.kernel else icd_ffi.NULL
+    shape = icd_ffi.new("fl_change *")
     edits: list[_Edit] = []
     for i in range(count):
         row = rows[i]
         index, size, address = row.argIndex, row.argSize, row.pNewValueArg
         _check_index(index, kernel)
-        if address and shapes.get(index, (VALUE, size)) != (VALUE, size):
-            raise failure("INVALID_KERNEL_ARGUMENT_SIZE", f"argument {index} has {shapes[index][1]} bytes, not {size}")
+        if address and not icd_lib.fl_get_argument(old, index, shape) and (shape.kind, shape.size) != (VALUE, size):
+            raise failure("INVALID_KERNEL_ARGUMENT_SIZE", f"argument {index} has {shape.size} bytes, not {size}")
         edits.append((index, VALUE, size, icd_ffi.cast("void *", address), None))
     return edits
 
@@ -240,10 +241,9 @@ def _relaunch(launches: dict[Command, _Launch], edits: list[tuple[Command, list[
 
 def _list(edits: list[tuple[Command, list[_Edit]]], launch: _Launch) -> Any:
     """The arguments of a launch of another kernel."""
-    rows = [row[:4] for command, rows in edits if command is launch.command for row in rows]
-    made = argument_list(launch.kernel.argument_count, rows)
-    launch.command.shapes = {index: (kind, size) for index, kind, size, _ in rows}
-    return made
+    rows = [row for command, rows in edits if command is launch.command for row in rows]
+    changes = [pack_change(*row[:3], int(icd_ffi.cast("uintptr_t", row[3]))) for row in rows]
+    return argument_list(launch.kernel.argument_count, changes)
 
 
 @adapter.entry

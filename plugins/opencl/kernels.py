@@ -196,8 +196,9 @@ def urKernelCreateWithNativeHandle(hNativeKernel: int, hContext: Context, hProgr
 
 # arguments: what urEnqueueKernelLaunchWithArgsExp and its like are given
 
-#: A ur_exp_kernel_arg_properties_t: kind, index, size, and the two words of its value. Read at once, not field by field: launches are many.
-_ROW: Final = struct.Struct("@16xIINNN")
+#: A ur_exp_kernel_arg_properties_t: kind, index, size, and the first word of its value. Read at once, not field by field: launches
+#: are many.
+_ROW: Final = struct.Struct("@16xIINN8x")
 _ROW_TYPE: Final = "ur_exp_kernel_arg_properties_t"
 assert _ROW.size == ffi.sizeof(_ROW_TYPE)
 assert [ffi.offsetof(_ROW_TYPE, name) for name in ("type", "index", "size", "value")] == [16, 20, 24, 32]
@@ -205,26 +206,28 @@ _BYTES_AT: Final = ffi.typeof("char *")
 _new: Final = tuple.__new__  # a NamedTuple's own takes three times as long
 
 
-def arguments_of(rows: Any, count: int) -> list[tuple[int, Argument]]:
-    """Index and argument of each row of an array of ur_exp_kernel_arg_properties_t. Raises URError."""
+def rows_of(rows: Any, count: int) -> Iterable[tuple[int, int, int, int]]:
+    """Kind, index, size and value of each row of an array of ur_exp_kernel_arg_properties_t. Raises URError for more than any kernel
+    has."""
     if not count:
-        return []
+        return ()
     if count > _MOST_ARGUMENTS:
         raise failure("INVALID_KERNEL_ARGUMENT_INDEX", f"no kernel has {count} arguments")
+    return _ROW.iter_unpack(ffi.buffer(rows, count * _ROW.size))  # pyright: ignore[reportReturnType]
+
+
+def arguments_of(rows: Any, count: int) -> list[tuple[int, Argument]]:
+    """Index and argument of each row of an array of ur_exp_kernel_arg_properties_t. Raises URError."""
     found = []
-    for kind, index, size, value, _ in _ROW.iter_unpack(ffi.buffer(rows, count * _ROW.size)):
+    for kind, index, size, value in rows_of(rows, count):
         if kind == _VALUE:
             argument = _value(size, value)
         elif kind == _POINTER:
             argument = _POINTER, 0, value
-        elif kind == _MEM:
-            argument = _MEM, _HANDLE, _object("ur_mem_handle_t", value, "INVALID_MEM_OBJECT") if value else None
         elif kind == _LOCAL:
             argument = _LOCAL, size, None
-        elif kind == _SAMPLER:
-            argument = _SAMPLER, _HANDLE, _object("ur_sampler_handle_t", value, "INVALID_SAMPLER")
         else:
-            raise failure("INVALID_ENUMERATION", f"argument {index} is of no kind that there is")
+            argument = kind, _HANDLE, object_of(kind, index, value)
         found.append((index, _new(Argument, argument)))
     return found
 
@@ -235,12 +238,29 @@ def value_argument(size: int, address: int) -> Argument:
     return Argument(*_value(size, address))
 
 
+def check_size(size: int, address: int) -> None:
+    """Raise URError (INVALID_KERNEL_ARGUMENT_SIZE) for a value that is larger than any kernel can take."""
+    if size > _LARGEST_VALUE and address:
+        raise failure("INVALID_KERNEL_ARGUMENT_SIZE", f"no argument has {size} bytes")
+
+
 def _value(size: int, address: int) -> tuple[int, int, Any]:
     if not address:
         return _LOCAL, size, None
-    if size > _LARGEST_VALUE:
-        raise failure("INVALID_KERNEL_ARGUMENT_SIZE", f"no argument has {size} bytes")
+    check_size(size, address)
     return _VALUE, size, ffi.unpack(ffi.cast(_BYTES_AT, address), size)
+
+
+def object_of(kind: int, index: int, handle: Any) -> Any:
+    """The memory object (None for NULL) or the sampler of a handle, or of itself. Raises URError for what is not alive, and for a kind of
+    argument that there is not."""
+    if not isinstance(handle, int):
+        return handle
+    if kind == _MEM:
+        return _object("ur_mem_handle_t", handle, "INVALID_MEM_OBJECT") if handle else None
+    if kind == _SAMPLER:
+        return _object("ur_sampler_handle_t", handle, "INVALID_SAMPLER")
+    raise failure("INVALID_ENUMERATION", f"argument {index} is of no kind that there is")
 
 
 def _object(type_name: str, handle: int, code: str) -> Any:
