@@ -190,7 +190,9 @@ def test_a_sub_device_that_the_program_has_made_in_opencl_is_taken_in(
 
 
 @pytest.mark.parametrize(
-    ("handle", "code"), [(0, "INVALID_NULL_HANDLE"), (0x1000, "INVALID_VALUE"), (id(object), "INVALID_VALUE")]
+    ("handle", "code"),
+    [(0, "INVALID_NULL_HANDLE"), (0x1000, "INVALID_VALUE"), (id(object), "INVALID_VALUE")],
+    ids=["NULL", "an address of nothing", "an address of something else"],
 )
 def test_what_is_no_device_of_a_driver_is_refused(ur: Calls, adapter: Plugin, handle: int, code: str) -> None:
     made = ctypes.c_void_p()
