@@ -216,7 +216,8 @@ class Fuzz(MixingRules):
 
 
 def _is_out(p: Parameter) -> bool:
-    return not {"out", "inout"}.isdisjoint(p.words)
+    """Whether something is written where it leads. A handle that is changed, as by urProgramCompile, is no place of ours."""
+    return p.stars > 0 and not {"out", "inout"}.isdisjoint(p.words)
 
 
 @functools.cache
