@@ -39,7 +39,9 @@ def _changes_of(kernel: Kernel, context: Context, rows: Iterable[tuple[int, int,
 
     Raises URError; also unless there is each argument, once.
     """
-    changes, held, scratch = [b""] * kernel.argument_count, dict[int, Object](), list[Any]()
+    changes = [b""] * kernel.argument_count
+    held: dict[int, Object] = {}
+    scratch: list[Any] = []
     for kind, index, size, value in rows:
         if index >= len(changes) or changes[index]:
             raise failure("INVALID_KERNEL_ARGUMENT_INDEX", f"argument {index} of {len(changes)} is not there, or given twice")
@@ -134,15 +136,15 @@ def _append_launch(
     context.check_same("a kernel", kernel, *others)
     if kernel in others:
         raise failure("INVALID_VALUE", "the alternatives to a kernel do not contain the kernel itself")
-    kernel.check_group(buffer.device, local)
-    copy = copy_of(buffer, kernel)
-    kernels = {kernel: copy, **{other: copy_of(buffer, other) for other in others}} if others else {kernel: copy}
+    if local is not None:
+        kernel.check_group(buffer.device, local)
+    copy, copies = copy_of(buffer, kernel), {other: copy_of(buffer, other) for other in others}
     made = argument_list(len(changes), changes)
     index = buffer.commands.add_launch(place.after, copy, dim, sizes, offset is not None, local is not None, made)
     appended = place.finish(index, "KERNEL_LAUNCH")
     handle = appended[2]
     if handle is not None:
-        handle.kernels, handle.kernel, handle.held, handle.dim = kernels, kernel, held, dim
+        handle.kernels, handle.kernel, handle.held, handle.dim = {kernel: copy, **copies}, kernel, held, dim
     else:
         buffer.commands.keep += held.values()
     return appended

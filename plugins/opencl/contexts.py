@@ -25,6 +25,7 @@ class Context(CLObject):
         super().__init__(cl, devices[0].table, owned)
         self.devices = tuple(devices)
         self.deleters: list[tuple[int, int]] = []
+        self.usm: tuple[Any] | None = None  # what usm.strategy_of has found
 
     @property
     def platform(self) -> Platform:

@@ -70,16 +70,12 @@ def _complain(message: str) -> None:
     adapter.log("warning", message)
 
 
-_chosen: Final[weakref.WeakKeyDictionary[Context, tuple[type[Strategy] | None]]] = weakref.WeakKeyDictionary()
-
-
 def strategy_of(context: Context) -> type[Strategy] | None:
     """The strategy of a context, None if there is none that all its devices have."""
-    chosen = _chosen.get(context)
-    if chosen is None:
+    if context.usm is None:
         fitting = (cls for cls in _wanted() if all(cls.support(device) for device in context.devices))
-        chosen = _chosen.setdefault(context, (next(fitting, None),))
-    return chosen[0]
+        context.usm = (next(fitting, None),)
+    return context.usm[0]
 
 
 def support(device: Device) -> dict[str, int]:
