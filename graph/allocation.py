@@ -12,6 +12,7 @@ Outside of a graph the two functions allocate at once and free when everything b
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -19,9 +20,11 @@ import numpy
 from ..runtime.commands import Empty, HostTask
 from ..runtime.errors import invalid
 from ..runtime.handler import Handler
+from ..runtime.queue import Queue
 from ..runtime.usm import USM, allocate
 
 if TYPE_CHECKING:
+    from .command_graph import CommandGraph
     from .executable import ExecutableGraph
     from .node import Node
 
@@ -55,7 +58,8 @@ class Allocations:
     def __init__(self) -> None:
         self.blocks: list[USM] = []
         self.zeroed: list[USM] = []
-        self._freed: list[tuple[USM, weakref.ref[Node] | None]] = []
+        self._in_use: set[int] = set()  # addresses
+        self._freed: list[tuple[USM, weakref.ref[Node]]] = []
         self._executable: weakref.ref[ExecutableGraph] | None = None
 
     @property
@@ -79,26 +83,44 @@ class Allocations:
             )
         self._executable = weakref.ref(executable)
         for memory in self.zeroed:
-            queue = next(iter(memory.context.queues), None)
-            handle = queue.handle if queue is not None else memory.context.transfers()
-            zero = numpy.zeros(1, numpy.uint8)
-            adapter = memory.context.adapter
-            adapter.call("urEnqueueUSMFill", handle, memory.pointer, 1, zero.ctypes.data, memory.nbytes, 0, None, None)
-            adapter.call("urQueueFinish", handle)
+            queue = Queue(memory.context, memory.device)
+            queue.memset(memory, 0)
+            queue.wait()
         return self
 
-    def take(self, nbytes: int, before: list[Node]) -> USM | None:
-        """Freed memory that is large enough, if its free comes before the new allocation."""
-        for place, (memory, ref) in enumerate(self._freed):
-            node = ref() if ref is not None else None
-            if memory.nbytes >= nbytes and node is not None and any(node is one or node.leads_to(one) for one in before):
+    def take(self, nbytes: int, dtype: Any, graph: CommandGraph, before: Sequence[Node], zero_init: bool) -> USM:
+        """Memory: some that was freed and is large enough, if its free comes before the new allocation, else new memory."""
+        found = None if zero_init else self._again(nbytes, before)  # what was used before is not zero in the middle of a run
+        if found is None:
+            found = allocate("device", nbytes, numpy.uint8, (graph.context, graph.device))
+            self.blocks.append(found)
+        self._in_use.add(found.pointer)
+        memory = USM(found.allocation, found.pointer, nbytes, dtype, "device", graph.context, graph.device)
+        if zero_init:
+            self.zeroed.append(memory)
+        return memory
+
+    def _again(self, nbytes: int, before: Sequence[Node]) -> USM | None:
+        for place, (block, ref) in enumerate(self._freed):
+            node = ref()
+            if block.nbytes >= nbytes and node is not None and any(node is one or node.leads_to(one) for one in before):
                 del self._freed[place]
-                return memory
+                return block
         return None
+
+    def check_in_use(self, memory: USM) -> None:
+        """Raise SYCLError (invalid) for memory that is not the graph's, or was freed."""
+        if memory.pointer not in self._in_use:
+            raise invalid(
+                "the memory was not allocated in this graph, or was freed already", routine="async_free",
+                remedy="free once what async_malloc gave in this graph",
+            )  # fmt: skip
 
     def free(self, memory: USM, node: Node) -> None:
         """A node frees memory."""
-        self._freed.append((memory, weakref.ref(node)))
+        self._in_use.discard(memory.pointer)
+        block = next(block for block in self.blocks if block.pointer == memory.pointer)
+        self._freed.append((block, weakref.ref(node)))
 
 
 def async_malloc(handler: Handler, count: int, dtype: Any, *, kind: str = "device", zero_init: bool = False) -> USM:
@@ -114,15 +136,7 @@ def async_malloc(handler: Handler, count: int, dtype: Any, *, kind: str = "devic
     if kind != "device":
         raise invalid("only device memory can be allocated in a graph", routine="async_malloc", remedy='kind="device"')
     allocations = graph.allocations = graph.allocations or Allocations()
-    nbytes = count * numpy.dtype(dtype).itemsize
-    found = allocations.take(nbytes, graph.named(handler))
-    if found is not None:
-        memory = USM(found.allocation, found.pointer, nbytes, dtype, kind, graph.context, graph.device)
-    else:
-        memory = allocate(kind, count, dtype, (graph.context, graph.device))
-        allocations.blocks.append(memory)
-    if zero_init:
-        allocations.zeroed.append(memory)
+    memory = allocations.take(count * numpy.dtype(dtype).itemsize, dtype, graph, graph.named(handler), zero_init)
     handler.set_command(AsyncMalloc(memory))
     return memory
 
@@ -136,12 +150,7 @@ def async_free(handler: Handler, memory: USM) -> None:
     if graph is None:
         handler.set_command(HostTask(lambda: memory))  # which holds it until then
         return
-    if graph.allocations is None or all(block.pointer != memory.pointer for block in graph.allocations.blocks):
-        raise invalid(
-            "the memory was not allocated in this graph",
-            routine="async_free",
-            remedy="free what async_malloc gave in this graph",
-        )
+    (graph.allocations or Allocations()).check_in_use(memory)
     command = AsyncFree(memory)
     handler.set_command(command)
     handler.when_added = lambda node: graph.allocations.free(memory, node)

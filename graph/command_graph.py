@@ -12,11 +12,12 @@ A command's predecessors follow from what its command group says: the events of 
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 from ..runtime.buffer import MODES, Accessor, Buffer
 from ..runtime.commands import Barrier, Command
@@ -26,16 +27,16 @@ from ..runtime.handler import Handler
 from ..runtime.interop import queue_of
 from ..runtime.platform import Device
 from ..runtime.queue import Queue, default_context
-from .dynamic import DynamicCommandGroup
+from .dynamic import DynamicCommandGroup, check_dynamic
+from .executable import ExecutableGraph, GraphExecution
 from .node import Node
 from .picture import Pictured
 from .recording import GraphRecorder
 
-if TYPE_CHECKING:
-    from .executable import ExecutableGraph
-
 #: What `add` takes: a command-group function, a dynamic command-group, or nothing, for an empty node.
 Addable = Callable[[Handler], object] | DynamicCommandGroup | None
+
+_ids: Final = itertools.count()
 
 
 class CommandGraph(Pictured):
@@ -47,9 +48,12 @@ class CommandGraph(Pictured):
         no_cycle_check: `make_edge` does not look for cycles. A graph with one cannot be finalized.
         assume_buffer_outlives_graph: buffers may be used; promises that none is closed before the graph is gone.
         assume_data_outlives_buffer: accepted; without effect, since buffers hold the arrays that they were made of.
-        enable_native_recording: the backend itself records queues, if it can.
+        enable_native_recording: to have the backend itself record queues is refused (feature_not_supported): the runtime records them.
 
-    Its methods can be called from any thread.
+    Attributes:
+        id: a number that no other graph has, and that grows in the order in which graphs are made. (get_id)
+
+    A variable names a graph; copies name the same one. Its methods can be called from any thread.
     """
 
     def __init__(
@@ -77,27 +81,36 @@ class CommandGraph(Pictured):
                 )
             if not one.has("ext_oneapi_limited_graph"):
                 raise invalid(
-                    f"{one.backend} backend is not supported by SYCL Graph extension", routine="CommandGraph",
+                    f"{one.backend} backend is not supported by SYCL Graph extension.", routine="CommandGraph",
                     remedy="use an adapter with command-buffers: the reference adapter has them on every OpenCL driver",
                 )  # fmt: skip
+        if enable_native_recording:
+            raise unsupported(
+                f"{wanted[0].backend} backend does not record natively",
+                routine="CommandGraph",
+                remedy="leave that property out",
+            )
         self.devices = wanted
+        self._nodes: list[Node] = []
+        self._begin(no_cycle_check, assume_buffer_outlives_graph, assume_data_outlives_buffer)
+
+    def _begin(
+        self,
+        no_cycle_check: bool = False,
+        assume_buffer_outlives_graph: bool = False,
+        assume_data_outlives_buffer: bool = False,
+    ) -> None:
+        """What a graph has besides its context, its devices and its nodes."""
+        self.id = next(_ids)
         self.no_cycle_check = no_cycle_check
         self.assume_buffer_outlives_graph = assume_buffer_outlives_graph
         self.assume_data_outlives_buffer = assume_data_outlives_buffer
-        self.native = enable_native_recording
         self.lock = RLock()
-        self._nodes: list[Node] = []
         self._self: weakref.ref[CommandGraph] = weakref.ref(self)
         self.recorder = GraphRecorder(self._self)
         #: of each buffer: the node that wrote last, and those that have read since
         self._uses: dict[Buffer, tuple[Node | None, list[Node]]] = {}
         self.allocations: Any = None  # allocation.Allocations, once there are any
-        if enable_native_recording and not self.context.adapter.has("urQueueBeginCaptureIntoGraphExp"):
-            raise unsupported(
-                f"{self.device.backend} backend does not record natively",
-                routine="CommandGraph",
-                remedy="leave that property out",
-            )
 
     @property
     def device(self) -> Device:
@@ -138,6 +151,7 @@ class CommandGraph(Pictured):
             if isinstance(what, DynamicCommandGroup):
                 return self._add_group(what, before, device)
             handler = Handler(self.context, self)
+            handler.dependencies += [node.event() for node in before]  # which async_malloc looks at too
             if what is not None:
                 what(handler)
             if isinstance(handler.command, Barrier):
@@ -146,7 +160,7 @@ class CommandGraph(Pictured):
                     "Please use empty nodes instead.",
                     routine="add", remedy="graph.add(depends_on=[…])",
                 )  # fmt: skip
-            return self.insert(handler, before, device or self.device)
+            return self.insert(handler, (), device or self.device)
 
     def _add_group(self, group: DynamicCommandGroup, before: list[Node], device: Device | None) -> Node:
         if group.graph is not self:
@@ -197,10 +211,6 @@ class CommandGraph(Pictured):
         """
         with self.lock:
             self.recorder.end([queues] if isinstance(queues, Queue) else None if queues is None else list(queues))
-            if not self.is_recording:
-                for buffer in self._uses:
-                    if self._self in buffer.recorded_by:
-                        buffer.recorded_by.remove(self._self)
         return True
 
     @contextmanager
@@ -222,6 +232,9 @@ class CommandGraph(Pictured):
     def insert(self, handler: Handler, before: Iterable[Node], device: Device, queue: Queue | None = None) -> Node:
         """The node of a handler that a command-group function has been given. For `recording` too."""
         command = handler.finished()
+        check_dynamic(handler)
+        if isinstance(command, GraphExecution):
+            command.executable.check_inside(self)
         node = self._insert(command, handler.requirements, [*before, *self.named(handler)], device, queue)
         for dynamic, index in handler.dynamic:
             dynamic.register(command, index)  # pyright: ignore[reportAttributeAccessIssue]
@@ -267,8 +280,7 @@ class CommandGraph(Pictured):
             self._uses[buffer] = node, []
         else:
             self._uses[buffer] = writer, [*readers, node]
-        if self.is_recording and self._self not in buffer.recorded_by:
-            buffer.recorded_by.append(self._self)
+        buffer.graphs.add(self)
 
     def check_buffer(self, buffer: Buffer) -> None:
         """Raise SYCLError (invalid) for a buffer that its nodes cannot use."""
@@ -284,8 +296,6 @@ class CommandGraph(Pictured):
             )  # fmt: skip
 
     def _check_explicit(self, routine: str) -> None:
-        if self.native:
-            raise invalid(f"{routine} cannot be called on a graph with enable_native_recording", routine=routine)
         if self.is_recording:
             raise invalid(
                 f'Explicit API "{routine[0].upper()}{routine[1:]}" function cannot be called when a queue is currently '
@@ -338,8 +348,6 @@ class CommandGraph(Pictured):
         Waits until the buffers that it uses are ready. Raises SYCLError (feature_not_supported) for a command that the adapter's
         command-buffers do not have, naming it. (command_graph::finalize)
         """
-        from .executable import ExecutableGraph
-
         with self.lock:
             if self.allocations is not None:
                 self.allocations.check_single()

@@ -66,12 +66,7 @@ class DynamicParameter(DynamicArgument):
         return self._argument
 
     def register(self, command: Command, index: int) -> None:
-        """A command has it as an argument. Raises SYCLError (invalid) for commands that are no kernels."""
-        if not isinstance(command, KernelLaunch):
-            raise invalid(
-                "dynamic_parameters cannot be registered with graph nodes which do not represent kernel executions", routine="set_arg",
-                remedy="a host task reads its variables when it runs: change those",
-            )  # fmt: skip
+        """A command has it as an argument."""
         self._uses = [(use, at) for use, at in self._uses if use() is not None]
         self._uses.append((weakref.ref(command), index))
 
@@ -125,6 +120,15 @@ class DynamicLocalMemory(DynamicParameter):
     def update(self, value: Any) -> None:
         """Give it another size: a number of elements, or LocalMemory."""
         super().update(value if isinstance(value, LocalMemory) else LocalMemory(value, self._dtype))
+
+
+def check_dynamic(handler: Handler) -> None:
+    """Raise SYCLError (invalid) for a command that has dynamic parameters and is no kernel."""
+    if handler.dynamic and not isinstance(handler.command, KernelLaunch):
+        raise invalid(
+            "dynamic_parameters cannot be registered with graph nodes which do not represent kernel executions", routine="set_arg",
+            remedy="a host task reads its variables when it runs: change those",
+        )  # fmt: skip
 
 
 #: Kinds of command that a dynamic command-group can have, and their names in messages.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from ..loader.errors import FairleadError
+from ..runtime.errors import SYCLError, invalid
 
 Neighbours = Sequence[Sequence[int]]
 
@@ -19,7 +19,7 @@ def execution_order(nodes: Sequence[int], successors: Neighbours, predecessors: 
     What becomes ready last runs first, so that a branch is followed to its end before another one begins. Predecessors outside
     of `nodes` do not count: DPC++ counted them until PR #22565, and lost the nodes that have some.
 
-    Raises FairleadError if the nodes have a cycle, which `make_edge` without its check can make.
+    Raises SYCLError (invalid) if the nodes have a cycle, which `make_edge` without its check can make.
     """
     of = [-1] * len(successors)
     for node in nodes:
@@ -54,15 +54,16 @@ def execution_orders(
     return orders
 
 
-def _cycle(waiting: Set[int], predecessors: Neighbours) -> FairleadError:
+def _cycle(waiting: Set[int], predecessors: Neighbours) -> SYCLError:
     """The error for nodes that wait for each other: each of them comes after another, so that walking up meets one twice."""
     node, walked = min(waiting), {}
     while node not in walked:
         walked[node] = len(walked)
         node = next(before for before in predecessors[node] if before in waiting)
     cycle = [node, *reversed(list(walked)[walked[node] :])]
-    return FairleadError(
-        f"the graph has a cycle: nodes {' → '.join(map(str, cycle))}",
+    return invalid(
+        f"Command graphs cannot contain cycles: nodes {' → '.join(map(str, cycle))}",
+        routine="finalize",
         remedy="leave the check for cycles on, which names the edge",
     )
 

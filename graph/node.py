@@ -26,17 +26,18 @@ class Node:
 
     Attributes:
         command: what it does; exchanged by a dynamic command-group.
-        device: the device that it runs on.
         id: a number that no other node has, and that grows in the order in which nodes are made.
         predecessors, successors: its direct neighbours, in the order in which the edges were made.
         group: the dynamic command-group that it was made of, None for others.
     """
 
-    __slots__ = ("__weakref__", "_graph", "_queue", "command", "device", "group", "id", "predecessors", "successors")
+    __slots__ = ("__weakref__", "_device", "_graph", "_queue", "command", "group", "id", "predecessors", "successors")
 
-    def __init__(self, graph: weakref.ref[CommandGraph], command: Command, device: Device, queue: Queue | None = None) -> None:
+    def __init__(
+        self, graph: weakref.ref[CommandGraph], command: Command, device: Device | None, queue: Queue | None = None
+    ) -> None:
         self._graph, self._queue = graph, None if queue is None else weakref.ref(queue)
-        self.command, self.device = command, device
+        self.command, self._device = command, device
         self.id = next(_ids)
         self.predecessors: list[Node] = []
         self.successors: list[Node] = []
@@ -47,6 +48,11 @@ class Node:
         """What kind of node it is: "kernel", "memcpy", "memset", "memfill", "prefetch", "memadvise", "host_task", "empty",
         "ext_oneapi_barrier", "subgraph", "native_command", "async_malloc", "async_free"."""
         return self.command.node_type
+
+    @property
+    def device(self) -> Device:
+        """The device that it runs on."""
+        return self._device  # pyright: ignore[reportReturnType]  # a captured node looks it up itself
 
     @property
     def graph(self) -> CommandGraph | None:
@@ -63,6 +69,12 @@ class Node:
         """What records queues into its graph, None if none is being recorded."""
         graph = self.graph
         return graph.recorder if graph is not None and graph.is_recording else None
+
+    def event(self) -> Event:
+        """An event that stands for it, as a recorded submission gives one: other command groups of its graph can depend on it."""
+        event = Event(self.graph.context if self.graph is not None else None)
+        event.node = self
+        return event
 
     def leads_to(self, other: Node) -> bool:
         """Whether another node comes after this one, however indirectly."""

@@ -86,7 +86,7 @@ def partition(
     is a host task, `devices` where it runs otherwise (equal for all if left out); a partition with a node of `not_in_order` is not
     called in-order.
 
-    Raises ValueError for an unknown policy, FairleadError if the graph has a cycle.
+    Raises ValueError for an unknown policy, SYCLError (invalid) if the graph has a cycle.
     """
     if policy not in POLICIES:
         raise ValueError(f"there is no policy {policy!r}, only {' and '.join(POLICIES)}")

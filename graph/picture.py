@@ -9,13 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import invalid
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 class Pictured:
-    """A graph that can be drawn: modifiable or executable."""
+    """A graph, modifiable or executable: it can be drawn, and copies name the same one."""
+
+    def __copy__(self) -> Self:
+        return self
 
     def to_dot(self, verbose: bool = False) -> str:
         """The graph in Graphviz's language. With `verbose`, what each command was given."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from threading import RLock
+from typing import TYPE_CHECKING, Final
 
 from ..runtime.commands import Barrier, Command
 from ..runtime.errors import invalid
@@ -21,14 +22,18 @@ if TYPE_CHECKING:
     from .node import Node
 
 
+#: Held while queues begin or end to record: of two graphs that both want a queue, one gets it. A graph may go in any line of Python.
+_lock: Final = RLock()
+
+
 class _Track:
-    """What is remembered of a queue: the last node of one that is in order, the last barrier, and the nodes that nothing of the queue
-    comes after."""
+    """What is remembered of a queue: the event of the last node of one that is in order, the last barrier, and the nodes that nothing of
+    the queue comes after."""
 
     __slots__ = ("barrier", "exits", "last")
 
     def __init__(self) -> None:
-        self.last: Node | None = None
+        self.last: Event | None = None
         self.barrier: Node | None = None
         self.exits: dict[Node, None] = {}
 
@@ -53,48 +58,52 @@ class GraphRecorder:
 
     def begin(self, queues: Sequence[Queue], graph: CommandGraph) -> None:
         """Have queues record, all or none."""
-        for queue in queues:
-            if queue.recorder is not None:
-                raise invalid(
-                    "begin_recording cannot be called for a queue which is already in the recording state.", routine="begin_recording",
-                    remedy="end its recording first",
-                )  # fmt: skip
-            if queue.context != graph.context:
-                raise invalid(
-                    "begin_recording called for a queue whose context differs from the graph context.", routine="begin_recording",
-                    remedy="make the graph of the queue: CommandGraph(queue)",
-                )  # fmt: skip
-            if queue.device not in graph.devices:
-                raise invalid(
-                    "begin_recording called for a queue whose device differs from the graph device.", routine="begin_recording",
-                    remedy="make the graph for both devices: CommandGraph(context, [devices])",
-                )  # fmt: skip
-        for queue in queues:
-            self.join(queue)
+        with _lock:
+            for queue in queues:
+                if queue.recorder is not None:
+                    raise invalid(
+                        "begin_recording cannot be called for a queue which is already in the recording state.",
+                        routine="begin_recording", remedy="end its recording first",
+                    )  # fmt: skip
+                _check_place(queue, graph)
+            for queue in queues:
+                self._enter(queue)
 
     def join(self, queue: Queue) -> None:
-        """A queue records from now on."""
+        """A queue whose command comes after one of the graph's records from now on, too. Raises SYCLError (invalid)."""
+        graph = self.graph
+        if graph is not None:
+            _check_place(queue, graph)
+        with _lock:
+            self._enter(queue)
+
+    def _enter(self, queue: Queue) -> None:
         queue.recorder = self
         self._recording.add(queue)
 
     def end(self, queues: Iterable[Queue] | None) -> None:
         """Queues, or all, execute again."""
-        chosen = list(self._recording) if queues is None else list(queues)
-        for queue in chosen:
-            if queue.recorder is not None and queue.recorder is not self:
-                raise invalid(
-                    "end_recording called for a queue which is recording to a different graph.", routine="end_recording",
-                    remedy="end it with the graph that it records to: queue.get_graph()",
-                )  # fmt: skip
-        for queue in chosen:
-            queue.recorder = None
-            self._recording.discard(queue)
+        with _lock:
+            chosen = list(self._recording) if queues is None else list(queues)
+            for queue in chosen:
+                if queue.recorder is not None and queue.recorder is not self:
+                    raise invalid(
+                        "end_recording called for a queue which is recording to a different graph.", routine="end_recording",
+                        remedy="end it with the graph that it records to: queue.get_graph()",
+                    )  # fmt: skip
+            for queue in chosen:
+                queue.recorder = None
+                self._recording.discard(queue)
 
     # what a recording queue calls
 
     def handler(self, queue: Queue) -> Handler:
         """The handler of a submission."""
-        return Handler(queue.context, self.graph, recorded=True)
+        made = Handler(queue.context, self.graph, recorded=True)
+        track = self._tracks.get(queue)
+        if queue.in_order and track is not None and track.last is not None:
+            made.dependencies.append(track.last)  # here, so that the command group sees it: async_malloc
+        return made
 
     def record(self, queue: Queue, handler: Handler) -> Event:
         """Make a node of what a command-group function has named; the event stands for the node."""
@@ -118,16 +127,28 @@ class GraphRecorder:
                 for followed in node.predecessors:
                     track.exits.pop(followed, None)
             track.exits[node] = None
-            track.last = node
-        event = Event(queue.context)
-        event.node = node
+            event = track.last = node.event()
         return event
 
     @staticmethod
     def _before(queue: Queue, track: _Track, command: Command, handler: Handler) -> Iterable[Node]:
         """What the queue itself says that a node comes after."""
         if queue.in_order:
-            return [track.last] if track.last is not None else []
+            return [track.last.node] if track.last is not None else []
         if isinstance(command, Barrier) and not handler.dependencies:
             return track.exits
         return [track.barrier] if track.barrier is not None else []
+
+
+def _check_place(queue: Queue, graph: CommandGraph) -> None:
+    """Raise SYCLError (invalid) for a queue of another context or device than the graph's."""
+    if queue.context != graph.context:
+        raise invalid(
+            "begin_recording called for a queue whose context differs from the graph context.", routine="begin_recording",
+            remedy="make the graph of the queue: CommandGraph(queue)",
+        )  # fmt: skip
+    if queue.device not in graph.devices:
+        raise invalid(
+            "begin_recording called for a queue whose device differs from the graph device.", routine="begin_recording",
+            remedy="make the graph for both devices: CommandGraph(context, [devices])",
+        )  # fmt: skip

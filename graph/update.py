@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ..runtime.commands import Command, HostTask, KernelLaunch
+from ..runtime.commands import Barrier, Command, HostTask, KernelLaunch, Transfer
 from ..runtime.errors import SYCLError, invalid
 from .node import Node
 
@@ -17,8 +18,8 @@ _UPDATABLE: Final = frozenset(("kernel", "host_task", "empty", "ext_oneapi_barri
 _SAME: Final = "make the second graph by the same calls as the first"
 
 
-def update(executable: ExecutableGraph, what: CommandGraph | Node | Iterable[Node], strict: bool) -> None:
-    """See `ExecutableGraph.update`."""
+def changes(executable: ExecutableGraph, what: CommandGraph | Node | Iterable[Node], strict: bool) -> dict[int, Command]:
+    """What `ExecutableGraph.update` puts in the place of commands, by index. Raises SYCLError (invalid)."""
     from .command_graph import CommandGraph
 
     if not executable.updatable:
@@ -27,12 +28,8 @@ def update(executable: ExecutableGraph, what: CommandGraph | Node | Iterable[Nod
             remedy="finalize(updatable=True)",
         )  # fmt: skip
     if isinstance(what, CommandGraph):
-        changes = _of_graph(executable, what, strict)
-    else:
-        changes = _of_nodes(executable, [what] if isinstance(what, Node) else list(what))
-    executable.make_ready(accessor for command in changes.values() for accessor in command.requirements)
-    executable.settle()
-    executable.exchange(changes)
+        return _of_graph(executable, what, strict)
+    return _of_nodes(executable, [what] if isinstance(what, Node) else list(what))
 
 
 def _of_nodes(executable: ExecutableGraph, nodes: Iterable[Node]) -> dict[int, Command]:
@@ -64,13 +61,14 @@ def _of_graph(executable: ExecutableGraph, graph: CommandGraph, strict: bool) ->
         raise _differs("Cannot update using a graph created with a different device.")
     if graph.context != executable.context:
         raise _differs("Cannot update using a graph created with a different context.")
-    old, new = executable.snapshot, Snapshot(graph.nodes)
+    with graph.lock:
+        old, new = executable.snapshot, Snapshot(graph.nodes)
     _check_topology(old, new, strict)
     changes: dict[int, Command] = {}
     for index, (before, after) in enumerate(zip(old.commands, new.commands, strict=True)):
-        if (isinstance(before, KernelLaunch) and isinstance(after, KernelLaunch)) or isinstance(before, HostTask):
+        if isinstance(before, (KernelLaunch, HostTask)) or (before.engine is not None and not isinstance(before, Barrier)):
             changes[index] = after
-        elif before.node_type not in _UPDATABLE and repr(before) != repr(after):
+        elif before.node_type not in _UPDATABLE and not _same(before, after):
             raise _differs(
                 f"node_type::{before.node_type} nodes are not supported for update, and node {index} differs: {before}, {after}."
             )
@@ -85,7 +83,7 @@ def _check_topology(old: Snapshot, new: Snapshot, strict: bool) -> None:
         for edges, others in ((old.successors, new.successors), (old.predecessors, new.predecessors)):
             if len(edges[index]) != len(others[index]):
                 raise _differs(f"{prefix} edges of node {index}: {len(edges[index])} and {len(others[index])}.")
-        if type(before) is not type(after) or (strict and before.node_type != after.node_type):
+        if before.node_type != after.node_type or before.engine != after.engine:
             raise _differs(
                 f"Cannot update using a graph with mismatched node types. Node {index}: {before.node_type}, {after.node_type}."
             )
@@ -99,6 +97,20 @@ def _check_topology(old: Snapshot, new: Snapshot, strict: bool) -> None:
                 f"Cannot update using a graph with a different topology. "
                 f"Node {index} leads to {new.successors[index]}, not {old.successors[index]}."
             )
+
+
+def _same(before: Command, after: Command) -> bool:
+    """Whether two commands that cannot be updated do the same."""
+    if isinstance(before, Transfer) and isinstance(after, Transfer):
+        return before.row is after.row and _content(before) == _content(after)
+    return getattr(before, "function", before) is getattr(after, "function", after)
+
+
+def _content(transfer: Transfer) -> list[Any]:
+    named = dict(zip(transfer.row.fields, transfer.fields, strict=True))
+    if "pattern" in named:
+        named["pattern"] = ctypes.string_at(named["pattern"], named["pattern_size"])
+    return [bytes(field) if isinstance(field, ctypes.Structure) else field for field in named.values()]
 
 
 def _differs(message: str) -> SYCLError:

@@ -49,7 +49,7 @@ def test_predecessors_outside_do_not_count() -> None:
 
 def test_a_cycle_is_named() -> None:
     edges = [(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)]
-    with pytest.raises(FairleadError, match="cycle: nodes 1 → 2 → 3 → 1"):
+    with pytest.raises(FairleadError, match="cycles: nodes 1 → 2 → 3 → 1"):
         execution_order(range(5), *sides(5, edges))
 
 
