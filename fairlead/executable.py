@@ -1,36 +1,37 @@
-"""A finalized graph: `replay(queue)` enqueues all of its commands by one native call.
+"""A finalized capture: `replay(queue)` enqueues all of its commands on a pyopencl queue; `runtime.Queue.graph` takes it, too.
 
-The commands run as a command-buffer (`icd.command_buffer`), which lays them out once for every kind of queue. A replay comes
-after the one before it, also on another queue; it need not be waited for.
+A graph that is as it was recorded is a single command-buffer (`captured_segment`), which a replay enqueues by one native call. One that was
+changed is an executable graph like any other (graph/executable.py), with a segment for each partition; if it is more than one segment of
+captured commands, a replay runs it on a queue of its own, between two barriers of the caller's. A replay comes after the one before it,
+also on another queue; it need not be waited for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from . import _client
+from .captured_nodes import command_of
+from .captured_segment import CapturedSegment, ReplayError, event_from
+from .graph.executable import ExecutableGraph, Snapshot
+from .graph.partition import Partitions, partition
 from .icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
 from .icd.capture import CaptureError, is_captured
-from .icd.command_buffer import CommandBuffer
-from .icd.errors import OpenCLError, describe, error
+from .icd.commands import call, enqueue_marker
+from .icd.errors import error
+from .runtime.event import Event
+from .runtime.queue import Queue
 
 if TYPE_CHECKING:
     from .captured import CapturedGraph
+    from .runtime.context import Context
+    from .runtime.platform import Device
+
+__all__ = ["SCHEDULES", "Executable", "ReplayError"]
 
 SCHEDULES: Final = ("auto", "in-order", "lanes", "levels", "events")
-
-
-class ReplayError(OpenCLError):
-    """A command failed while it was enqueued. `node` is its number in the graph, -1 for a barrier of the schedule.
-
-    What was enqueued before it runs; the graph is as it was and can be replayed again.
-    """
-
-    def __init__(self, message: str, *, node: int, **parts: Any) -> None:
-        super().__init__(message, **parts)
-        self.node = node
 
 
 def _is_in_order(queue: Any) -> bool:
@@ -39,44 +40,60 @@ def _is_in_order(queue: Any) -> bool:
     return not queue.properties & pyopencl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
 
 
-#: Graphs of dropped executables, with the event after which nothing of them is used any more. Looked through now and then.
-_unfinished: list[tuple[Any, Any]] = []
-
-
-def _forget_finished() -> None:
-    import pyopencl
-
-    done = pyopencl.command_execution_status.COMPLETE
-    for item in list(_unfinished):
-        if item[0].command_execution_status <= done:
-            with suppress(ValueError):  # another thread was faster
-                _unfinished.remove(item)
-
-
-class Executable:
+class Executable(ExecutableGraph):
     """What `graph.finalize()` gives. It keeps the graph, and with it all memory that the commands use, alive.
 
     Thread-safe: replays from several threads follow each other.
     """
 
-    def __init__(self, graph: CapturedGraph, schedule: str) -> None:
+    def __init__(
+        self, graph: CapturedGraph, schedule: str, *, updatable: bool = False, profiling: bool = False, policy: str = "seed"
+    ) -> None:
         if schedule not in SCHEDULES:
             raise _client.ArgumentError(
                 f"there is no schedule {schedule!r}.", routine="finalize", remedy=f"one of {', '.join(SCHEDULES)}"
             )
-        self.graph = graph
-        recording = graph.recording
-        self._devices = [queue.device.int_ptr for queue in graph.queues]
-        self._context, self._pending = recording.context, recording.pending
-        self._buffer = CommandBuffer(self._context, self._devices, recording.commands, graph, graph, schedule=schedule)
-        self._last: Any = None  # the event of the last replay
-        _forget_finished()
+        self.graph, self.schedule = graph, schedule
+        self._block = graph.block
+        self._own_queues: dict[Device, Queue] = {}
+        if graph.is_as_recorded and not updatable and not profiling:
+            self._begin(updatable, profiling)
+            self._only = CapturedSegment.whole(self._block, partial(command_of, self._block), schedule)
+        else:
+            super().__init__(graph, updatable=updatable, profiling=profiling, policy=policy)
+
+    # what a graph that is as it was recorded is only asked for when it is drawn, made a sub-graph, or run on a runtime queue
+
+    @cached_property
+    def context(self) -> Context:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The runtime's context for the one that was captured in."""
+        return self.graph.context
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The runtime's devices that it runs on."""
+        return self.graph.devices
+
+    @cached_property
+    def snapshot(self) -> Snapshot:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Its commands and edges."""
+        from .captured import nodes_of
+
+        return Snapshot(nodes_of(self._block, self.graph._self))
+
+    @cached_property
+    def partitions(self) -> Partitions:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """It is one partition."""
+        return partition(self.snapshot.successors, self.snapshot.predecessors, host=[False] * len(self))
+
+    # replays
 
     def replay(self, queue: Any, times: int = 1, wait_for: Iterable[Any] | None = None) -> Any:
         """Enqueue the graph `times` times on a pyopencl.CommandQueue and return the pyopencl.Event of its end.
 
         The queue belongs to the context and to a device that the graph was captured from. The first command comes after the
-        events in `wait_for` and after the last replay of this executable. Nothing is waited for.
+        events in `wait_for` and after the last replay of this executable. Nothing is waited for. If the graph has host tasks, what one
+        of them raises is raised by the event's `wait`.
 
         Raises ReplayError if a command cannot be enqueued, OpenCLError for a wrong queue or event, ArgumentError for a wrong
         type.
@@ -92,27 +109,62 @@ class Executable:
             )
         import pyopencl
 
-        with self._buffer.lock:
-            if self._pending:
-                waits += self._still_pending()
-            code, event, failed, _ = self._buffer.enqueue(handle, queue.device.int_ptr, _is_in_order(queue), times, waits)
-            if code:
-                raise self._failure(code, failed)
-            self._last = result = pyopencl.Event.from_int_ptr(event, False)
-        return result
+        only = self._only
+        if isinstance(only, CapturedSegment):
+            event = only.run(handle, queue.device.int_ptr, _is_in_order(queue), times, waits)
+            return pyopencl.Event.from_int_ptr(event, False)
+        with self._lock:
+            return self._replay_parts(queue, handle, times, waits)
 
-    def explain(self, queue: Any) -> str:
-        """How a replay on this queue is run, and why so, in a few words."""
+    def _replay_parts(self, queue: Any, handle: int, times: int, waits: Sequence[int]) -> Any:
+        """Run the graph on a queue of our own, between two barriers of the caller's."""
+        import pyopencl
+
+        from .replayed import ReplayedEvent
+
+        begin = enqueue_marker(handle, waits, "clEnqueueBarrierWithWaitList")
+        call(handle, "clFlush")  # SPEC clFlush: another queue's commands wait for it
+        event = Event(self.context, event_from(begin, self.context))
+        own = self._own_queue(queue)
+        for _ in range(times):
+            event = self.execute(own, [event])
+        own.adapter.call("urQueueFlush", own.handle)
+        parts = list(event.parts())
+        if any(part.deferred is not None or part.error is not None for part in parts):
+            ended = ReplayedEvent(queue.context, event)
+            natives = [ended.released.int_ptr]
+        else:
+            ended = None
+            natives = [self.context.adapter.made("urEventGetNativeHandle", part.handle) for part in parts if part.handle]
+        end = pyopencl.Event.from_int_ptr(enqueue_marker(handle, natives, "clEnqueueBarrierWithWaitList"), False)
+        call(handle, "clFlush")
+        return ended or end
+
+    def _own_queue(self, queue: Any) -> Queue:
+        device = self.graph.devices_of_queues[self._block.devices.index(queue.device.int_ptr)]
+        if device not in self._own_queues:
+            self._own_queues[device] = Queue(self.context, device)
+        return self._own_queues[device]
+
+    def explain(self, queue: Any = None) -> str:
+        """How a replay on this queue is run, and why so, in a few words; without a queue, how the graph is divided."""
+        if queue is None:
+            return super().explain()
         handle = self._checked(queue, "explain")
-        return self._buffer.explain(handle, queue.device.int_ptr, _is_in_order(queue))
+        where = handle, queue.device.int_ptr, _is_in_order(queue)
+        if isinstance(self._only, CapturedSegment):
+            return self._only.explain(*where)
+        captured = ((number, one) for number, one in enumerate(self._segments) if isinstance(one, CapturedSegment))
+        own = self._own_queue(queue).native()
+        return "\n".join([super().explain(), *(f"  {number}: {one.explain(own, where[1], False)}" for number, one in captured)])
 
     def _checked(self, queue: Any, routine: str) -> int:
         """The handle of a queue that is one, and of the graph's context."""
         handle = _client.handle(queue, "CommandQueue", routine)
-        if _client.context_of(queue, routine) != self._context:
+        if _client.context_of(queue, routine) != self._block.recording.context:
             remedy = "replay on a queue of that context"
             raise error(CL_INVALID_COMMAND_QUEUE, routine, "It is not of the graph's context.", remedy)
-        if queue.device.int_ptr not in self._devices:
+        if queue.device.int_ptr not in self._block.devices:
             remedy = "replay on a queue of a captured device"
             raise error(CL_INVALID_COMMAND_QUEUE, routine, f"No command was captured for {queue.device.name}.", remedy)
         return handle
@@ -125,7 +177,7 @@ class Executable:
             )
         for event in wait_for or ():
             events.append(_client.handle(event, "Event", "replay"))
-            if event.context.int_ptr != self._context:
+            if event.context.int_ptr != self._block.recording.context:
                 raise error(
                     CL_INVALID_CONTEXT,
                     "replay",
@@ -134,41 +186,10 @@ class Executable:
                 )
         return events
 
-    def _still_pending(self) -> list[int]:
-        """The events from before the block that have still not completed."""
-        import pyopencl
+    # looks
 
-        done = pyopencl.command_execution_status.COMPLETE
-        waits = []
-        for handle in list(self._pending):
-            status = pyopencl.Event.from_int_ptr(handle, True).command_execution_status
-            if status < done:
-                name, sentence = describe(status)
-                raise OpenCLError(
-                    f"A command from before the capture block, which the graph waits for, failed. {sentence}",
-                    routine="replay", code=name, value=status, remedy="capture again once the earlier command has succeeded",
-                )  # fmt: skip
-            if status == done:
-                self._pending.remove(handle)
-            else:
-                waits.append(handle)
-        return waits
-
-    def _failure(self, code: int, failed: int) -> ReplayError:
-        name, sentence = describe(code)
-        node = self.graph[failed] if failed >= 0 else None
-        what = f"node {failed}, {node.label}" + (f", recorded at {node.where}" if node.where else "") if node else "a barrier"
-        return ReplayError(
-            f"{what}, could not be enqueued. {sentence}", routine="replay", code=name, value=code, node=failed,
-            remedy="the commands before it are enqueued: finish the queue, mend the cause and replay again",
-        )  # fmt: skip
-
-    def __del__(self) -> None:
-        """Host memory and SVM go with the graph, so a graph whose replay may still be using them is kept until that has ended."""
-        last = getattr(self, "_last", None)
-        if last is not None and self.graph.uses_host_memory:
-            _unfinished.append((last, self.graph))
-            _forget_finished()
+    def __len__(self) -> int:
+        return len(self._block) if "snapshot" not in self.__dict__ else super().__len__()
 
     def __repr__(self) -> str:
-        return f"<Executable of {len(self.graph)} nodes>"
+        return f"<Executable of {len(self)} nodes>"

@@ -8,10 +8,9 @@ from .allocation import async_free, async_malloc
 from .command_graph import CommandGraph
 from .dynamic import DynamicCommandGroup, DynamicLocalMemory, DynamicParameter
 from .executable import ExecutableGraph
-from .graph import Graph
 from .node import Node
 
 __all__ = [
-    "CommandGraph", "DynamicCommandGroup", "DynamicLocalMemory", "DynamicParameter", "ExecutableGraph", "Graph", "Node", "async_free",
+    "CommandGraph", "DynamicCommandGroup", "DynamicLocalMemory", "DynamicParameter", "ExecutableGraph", "Node", "async_free",
     "async_malloc",
 ]  # fmt: skip

@@ -21,7 +21,7 @@ from ..runtime.event import Event
 from ..runtime.handler import Handler
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
-from ..runtime.scheduler import run_on_host, submit
+from ..runtime.scheduler import Deferred, run_on_host, submit
 from . import update
 from .node import Node
 from .partition import Partition, partition
@@ -71,6 +71,23 @@ class Snapshot:
         self.predecessors.append([])
         self.successors.append([])
 
+    def engines(self) -> list[Hashable] | None:
+        """What each node's partition must have in common: what runs it, or the device of those that the adapter runs. None if all have.
+
+        A node that is only there for its order is with a neighbour, so that it parts none of them.
+        """
+        if len(set(self.devices)) < 2 and all(command.engine is None for command in self.commands):
+            return None
+        engines: list[Hashable] = [
+            None if isinstance(command, ORDER_ONLY) else command.engine or device
+            for command, device in zip(self.commands, self.devices, strict=True)
+        ]
+        for node, engine in enumerate(engines):
+            if engine is None:
+                near = (engines[other] for other in (*self.predecessors[node], *self.successors[node]))
+                engines[node] = next((one for one in near if one is not None), self.devices[node])
+        return engines
+
     def _inline(self, inner: Snapshot) -> tuple[list[int], list[int]]:
         """Put a sub-graph's nodes here; the answer is those that nothing of it comes before, and after."""
         base = len(self.commands)
@@ -119,32 +136,34 @@ class ExecutableGraph(Pictured):
     """
 
     def __init__(self, graph: CommandGraph, *, updatable: bool, profiling: bool, policy: str) -> None:
+        self._begin(updatable, profiling)
         self.context: Context = graph.context
         self.devices: tuple[Device, ...] = graph.devices
-        self.updatable, self.profiling = updatable, profiling
         self.snapshot = Snapshot(graph.nodes)
         self.allocations = graph.allocations.hold(self) if graph.allocations is not None else None
-        self._lock = RLock()
-        self._last: tuple[Event, Queue] | None = None
-        self._queues: dict[Device, Queue] = {}
-        self._command = GraphExecution(self)
         commands = self.snapshot.commands
-        self.requirements: Sequence[Accessor] = merged(accessor for command in commands for accessor in command.requirements)
+        self.requirements = merged(accessor for command in commands for accessor in command.requirements)
         self.make_ready(self.requirements)
         self.partitions = partition(
             self.snapshot.successors, self.snapshot.predecessors,
             host=[isinstance(command, HostTask) for command in commands],
-            devices=self._keys(), policy=policy,
+            devices=self.snapshot.engines(), policy=policy,
             not_in_order=[index for index, command in enumerate(commands) if isinstance(command, Transfer) and "rect" in command.title],
         )  # fmt: skip
         self._segments = [self._segment(part) for part in self.partitions.partitions]
         only = self._segments[0] if len(self._segments) == 1 else None
         self._only = only if only is not None and not isinstance(only, HostSegment) and len(self.devices) == 1 else None
-        self._not_profiled = "" if profiling else "the graph was finalized without enable_profiling"
 
-    def _keys(self) -> list[Hashable] | None:
-        """What each node's partition must have in common: its device."""
-        return list(self.snapshot.devices) if len(set(self.snapshot.devices)) > 1 else None
+    def _begin(self, updatable: bool, profiling: bool) -> None:
+        """What it has whatever its nodes are."""
+        self.updatable, self.profiling = updatable, profiling
+        self.requirements: Sequence[Accessor] = ()
+        self.allocations: Any = None
+        self._lock = RLock()
+        self._last: tuple[Event, Queue] | None = None
+        self._queues: dict[Device, Queue] = {}
+        self._only: Segment | None = None
+        self._not_profiled = "" if profiling else "the graph was finalized without enable_profiling"
 
     def _segment(self, part: Partition) -> Segment:
         commands = self.snapshot.commands
@@ -152,8 +171,11 @@ class ExecutableGraph(Pictured):
             command = commands[part.nodes[0]]
             assert isinstance(command, HostTask)
             return HostSegment(command)
-        if all(isinstance(commands[node], ORDER_ONLY) for node in part.nodes):
+        first = next((commands[node] for node in part.nodes if not isinstance(commands[node], ORDER_ONLY)), None)
+        if first is None:
             return EmptySegment()
+        if first.engine is not None:
+            return first.engine.segment(self, part)
         return BufferSegment(
             self.context, self.snapshot.devices[part.nodes[0]], part.nodes, commands, self.snapshot.predecessors,
             in_order=part.in_order, updatable=self.updatable, profiling=self.profiling,
@@ -184,12 +206,20 @@ class ExecutableGraph(Pictured):
                 routine="ext_oneapi_graph",
                 remedy="use its context",
             )
-        if handler.graph is not None:
-            if self.allocations is not None:
-                raise invalid("Graphs containing allocations cannot be used as sub-graphs.", routine="ext_oneapi_graph")
-            if any(device not in handler.graph.devices for device in self.devices):
-                raise invalid("the sub-graph was made for another device than the graph", routine="ext_oneapi_graph")
-        return self._command
+        return GraphExecution(self)
+
+    def check_inside(self, graph: CommandGraph) -> None:
+        """Raise SYCLError (invalid) if it cannot be a sub-graph of a graph of its context."""
+        if self.allocations is not None:
+            raise invalid(
+                "Graphs containing allocations cannot be used as sub-graphs.", routine="ext_oneapi_graph",
+                remedy="allocate outside of the graph",
+            )  # fmt: skip
+        if any(device not in graph.devices for device in self.devices):
+            raise invalid(
+                "the sub-graph was made for another device than the graph", routine="ext_oneapi_graph",
+                remedy="make the graph for both devices: CommandGraph(context, [devices])",
+            )  # fmt: skip
 
     def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
         """Submit it to a queue after events; `Queue.graph` leads here."""
@@ -231,11 +261,11 @@ class ExecutableGraph(Pictured):
         return final
 
     def _on(self, queue: Queue, number: int) -> Queue:
-        """The queue for a partition: the caller's, or one of ours to another device."""
-        nodes = self.partitions.partitions[number].nodes
-        device = self.snapshot.devices[nodes[0]] if nodes else queue.device
-        if device is queue.device:
+        """The queue for a partition: the caller's, or one of ours if none of its nodes is for that device."""
+        nodes, devices = self.partitions.partitions[number].nodes, self.snapshot.devices
+        if not nodes or any(devices[node] is queue.device for node in nodes):
             return queue
+        device = devices[nodes[0]]
         if device not in self._queues:
             self._queues[device] = Queue(self.context, device, profiling=queue.profiling)
         return self._queues[device]
@@ -249,19 +279,23 @@ class ExecutableGraph(Pictured):
         is still waiting for a host task is waited for. With `strict` a whole graph must also have the same kinds of node and the same
         edges. Raises SYCLError (invalid). (command_graph::update)
         """
-        with self._lock:
-            update.update(self, what, strict)
+        changes = update.changes(self, what, strict)
+        self.make_ready(accessor for command in changes.values() for accessor in command.requirements)
+        while True:
+            for deferred in self._in_flight():  # not with the lock: they may be waiting for whoever wants it
+                deferred.wait()
+            with self._lock:
+                if not self._in_flight():
+                    self._exchange(changes)
+                    return
 
-    def settle(self) -> None:
-        """Wait until what was submitted is with the adapter, where updates do not reach it."""
-        if self._last is not None:
-            for part in self._last[0].parts():
-                deferred = part.deferred
-                if deferred is not None:
-                    deferred.wait()
+    def _in_flight(self) -> list[Deferred]:
+        """What was submitted and is not with the adapter yet, where updates do not reach it."""
+        parts = self._last[0].parts() if self._last is not None else ()
+        return [part.deferred for part in parts if part.deferred is not None]
 
-    def exchange(self, changes: dict[int, Command]) -> None:
-        """Put commands in the place of others, by index: one call of the adapter's for each partition. For `update`."""
+    def _exchange(self, changes: dict[int, Command]) -> None:
+        """Put commands in the place of others, by index: one call of the adapter's for each partition."""
         commands = self.snapshot.commands
         by_partition: dict[int, dict[int, tuple[Command, Command]]] = {}
         for node, new in changes.items():

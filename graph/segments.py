@@ -1,15 +1,15 @@
 """Segments: the partitions of an executable graph, ready to be run.
 
 A partition of host code is a `HostSegment`; one of commands for a device is a `BufferSegment`, which is a command-buffer of the adapter;
-one of nothing but empty nodes is an `EmptySegment`. What a command's segment is, its class says (`Command.segment`), so that commands of
-other kinds, such as captured OpenCL calls, bring segments of their own.
+one of nothing but empty nodes is an `EmptySegment`. Commands of other kinds, such as captured OpenCL calls, name what makes the segments
+of theirs (`Command.engine`).
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from ..runtime.arguments import MEMORY, POINTER, Argument
 from ..runtime.command_buffer import CommandBuffer
@@ -20,6 +20,10 @@ from ..runtime.handles import struct
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
 
+if TYPE_CHECKING:
+    from .executable import ExecutableGraph
+    from .partition import Partition
+
 #: Commands that are there for their dependencies alone: nothing is enqueued for them.
 ORDER_ONLY: Final = (Empty, Barrier)
 
@@ -29,6 +33,13 @@ class Segment(Protocol):
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int: ...
     def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None: ...
+
+
+class Engine(Protocol):
+    """What runs commands of another kind than the adapter's: commands of equal ones can be in one partition, for which it makes a
+    segment of its own."""
+
+    def segment(self, graph: ExecutableGraph, part: Partition) -> Segment: ...
 
 
 class EmptySegment:

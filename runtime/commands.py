@@ -39,6 +39,7 @@ class Command:
         title: what it is called in messages, "USM copy".
         requirements: the accessors that it uses.
         keep: what has to live as long as the command does.
+        engine: what runs it in a graph in place of the adapter's command-buffers, if something does (graph/segments.py).
     """
 
     __slots__ = ("__weakref__",)
@@ -47,6 +48,7 @@ class Command:
     title: str = "empty command"
     requirements: Sequence[Accessor] = ()
     keep: Any = None
+    engine: Any = None
 
     @property
     def beyond_queue(self) -> bool:

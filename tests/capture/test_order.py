@@ -49,8 +49,8 @@ def test_an_in_order_queue_makes_a_path(queue: cl.CommandQueue, log: Log) -> Non
     with capture(queue) as graph:
         for number in range(4):
             log.note(number)
-    assert list(graph.edges) == [(0, 1), (1, 2), (2, 3)] and graph.is_path
-    assert graph.levels == [0, 1, 2, 3]
+    assert list(graph.edges) == [(0, 1), (1, 2), (2, 3)] and graph.block.order.is_path
+    assert graph.block.order.levels == [0, 1, 2, 3]
 
 
 def test_events_barriers_and_markers_of_an_out_of_order_queue(out_of_order: cl.CommandQueue, log: Log) -> None:
@@ -68,7 +68,7 @@ def test_events_barriers_and_markers_of_an_out_of_order_queue(out_of_order: cl.C
     edges = set(graph.edges)
     assert edges >= {(0, 2), (1, 2), (0, 3), (1, 3), (2, 3), (0, 5), (5, 6), (5, 7), (6, 7), (3, 7), (4, 7), (7, 8), (3, 8)}
     assert not edges & {(3, 4), (2, 4), (1, 5), (2, 5), (4, 5), (4, 6), (2, 6)}
-    assert not graph.is_path
+    assert not graph.block.order.is_path
 
 
 def test_two_queues_and_the_events_between_them(context: cl.Context, queue: cl.CommandQueue, log: Log) -> None:
@@ -80,7 +80,7 @@ def test_two_queues_and_the_events_between_them(context: cl.Context, queue: cl.C
         log.note(3, queue=other)
         log.note(4, [second])
     assert set(graph.edges) == {(0, 1), (0, 2), (2, 3), (1, 4), (2, 4)}
-    assert [node.queue for node in graph] == [0, 0, 1, 1, 0]
+    assert [node.queue for node in graph] == [queue, queue, other, other, queue]
     graph.finalize().replay(queue).wait()
     ran = log.read()
     assert sorted(ran) == [0, 1, 2, 3, 4]
@@ -106,7 +106,7 @@ def test_every_schedule_honours_every_edge(
             else:
                 events.append(log.note(number, chosen if random.integers(0, 3) else None, queue=out_of_order))
     loop = graph.finalize(schedule=schedule)
-    commands = [node.index for node in graph if not graph.order_only[node.index]]
+    commands = [node.index for node in graph if node.type != "ext_oneapi_barrier"]
     for used in (out_of_order, queue):
         cl.enqueue_fill_buffer(queue, log.buffer, np.full(1, 0, np.int32), 0, 4096).wait()
         loop.replay(used, times=3).wait()
@@ -115,9 +115,9 @@ def test_every_schedule_honours_every_edge(
         for one in range(3):
             part = ran[one * len(commands) : (one + 1) * len(commands)]
             assert sorted(part) == commands
-            behind = {node: set(graph.dependencies[node]) for node in range(len(graph))}
+            behind = {node: set(before) for node, before in enumerate(graph.block.order.dependencies)}
             for node in range(len(graph)):
-                for before in graph.dependencies[node]:
+                for before in graph.block.order.dependencies[node]:
                     behind[node] |= behind[before]
             for place, node in enumerate(part):
                 assert not behind[node] & set(part[place + 1 :])
@@ -296,11 +296,13 @@ def test_the_graph_shows_itself(queue: cl.CommandQueue, program: cl.Program, log
         cl.enqueue_fill_buffer(queue, log.buffer, np.full(1, 3, np.int32), 16, 64)
         cl.enqueue_barrier(queue)
     kernel, fill, barrier = graph
-    assert (kernel.op, kernel.label, kernel.predecessors) == ("kernel", "note(8×4)", ())
+    assert (kernel.op, kernel.type, kernel.label, kernel.predecessors) == ("kernel", "kernel", "note(8×4)", [])
     assert kernel.details["local_size"] == (2, 2) and kernel.where.startswith(__file__)
-    assert fill.details == {"offset": 16, "size": 64, "pattern": np.int32(3).tobytes()} and fill.predecessors == (0,)
+    assert fill.details == {"offset": 16, "size": 64, "pattern": np.int32(3).tobytes()} and fill.predecessors == [kernel]
+    assert (kernel.index, fill.index, fill.type, barrier.type) == (0, 1, "memfill", "ext_oneapi_barrier")
     dot = graph.to_dot()
-    assert dot.startswith("digraph") and 'n0 [label="0: note(8×4)"]' in dot and "n0 -> n1" in dot and "style=dashed" in dot
+    assert dot.startswith("digraph") and f'"{kernel.id}" -> "{fill.id}"' in dot
+    assert "note(8×4)" in graph.to_dot(verbose=True)
     assert graph[-1].op == barrier.op == "barrier" and len(graph[0:2]) == 2
     with pytest.raises(IndexError):
         graph[3]

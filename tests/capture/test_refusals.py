@@ -192,7 +192,7 @@ def test_a_queue_is_captured_once_at_a_time(
 def test_the_same_queue_given_twice_is_one_queue(queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer) -> None:
     with capture(queue, queue) as graph:
         kernel(queue, (N,), None, buffer, np.float32(1))
-    assert [node.queue for node in graph] == [0]
+    assert [node.queue for node in graph] == [queue]
 
 
 def test_too_many_queues_are_refused_and_all_put_back(context: cl.Context) -> None:
