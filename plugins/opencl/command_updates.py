@@ -6,18 +6,40 @@ enqueued keeps what it was enqueued with. (EXP-COMMAND-BUFFER, "Updating command
 
 from __future__ import annotations
 
-from typing import Any
+import struct
+from collections.abc import Iterable
+from typing import Any, Final
 
 from ...icd._native import ffi as icd_ffi
 from ...icd._native import lib as icd_lib
 from ...icd.command_buffer import CommandBuffer as Runner
 from ...icd.errors import error as opencl_error
+from .._native import ffi
 from .command_buffers import Command, CommandBuffer
 from .command_launches import MEMORY, POINTER, VALUE, argument_list, pack_change, work_sizes
 from .core import adapter, check_count, failure
 from .events import CommandEvent, Event
 from .kernels import Kernel
 from .usm import pointer_argument
+
+#: The rows of an update (Unified Runtime, EXP-COMMAND-BUFFER), each read at once, since there are many: all of an
+#: ur_exp_command_buffer_update_kernel_launch_desc_t from its command on; index, size and address of a new value; index and value of a new
+#: pointer or memory object.
+_UPDATE: Final = struct.Struct("@16x2N4I6N")
+_VALUE_ROW: Final = struct.Struct("@16xI4xN8xN")
+_OTHER_ROW: Final = struct.Struct("@16xI12xN")
+assert _UPDATE.size == ffi.sizeof("ur_exp_command_buffer_update_kernel_launch_desc_t")
+assert _VALUE_ROW.size == ffi.sizeof("ur_exp_command_buffer_update_value_arg_desc_t")
+assert _OTHER_ROW.size == ffi.sizeof("ur_exp_command_buffer_update_pointer_arg_desc_t")
+assert _OTHER_ROW.size == ffi.sizeof("ur_exp_command_buffer_update_memobj_arg_desc_t")
+_CHARS, _SIZES, _POINTER = ffi.typeof("char *"), ffi.typeof("size_t *"), icd_ffi.typeof("void *")
+
+
+def _rows(layout: struct.Struct, count: int, address: int) -> Iterable[Any]:
+    check_count(count, "INVALID_KERNEL_ARGUMENT_INDEX", "arguments")
+    if not address:
+        raise failure("INVALID_NULL_POINTER")
+    return layout.iter_unpack(ffi.buffer(ffi.cast(_CHARS, address), count * layout.size))
 
 
 class _Launch:
@@ -29,25 +51,22 @@ class _Launch:
         self.sizes = list(present.n[0:9])
         self.dim, self.local, self.offset = present.work_dim, bool(present.has_local), bool(present.has_offset)
 
-    def read(self, desc: Any) -> None:
-        """Take over what an update asks for. Raises URError."""
-        if desc.hNewKernel:
-            self.kernel = _live("ur_kernel_handle_t", desc.hNewKernel, "INVALID_KERNEL")
+    def read(self, kernel: int, dim: int, new_offset: int, new_size: int, new_local: int) -> None:
+        """Take over what an update asks for: the handle of a kernel, and addresses of sizes; 0 for what stays. Raises URError."""
+        if kernel:
+            self.kernel = _live("ur_kernel_handle_t", kernel, "INVALID_KERNEL")
             if self.kernel not in self.command.kernels:
                 raise failure("INVALID_VALUE", "the kernel is not one that the command was given as an alternative")
-        dim = desc.newWorkDim
-        if dim != self.dim and not (desc.pNewGlobalWorkOffset and desc.pNewGlobalWorkSize):
+        if dim != self.dim and not (new_offset and new_size):
             raise failure("INVALID_VALUE", "another number of dimensions needs a new offset and a new global size")
         old = self.sizes
-        offset = list(desc.pNewGlobalWorkOffset[0:dim]) if desc.pNewGlobalWorkOffset else old[0:dim]
-        size = list(desc.pNewGlobalWorkSize[0:dim]) if desc.pNewGlobalWorkSize else old[3 : 3 + dim]
-        if desc.pNewLocalWorkSize:
-            local = list(desc.pNewLocalWorkSize[0:dim])
-        else:  # with a new global size and no local one the driver chooses that
-            local = None if desc.pNewGlobalWorkSize or not self.local else old[6 : 6 + dim]
+        offset = _sizes(new_offset, dim) if new_offset else old[0:dim]
+        size = _sizes(new_size, dim) if new_size else old[3 : 3 + dim]
+        kept = None if new_size or not self.local else old[6 : 6 + dim]  # the driver chooses one for a new global size
+        local = _sizes(new_local, dim) if new_local else kept
         self.sizes = work_sizes(dim, offset, size, local)
         self.kernel.check_group(self.command.buffer.device, local)
-        self.dim, self.local, self.offset = dim, local is not None, self.offset or bool(desc.pNewGlobalWorkOffset)
+        self.dim, self.local, self.offset = dim, local is not None, self.offset or bool(new_offset)
 
     def commit(self, arguments: Any) -> bool:
         """Change the command; `arguments` is the list for another kernel. The answer is whether there is one."""
@@ -57,35 +76,19 @@ class _Launch:
         command.dim = self.dim
         if self.kernel is command.kernel:
             return False
-        present.kernel = icd_ffi.cast("void *", command.kernels[self.kernel])
+        present.kernel = icd_ffi.cast(_POINTER, command.kernels[self.kernel])
         present.arguments, old = arguments, present.arguments
         icd_lib.fl_release_arguments(old)
         command.kernel, command.held = self.kernel, {}
         return True
 
 
+def _sizes(address: int, dim: int) -> list[int]:
+    return ffi.unpack(ffi.cast(_SIZES, address), dim)
+
+
 #: A new argument: index, kind, size, where its value is, and what it uses.
 _Edit = tuple[int, int, int, Any, Any]
-
-
-def _edits(desc: Any, kernel: Kernel, command: Command) -> list[_Edit]:
-    """The arguments that an update asks for. Raises URError."""
-    edits: list[_Edit] = []
-    if desc.numNewValueArgs:
-        edits += _values(desc.numNewValueArgs, desc.pNewValueArgList, kernel, command)
-    if desc.numNewPointerArgs:
-        edits += _pointers(desc.numNewPointerArgs, desc.pNewPointerArgList, kernel)
-    if desc.numNewMemObjArgs:
-        edits += _memory(desc.numNewMemObjArgs, desc.pNewMemObjArgList, kernel)
-    if kernel is not command.kernel and {edit[0] for edit in edits} != set(range(kernel.argument_count)):
-        raise failure("INVALID_VALUE", "another kernel needs all of its arguments")
-    return edits
-
-
-def _check_list(count: int, rows: Any) -> None:
-    check_count(count, "INVALID_KERNEL_ARGUMENT_INDEX", "arguments")
-    if not rows:
-        raise failure("INVALID_NULL_POINTER")
 
 
 def _check_index(index: int, kernel: Kernel) -> None:
@@ -93,47 +96,40 @@ def _check_index(index: int, kernel: Kernel) -> None:
         raise failure("INVALID_KERNEL_ARGUMENT_INDEX", f"the kernel has {kernel.argument_count} arguments")
 
 
-def _values(count: int, rows: Any, kernel: Kernel, command: Command) -> list[_Edit]:
-    _check_list(count, rows)
-    old = command.present.arguments if kernel is command.kernel else icd_ffi.NULL
+def _values(count: int, rows: int, kernel: Kernel, command: Command) -> list[_Edit]:
+    old = command.address.arguments if kernel is command.kernel else icd_ffi.NULL
     shape = icd_ffi.new("fl_change *")
     edits: list[_Edit] = []
-    for i in range(count):
-        row = rows[i]
-        index, size, address = row.argIndex, row.argSize, row.pNewValueArg
+    for index, size, address in _rows(_VALUE_ROW, count, rows):
         _check_index(index, kernel)
-        if address and not icd_lib.fl_get_argument(old, index, shape) and (shape.kind, shape.size) != (VALUE, size):
+        if address and not icd_lib.fl_get_argument(old, index, shape) and (shape.size != size or shape.kind != VALUE):
             raise failure("INVALID_KERNEL_ARGUMENT_SIZE", f"argument {index} has {shape.size} bytes, not {size}")
-        edits.append((index, VALUE, size, icd_ffi.cast("void *", address), None))
+        edits.append((index, VALUE, size, icd_ffi.cast(_POINTER, address), None))
     return edits
 
 
-def _pointers(count: int, rows: Any, kernel: Kernel) -> list[_Edit]:
-    _check_list(count, rows)
+def _pointers(count: int, rows: int, kernel: Kernel) -> list[_Edit]:
     edits: list[_Edit] = []
-    for i in range(count):
-        row = rows[i]
-        _check_index(row.argIndex, kernel)
-        address = icd_ffi.cast("uintptr_t *", row.pNewPointerArg)[0] if row.pNewPointerArg else 0  # the address OF the pointer
-        setter, value = pointer_argument(kernel.context, address)
+    for index, address in _rows(_OTHER_ROW, count, rows):
+        _check_index(index, kernel)
+        (pointer,) = _sizes(address, 1) if address else (0,)  # the address OF the pointer
+        setter, value = pointer_argument(kernel.context, pointer)
         if setter == "mem":
-            edits.append((row.argIndex, MEMORY if value else VALUE, 8, icd_ffi.new("uintptr_t *", value), None))
+            edits.append((index, MEMORY if value else VALUE, 8, icd_ffi.new("uintptr_t *", value), None))
         else:
-            edits.append((row.argIndex, POINTER, 0, icd_ffi.cast("void *", value), None))
+            edits.append((index, POINTER, 0, icd_ffi.cast(_POINTER, value), None))
     return edits
 
 
-def _memory(count: int, rows: Any, kernel: Kernel) -> list[_Edit]:
-    _check_list(count, rows)
+def _memory(count: int, rows: int, kernel: Kernel) -> list[_Edit]:
     edits: list[_Edit] = []
-    for i in range(count):
-        row = rows[i]
-        _check_index(row.argIndex, kernel)
-        memory = _live("ur_mem_handle_t", row.hNewMemObjArg, "INVALID_MEM_OBJECT") if row.hNewMemObjArg else None
+    for index, handle in _rows(_OTHER_ROW, count, rows):
+        _check_index(index, kernel)
+        memory = _live("ur_mem_handle_t", handle, "INVALID_MEM_OBJECT") if handle else None
         if memory is not None and memory.context.cl != kernel.context.cl:
-            raise failure("INVALID_CONTEXT", f"the memory object of argument {row.argIndex} is of another context")
+            raise failure("INVALID_CONTEXT", f"the memory object of argument {index} is of another context")
         value = icd_ffi.new("uintptr_t *", memory.cl if memory else 0)
-        edits.append((row.argIndex, MEMORY if memory else VALUE, 8, value, memory))
+        edits.append((index, MEMORY if memory else VALUE, 8, value, memory))
     return edits
 
 
@@ -164,18 +160,28 @@ def urCommandBufferUpdateKernelLaunchExp(
     with runner.lock:
         launches: dict[Command, _Launch] = {}
         edits: list[tuple[Command, list[_Edit]]] = []
-        for i in range(numKernelUpdates):
-            desc = pUpdateKernelLaunch[i]
-            command = _launch_command(hCommandBuffer, desc.hCommand)
-            launch = launches.get(command)
-            dim, kernel = desc.newWorkDim, desc.hNewKernel
+        for handle, new_kernel, *counts, dim, memory, pointers, values, offset, size, local in _UPDATE.iter_unpack(
+            ffi.buffer(pUpdateKernelLaunch, numKernelUpdates * _UPDATE.size)
+        ):
+            command = _launch_command(hCommandBuffer, handle)
+            kernel, launch = command.kernel, launches.get(command)
             if not 1 <= dim <= 3:
                 raise failure("INVALID_WORK_DIMENSION")
-            sizes = desc.pNewGlobalWorkOffset or desc.pNewGlobalWorkSize or desc.pNewLocalWorkSize
-            if launch or sizes or (kernel and kernel != command.kernel.handle) or dim != command.dim:
+            if launch or offset or size or local or (new_kernel and new_kernel != kernel.handle) or dim != command.dim:
                 launch = launches.setdefault(command, launch or _Launch(command))
-                launch.read(desc)
-            edits.append((command, _edits(desc, launch.kernel if launch else command.kernel, command)))
+                launch.read(new_kernel, dim, offset, size, local)
+                kernel = launch.kernel
+            rows: list[_Edit] = []
+            memory_count, pointer_count, value_count = counts
+            if value_count:
+                rows += _values(value_count, values, kernel, command)
+            if pointer_count:
+                rows += _pointers(pointer_count, pointers, kernel)
+            if memory_count:
+                rows += _memory(memory_count, memory, kernel)
+            if kernel is not command.kernel and {row[0] for row in rows} != set(range(kernel.argument_count)):
+                raise failure("INVALID_VALUE", "another kernel needs all of its arguments")
+            edits.append((command, rows))
         _commit(hCommandBuffer, launches, edits)
 
 
