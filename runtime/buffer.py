@@ -13,21 +13,24 @@ has read since is kept as events, from which `dependencies` follow: a reader com
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from threading import RLock
+from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy
 
+from ..loader.forks import new_lock
 from ..loader.ur import UR
 from .arguments import MAKERS, MEMORY, Argument
-from .errors import Errc, SYCLError, invalid
-from .event import Event
+from .errors import Errc, SYCLError, check, invalid
+from .event import Event, Unfinished
 from .handles import struct
-from .scheduler import held_open, run_on_host
+from .scheduler import held_open, submit
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -43,38 +46,57 @@ MODES: Final = {
 }
 
 #: Held while a submission looks at buffers and is entered into them: one at a time.
-lock: Final = RLock()
+lock: Final = new_lock()
 
 _HOST: Final = None  # in `_valid`: the host's copy
 
 
-class Buffer:
+class Memory:
+    """What has a memory object in contexts: a Buffer, or memory of another package. `offset` is where it begins in that, in bytes."""
+
+    offset: int = 0
+    nbytes: int
+
+    def memory(self, context: Context) -> int:
+        """The handle of its memory object in a context."""
+        raise NotImplementedError
+
+
+class Buffer(Memory):
     """A buffer of elements of `dtype` in `shape`, from a NumPy array (its contents are the first ones) or from a shape.
 
     Args:
-        data: an array, or the shape: a number or a tuple of numbers of elements.
+        data: an array, which belongs to the buffer until it is closed, or the shape: a number or a tuple of numbers of elements.
         dtype: of the elements, if `data` is a shape.
         write_back: whether `close` writes the contents to the array; by default it does if the array can be written to.
     """
 
     def __init__(self, data: Any, dtype: Any = None, *, write_back: bool | None = None) -> None:
+        self._closed = True  # until it is complete
         array = data if isinstance(data, numpy.ndarray) else None
-        self.shape: tuple[int, ...] = array.shape if array is not None else (data,) if isinstance(data, int) else tuple(data)
         if array is None and dtype is None:
             raise invalid("a buffer of a shape needs a dtype", routine="Buffer", remedy="Buffer(1024, numpy.float32)")
+        self.shape: tuple[int, ...] = array.shape if array is not None else _numbers(data)
         self.dtype = array.dtype if array is not None else numpy.dtype(dtype)
-        self.size = int(numpy.prod(self.shape, dtype=numpy.int64))
-        self.nbytes = self.size * self.dtype.itemsize
-        if self.nbytes <= 0 or not 1 <= len(self.shape) <= 3:
+        if self.dtype.hasobject:
+            raise invalid("Python objects have no place in a buffer", routine="Buffer", remedy="use a dtype of numbers")
+        if not 1 <= len(self.shape) <= 3 or min(self.shape) <= 0:
             raise invalid("a buffer has one to three dimensions and at least one element", routine="Buffer")
+        self.size = math.prod(self.shape)
+        self.nbytes = self.size * self.dtype.itemsize
         self.final_data = array if array is not None and array.flags.writeable else None
+        if write_back and self.final_data is None:
+            raise invalid("there is no array that could be written to", routine="Buffer", remedy="set_final_data(array)")
         self.write_back = self.final_data is not None if write_back is None else write_back
         self._host = numpy.ascontiguousarray(array) if array is not None else None
+        self._borrowed = array is not None and numpy.may_share_memory(array, self._host)
         self._memories: dict[Context, int] = {}
         self._valid: set[Context | None] = {_HOST} if array is not None else set()
         self._writer: Event | None = None
-        self._readers: list[Event] = []
-        self.recorded_by: list[Any] = []  # graphs that are being recorded and have it in a node
+        self._readers = Unfinished()
+        self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()  # those that have it in a node
+        self._array = array
+        self._closed = False
 
     # SYCL's properties of the destructor
 
@@ -83,90 +105,86 @@ class Buffer:
         self.write_back = write_back and self.final_data is not None
 
     def set_final_data(self, array: Any) -> None:
-        """Where `close` writes the contents: a NumPy array, or None for nowhere (SYCL: set_final_data)."""
+        """Where `close` writes the contents: a NumPy array of as many elements, or None for nowhere (SYCL: set_final_data)."""
+        if array is not None and (array.size != self.size or not array.flags.writeable):
+            raise invalid(
+                f"the contents are {self.size} elements, and the array has {array.size} or cannot be written to",
+                routine="set_final_data", remedy="give an array of that size",
+            )  # fmt: skip
         self.final_data, self.write_back = array, array is not None
 
     # what submissions ask (with `lock` held)
 
     def memory(self, context: Context) -> int:
-        """The handle of its memory in a context; allocated, with the host's contents, if there is none."""
+        """The handle of its memory in a context; allocated, with the host's contents if they are there, if there is none."""
         handle = self._memories.get(context)
-        if handle is None:
-            filled = _HOST in self._valid and self._host is not None
-            flags, properties = UR["UR_MEM_FLAG_READ_WRITE"], None
-            if filled:
-                assert self._host is not None
-                flags |= UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"]
-                properties = ctypes.byref(struct("ur_buffer_properties_t", pHost=self._host.ctypes.data))
-            handle = context.adapter.made("urMemBufferCreate", context.handle, flags, self.nbytes, properties)
-            self._memories[context] = handle
-            if filled:
-                self._valid.add(context)
-        return handle
+        return self._allocate(context) if handle is None else handle
+
+    def _allocate(self, context: Context) -> int:
+        self._check_open("Buffer")
+        flags, properties = UR["UR_MEM_FLAG_READ_WRITE"], None
+        filled = _HOST in self._valid and self._host is not None and (self._writer is None or self._writer.done)
+        if filled:
+            assert self._host is not None
+            flags |= UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"]
+            properties = ctypes.byref(struct("ur_buffer_properties_t", pHost=self._host.ctypes.data))
+            self._valid.add(context)
+        made = context.adapter.made("urMemBufferCreate", context.handle, flags, self.nbytes, properties)
+        self._memories[context] = made
+        return made
+
+    def _check_open(self, routine: str) -> None:
+        if self._closed:
+            raise invalid("the buffer is closed", routine=routine, remedy="close it when everything that uses it is submitted")
 
     def dependencies(self, mode: str) -> list[Event]:
-        """The events that a command with this access comes after."""
+        """The events that a command with this access comes after. One that discards does not mind what has failed before it."""
         found = [self._writer] if self._writer is not None else []
-        return found + self._readers if MODES[mode][1] else found
-
-    def prepare(self, context: Context, mode: str) -> None:
-        """Have its contents valid in a context for a command with this access; moving them is a command that it depends on."""
-        first = context not in self._memories
-        if first and self._writer is not None and _HOST in self._valid and self._writer.deferred is not None:
-            # an open host accessor: the array is being written to
-            self._allocate_empty(context)
-        else:
-            self.memory(context)
-        if MODES[mode][2] and self._valid and context not in self._valid:
-            self._move(context)
-
-    def _allocate_empty(self, context: Context) -> None:
-        self._memories[context] = context.adapter.made(
-            "urMemBufferCreate", context.handle, UR["UR_MEM_FLAG_READ_WRITE"], self.nbytes, None
-        )
-
-    def used(self, context: Context, mode: str, event: Event) -> None:
-        """A command with this access was submitted."""
         if MODES[mode][1]:
-            self._writer, self._readers = event, []
-            self._valid = {context}
+            found += self._readers
+        return found if MODES[mode][2] else [event for event in found if event.error is None]
+
+    def prepare(self, where: Context | None, mode: str) -> None:
+        """Have its contents valid in a context, or on the host (None), for a command with this access; moving them is a command that it
+        depends on."""
+        self._check_open("submit")
+        if where is not None:
+            self.memory(where)
+        if MODES[mode][2] and self._valid and where not in self._valid:
+            if _HOST not in self._valid:
+                self._move("Read", next(filter(None, self._valid)), self.host(writable=True))
+            if where is not None:
+                self._move("Write", where, self.host())
+
+    def used(self, where: Context | None, mode: str, event: Event) -> None:
+        """A command with this access was submitted, or runs on the host (None)."""
+        if MODES[mode][1]:
+            self._writer, self._readers = event, Unfinished()
+            self._valid = {where}
         else:
-            self._readers = [reader for reader in self._readers if reader.deferred is not None or reader.handle]
-            self._readers.append(event)
+            self._readers.add(event)
 
-    def _move(self, context: Context) -> None:
-        """Bring the contents into a context where there is memory already, by way of the host."""
-        source = None if _HOST in self._valid else next(iter(self._valid))
-        host = self._host_array()
-
-        def copy() -> None:
-            if source is not None:
-                self._transfer("Read", source, host)
-            self._transfer("Write", context, host)
-
-        self._writer = run_on_host(None, self.dependencies("read_write"), copy)
-        self._readers = []
-        self._valid |= {_HOST, context}
-
-    def _host_array(self) -> numpy.ndarray[Any, Any]:
+    def host(self, *, writable: bool = False) -> numpy.ndarray[Any, Any]:
+        """The host's copy. If it is to be written to, that is the array that the buffer was made of only if that gets the contents."""
         if self._host is None:
             self._host = numpy.empty(self.shape, self.dtype)
+        elif writable and self._borrowed and not (self.write_back and self.final_data is self._array):
+            self._host, self._borrowed = self._host.copy(), False
         return self._host
 
-    def _transfer(self, direction: str, context: Context, host: numpy.ndarray[Any, Any]) -> None:
-        """Read or write all of it, and wait for that."""
-        context.adapter.call(
-            f"urEnqueueMemBuffer{direction}",
-            context.transfers(),
-            self._memories[context],
-            True,
-            0,
-            self.nbytes,
-            host.ctypes.data,
-            0,
-            None,
-            None,
-        )
+    def _move(self, direction: str, context: Context, host: numpy.ndarray[Any, Any]) -> None:
+        """Read all of it from a context to the host's copy, or write that to a context: a command like any other."""
+        call, memory = getattr(context.adapter.ur, f"urEnqueueMemBuffer{direction}"), self._memories[context]
+
+        def enqueue(count: int, waits: Any) -> int:
+            event = ctypes.c_void_p()
+            code = call(context.transfers(), memory, False, 0, self.nbytes, host.ctypes.data, count, waits, ctypes.byref(event))
+            check(code, f"urEnqueueMemBuffer{direction}", f"({self!r})")
+            return event.value or 0
+
+        self._writer = submit(context, [self._writer] if self._writer is not None else [], enqueue)
+        context.hold(self._writer, host)
+        self._valid.add(_HOST if direction == "Read" else context)
 
     # the host's access
 
@@ -181,34 +199,33 @@ class Buffer:
         Raises SYCLError (invalid) if a graph that is being recorded uses the buffer; what a command that wrote to it raised.
         (SYCL: host_accessor)
         """
-        if mode not in MODES:
-            raise invalid(f"there is no access mode {mode!r}", routine="host_access", remedy=f"one of {', '.join(MODES)}")
-        if self.recorded_by:
+        check_mode(mode, "host_access")
+        if any(graph.is_recording for graph in self.graphs):
             raise invalid(
                 "host_accessor cannot be used on a buffer that a graph uses which is being recorded", routine="host_access",
                 remedy="end the recording first",
             )  # fmt: skip
-        event, close = held_open(None)
         with lock:
+            self.prepare(_HOST, mode)
             before = self.dependencies(mode)
-            source = next(iter(self._valid), _HOST) if _HOST not in self._valid else _HOST
-            fetch = MODES[mode][2] and source is not None
-            host = self._host_array()
-            if MODES[mode][1]:
-                self._writer, self._readers, self._valid = event, [], {_HOST}
-            else:
-                self._readers.append(event)
-                self._valid.add(_HOST)
+            event, close = held_open(None)
+            self.used(_HOST, mode, event)
         try:
             Event.wait_all(before)
-            if fetch:
-                assert source is not None
-                self._transfer("Read", source, host)
-            view = host.view()
-            view.flags.writeable = MODES[mode][1]
-            yield view
+        except BaseException as error:  # what was to be read or kept is not there
+            close(error)
+            raise
+        try:
+            yield self.view(mode)
         finally:
-            close()
+            close(None)
+
+    def view(self, mode: str) -> numpy.ndarray[Any, Any]:
+        """The host's copy, which must be valid, as an array that can be written to if the mode says so."""
+        writes = MODES[mode][1]
+        view = self.host(writable=writes).view()
+        view.flags.writeable = writes
+        return view
 
     def numpy(self) -> numpy.ndarray[Any, Any]:
         """A copy of the contents, after everything that writes to it."""
@@ -220,23 +237,32 @@ class Buffer:
     def close(self) -> None:
         """Wait for the commands that use it, write it back if it is to be, and free its memory. A second call does nothing.
 
-        Raises what the commands that wrote to it raised.
+        Raises what the commands that wrote to it raised, and writes nothing back then.
         """
-        final = self.final_data if self.write_back else None
-        self.write_back = False
+        with lock:
+            if self._closed:
+                return
+            if self.write_back:
+                self.prepare(_HOST, "read")
+            self._closed = True
+            writer, readers = self._writer, self._readers
         try:
-            if final is not None:
-                with self.host_access("read") as array:
-                    if not numpy.may_share_memory(array, final):
-                        final[...] = array.reshape(final.shape)
-            elif self._writer is not None:
-                self._writer.wait()
+            for reader in readers:
+                with suppress(Exception):
+                    reader.wait()
+            if writer is not None:
+                writer.wait()
+            if self.write_back and self.final_data is not None and self._valid:
+                host = self.host()
+                if not numpy.may_share_memory(host, self.final_data):
+                    self.final_data[...] = host.reshape(self.final_data.shape)
         finally:
-            self._writer, self._readers = None, []
             for context, handle in self._memories.items():
                 if context.adapter.open:
                     context.adapter.ur.urMemRelease(handle)
             self._memories.clear()
+            self._writer = self._host = self._array = self.final_data = None
+            self._readers = Unfinished()
 
     def __enter__(self) -> Self:
         return self
@@ -245,8 +271,9 @@ class Buffer:
         self.close()
 
     def __del__(self) -> None:
-        """As SYCL's destructor does: nobody is left who could be told of an error."""
-        if not sys.is_finalizing() and hasattr(self, "_readers"):
+        """As SYCL's destructor does: nobody is left who could be told of an error. Commands that are not with an adapter yet hold their
+        buffers, so that nothing is waited for that this thread has yet to do."""
+        if not sys.is_finalizing():
             with suppress(Exception):
                 self.close()
 
@@ -257,28 +284,50 @@ class Buffer:
         return f"<Buffer {'×'.join(map(str, self.shape))} {self.dtype}>"
 
 
+def check_mode(mode: str, routine: str) -> None:
+    """Raise SYCLError (invalid) unless it is an access mode."""
+    if mode not in MODES:
+        raise invalid(f"there is no access mode {mode!r}", routine=routine, remedy=f"one of {', '.join(MODES)}")
+
+
 class Accessor:
     """A command's access to a buffer, or to a part of it: `shape` elements from `offset` on, in each dimension.
 
-    A kernel gets the buffer's memory from its beginning, whatever the part; copies and fills keep to the part.
+    A kernel gets the buffer's memory from its beginning, whatever the part; copies, fills and host tasks keep to the part.
     """
 
-    __slots__ = ("buffer", "mode", "offset", "shape")
+    __slots__ = ("buffer", "in_host_task", "mode", "offset", "shape")
 
     def __init__(self, buffer: Buffer, mode: str = "read_write", shape: Any = None, offset: Any = None) -> None:
         if not isinstance(buffer, Buffer):
             raise invalid("an accessor is of a Buffer", routine="Accessor", remedy="make a Buffer of the array first")
-        if mode not in MODES:
-            raise invalid(f"there is no access mode {mode!r}", routine="Accessor", remedy=f"one of {', '.join(MODES)}")
+        check_mode(mode, "Accessor")
+        buffer._check_open("Accessor")
         self.buffer, self.mode = buffer, mode
-        self.offset: Sequence[int] = _extents(offset, (0,) * len(buffer.shape))
+        self.in_host_task = False
+        self.offset: Sequence[int] = (0,) * len(buffer.shape) if offset is None else _numbers(offset)
+        if len(self.offset) != len(buffer.shape):
+            raise invalid(f"the buffer has {len(buffer.shape)} dimensions, not {len(self.offset)}", routine="Accessor")
         whole = tuple(size - start for size, start in zip(buffer.shape, self.offset, strict=True))
-        self.shape: Sequence[int] = _extents(shape, whole)
-        if any(not 0 < size <= rest for size, rest in zip(self.shape, whole, strict=True)):
+        self.shape: Sequence[int] = whole if shape is None else _numbers(shape)
+        if len(self.shape) != len(whole):
+            raise invalid(f"the buffer has {len(whole)} dimensions, not {len(self.shape)}", routine="Accessor")
+        if min(self.offset) < 0 or any(not 0 < size <= rest for size, rest in zip(self.shape, whole, strict=True)):
             raise SYCLError(
                 Errc.invalid, f"the part {self.shape} from {self.offset} on is not within {buffer!r}", routine="Accessor",
                 remedy="stay within the buffer's shape",
             )  # fmt: skip
+
+    @property
+    def array(self) -> numpy.ndarray[Any, Any]:
+        """The part as a NumPy array: in the host task that the accessor is for, and nowhere else."""
+        if not self.in_host_task:
+            raise invalid(
+                "an accessor is an array in its host task alone", routine="Accessor.array",
+                remedy="use buffer.host_access() outside of commands",
+            )  # fmt: skip
+        part = tuple(slice(start, start + size) for start, size in zip(self.offset, self.shape, strict=True))
+        return self.buffer.view(self.mode)[part]
 
     @property
     def writes(self) -> bool:
@@ -288,7 +337,7 @@ class Accessor:
     @property
     def size(self) -> int:
         """How many elements it has."""
-        return int(numpy.prod(self.shape, dtype=numpy.int64))
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -299,13 +348,9 @@ class Accessor:
         return f"<Accessor {self.mode} of {self.buffer!r}>"
 
 
-def _extents(given: Any, otherwise: tuple[int, ...]) -> tuple[int, ...]:
-    if given is None:
-        return otherwise
-    extents = (given,) if isinstance(given, int) else tuple(given)
-    if len(extents) != len(otherwise):
-        raise invalid(f"the buffer has {len(otherwise)} dimensions, not {len(extents)}", routine="Accessor")
-    return extents
+def _numbers(given: Any) -> tuple[int, ...]:
+    """A number, or several, as a tuple."""
+    return tuple(map(index, given)) if isinstance(given, (tuple, list)) else (index(given),)
 
 
 def _argument(accessor: Accessor) -> Argument:

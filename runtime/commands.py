@@ -17,7 +17,7 @@ import numpy
 
 from ..loader.ur import UR, UR_RESULT_SUCCESS
 from .arguments import Argument, pack
-from .buffer import Accessor, Buffer
+from .buffer import Accessor, Memory
 from .errors import check, unsupported
 from .handles import array
 
@@ -105,7 +105,7 @@ class Row:
     appended: Callable[..., tuple[Any, ...]] = lambda *fields: fields
 
 
-#: A field that is a Buffer becomes its memory object. Where the two functions have another order, the table says so.
+#: A field that is a Memory becomes its memory object. Where the two functions have another order, the table says so.
 TRANSFERS: Final = {
     "usm_copy": Row(
         "memcpy", "USM copy", "urEnqueueUSMMemcpy", "urCommandBufferAppendUSMMemcpyExp", ("dst", "src", "size"),
@@ -183,7 +183,7 @@ class Transfer(Command):
         return any(isinstance(owner, numpy.ndarray) for owner in owners)
 
     def _in(self, context: Context) -> list[Any]:
-        return [field.memory(context) if isinstance(field, Buffer) else field for field in self.fields]
+        return [field.memory(context) if isinstance(field, Memory) else field for field in self.fields]
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
         row, ur, event = self.row, queue.adapter.ur, ctypes.c_void_p()
@@ -293,11 +293,21 @@ class HostTask(Command):
 
     node_type = "host_task"
     title = "host task"
-    beyond_queue = True
+    beyond_queue = True  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     def __init__(self, function: Callable[[], object], requirements: Sequence[Accessor] = ()) -> None:
         self.function = function
         self.requirements = requirements
+
+    def run(self) -> None:
+        """Call the function. What has this method has the command, and so its buffers."""
+        for accessor in self.requirements:
+            accessor.in_host_task = True
+        try:
+            self.function()
+        finally:
+            for accessor in self.requirements:
+                accessor.in_host_task = False
 
     def describe(self) -> list[str]:
         return [f"function: {getattr(self.function, '__qualname__', repr(self.function))}"]

@@ -1,17 +1,24 @@
-"""Contexts: the devices that share memory objects, events and programs."""
+"""Contexts: the devices that share memory objects, events and programs, and what has to wait for the commands in them."""
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
+from ..loader.forks import new_lock
+from ..loader.ur import UR
 from .errors import invalid
-from .handles import Object, array
+from .event import Event, Unfinished
+from .handles import Object, array, struct
 from .platform import Device, devices
 
 if TYPE_CHECKING:
     from .queue import Queue
+
+_OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 
 
 class Context(Object):
@@ -19,7 +26,7 @@ class Context(Object):
 
     _release, _native = "urContextRelease", "urContextGetNativeHandle"
 
-    def __init__(self, of: Device | Iterable[Device] | None = None, *, handle: int = 0) -> None:
+    def __init__(self, of: Device | Iterable[Device] | None = None, *, handle: int = 0, keep: Any = None) -> None:
         chosen: Sequence[Device] = (devices()[0],) if of is None else (of,) if isinstance(of, Device) else tuple(of)
         if not chosen:
             raise invalid("a context needs a device", routine="Context", remedy="Context(device)")
@@ -28,20 +35,69 @@ class Context(Object):
         self.devices = tuple(chosen)
         self.platform = chosen[0].platform
         adapter = self.platform.adapter
+        adapter.check_open("Context")
         made = handle or adapter.made("urContextCreate", len(chosen), array(device.handle for device in chosen), None)
         super().__init__(adapter, made)
-        self.queues: weakref.WeakSet[Queue] = weakref.WeakSet()
+        self.keep = keep  # what its handle was made of
+        self._lock = new_lock()
+        self._queues: weakref.WeakSet[Queue] = weakref.WeakSet()
+        self._left: list[int] = []  # handles of queues that are gone, but perhaps not what was submitted to them
+        self._held = Unfinished()  # those that hold host memory
         self._transfers = 0
+        contexts.add(self)
+
+    # queues
+
+    def enter(self, queue: Queue) -> None:
+        """A queue was made."""
+        with self._lock:
+            self._queues.add(queue)
+
+    def leave(self, handle: int) -> None:
+        """A queue is gone that may have commands: its handle is kept until they have ended, since they may use memory."""
+        with self._lock:
+            self._left.append(handle)
+            if len(self._left) > _MOST_LEFT:
+                self.finish()
+
+    def finish(self) -> None:
+        """Wait for everything that was submitted in it."""
+        ur = self.adapter.ur
+        with self._lock:
+            queues, left, self._left = list(self._queues), self._left, []
+        for queue in queues:
+            ur.urQueueFinish(queue.handle)
+        for handle in left:
+            ur.urQueueFinish(handle)
+            ur.urQueueRelease(handle)
+
+    def hold(self, event: Event, memory: Any) -> None:
+        """Keep host memory until an event is complete: an adapter only knows its address."""
+        event.held = memory
+        with self._lock:
+            self._held.forget_first()
+            self._held.add(event)
+
+    def let_go(self) -> None:
+        """Give up the host memory of all that has ended."""
+        with self._lock:
+            self._held.forget()
 
     def transfers(self) -> int:
-        """The handle of an in-order queue of its own, by which buffers are brought from and to the host."""
-        if not self._transfers:
-            self._transfers = self.adapter.made("urQueueCreate", self.handle, self.devices[0].handle, None)
-        return self._transfers
+        """The handle of a queue of its own, by which buffers are brought from and to the host."""
+        with self._lock:
+            if not self._transfers:
+                properties = ctypes.byref(struct("ur_queue_properties_t", flags=_OUT_OF_ORDER))
+                self._transfers = self.adapter.made("urQueueCreate", self.handle, self.devices[0].handle, properties)
+            return self._transfers
+
+    # its end
 
     def __del__(self) -> None:
-        if getattr(self, "_transfers", 0) and self.adapter.open:
-            self.adapter.ur.urQueueRelease(self._transfers)
+        if hasattr(self, "_left") and self.adapter.open:
+            if self._transfers:
+                self._left.append(self._transfers)
+            self.finish()
         super().__del__()
 
     def __contains__(self, device: object) -> bool:
@@ -50,3 +106,16 @@ class Context(Object):
 
     def __repr__(self) -> str:
         return f"<Context of {', '.join(device.name for device in self.devices)}>"
+
+
+_MOST_LEFT: Final = 16
+
+#: All that there are.
+contexts: Final[weakref.WeakSet[Context]] = weakref.WeakSet()
+
+
+@atexit.register
+def _hold_forever() -> None:
+    """Commands may be running when the process ends, and Python frees its arrays then: not those that they use."""
+    for context in list(contexts):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(context._held))

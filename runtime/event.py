@@ -9,8 +9,8 @@ must be complete too. An event that was recorded into a graph has a `node`, and 
 from __future__ import annotations
 
 import ctypes
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.ur import UR
@@ -27,6 +27,9 @@ _STATUS: Final = {
     UR["UR_EVENT_STATUS_SUBMITTED"]: "submitted",
     UR["UR_EVENT_STATUS_QUEUED"]: "submitted",
 }
+_UNFINISHED: Final = frozenset(value for value, name in _STATUS.items() if name != "complete")
+_ASK_STATUS: Final = UR["UR_EVENT_INFO_COMMAND_EXECUTION_STATUS"]
+
 #: What `profiling` can be asked for: nanoseconds of the device's clock.
 PROFILING: Final = {
     "queued": "UR_PROFILING_INFO_COMMAND_QUEUED",
@@ -47,10 +50,11 @@ class Event:
         others: events that belong to the same submission.
         error: why the command was not run, or failed; None if all is well so far.
         node: the graph's node that it was recorded as, None otherwise.
+        held: host memory that its command uses, which has to live until it has ended.
         profiled: the events whose times count as its own, () for itself; or why it has none.
     """
 
-    __slots__ = ("__weakref__", "context", "deferred", "error", "handle", "node", "others", "profiled")
+    __slots__ = ("__weakref__", "context", "deferred", "error", "handle", "held", "node", "others", "profiled")
 
     def __init__(self, context: Context | None = None, handle: int = 0) -> None:
         self.context = context
@@ -59,6 +63,7 @@ class Event:
         self.others: tuple[Event, ...] = ()
         self.error: BaseException | None = None
         self.node: Any = None
+        self.held: Any = None
         self.profiled: tuple[Event, ...] | str = ()
 
     def parts(self) -> Iterator[Event]:
@@ -80,6 +85,7 @@ class Event:
             )
         for part in self.parts():
             part._settle()
+            part.held = None
 
     def _settle(self) -> None:
         deferred = self.deferred
@@ -113,6 +119,20 @@ class Event:
             if found == {"submitted", "complete"} and not self.others
             else "running"
         )
+
+    @property
+    def done(self) -> bool:
+        """Whether its command, and everything that it stands for, is complete or has failed. Raises nothing."""
+        return all(part._own_done() for part in self.parts())
+
+    def _own_done(self) -> bool:
+        if self.deferred is not None:
+            return False
+        if self.error is not None or not self.handle or self.context is None:
+            return True
+        status = ctypes.c_int32()
+        ask = self.context.adapter.ur.urEventGetInfo
+        return ask(self.handle, _ASK_STATUS, 4, ctypes.byref(status), None) != 0 or status.value not in _UNFINISHED
 
     def _own_status(self) -> str:
         if self.deferred is not None:
@@ -169,21 +189,16 @@ class Event:
         return value.value
 
     def add_callback(self, callback: Callable[[Event], object]) -> None:
-        """Have `callback(event)` called, in another thread, when it is complete or has failed."""
+        """Have `callback(event)` called, in another thread, when it is complete or has failed. What it raises is lost."""
         if self.node is not None:
             raise invalid(
                 "an event associated with a command graph never completes",
                 routine="Event.add_callback",
                 remedy=_REMEDY_RECORDED,
             )
-        from .scheduler import in_worker
+        from .scheduler import run_on_host
 
-        in_worker(lambda: self._tell(callback))
-
-    def _tell(self, callback: Callable[[Event], object]) -> None:
-        with suppress(Exception):  # whoever waits is told; a callback is called all the same, as OpenCL's are
-            self.wait()
-        callback(self)
+        run_on_host(None, [self], lambda: callback(self), always=True)
 
     def to_pyopencl(self) -> Any:
         """As a pyopencl.Event. Raises SYCLError (invalid) if there is no native event (yet)."""
@@ -207,3 +222,43 @@ class Event:
             return f"<Event of {self.node}>"
         state = "failed" if self.error else "waiting" if self.deferred else f"{self.handle:#x}" if self.handle else "done"
         return f"<Event {state}>"
+
+
+class Unfinished:
+    """Events that may be going on. Those that are not are forgotten, with what they hold, at a cost that does not grow with their number.
+
+    `error` is the first one of those that were forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque()
+        self._most = 64
+        self.error: BaseException | None = None
+
+    def add(self, event: Event) -> None:
+        """One more."""
+        if len(self._events) >= self._most:
+            self.forget()
+        self._events.append(event)
+
+    def forget_first(self) -> None:
+        """Forget those that have ended up to the first that has not."""
+        while self._events and self._events[0].done:
+            self._forget(self._events.popleft())
+
+    def forget(self) -> None:
+        """Forget all that have ended."""
+        for _ in range(len(self._events)):
+            event = self._events.popleft()
+            if event.done:
+                self._forget(event)
+            else:
+                self._events.append(event)
+        self._most = max(64, 2 * len(self._events))
+
+    def _forget(self, event: Event) -> None:
+        event.held = None
+        self.error = self.error or next((part.error for part in event.parts() if part.error is not None), None)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(tuple(self._events))

@@ -243,13 +243,8 @@ class Handler:
 
     def update_host(self, accessor: Accessor) -> None:
         """Bring the contents of an accessor's buffer to the host's copy. (SYCL 2020, section 4.9.4.3)"""
-        buffer = self.require(accessor).buffer
-
-        def nothing() -> None:
-            with buffer.host_access("read"):
-                pass
-
-        self.set_command(HostTask(nothing))
+        self.require(accessor)
+        self.set_command(HostTask(lambda: None, self.requirements))
 
     def prefetch(self, memory: Any, nbytes: int | None = None) -> None:
         """Tell the device that it will soon need USM memory."""

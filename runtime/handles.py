@@ -12,9 +12,10 @@ from typing import Any, ClassVar, Final
 
 from ..loader.adapters import Plugin
 from ..loader.devices import decode
+from ..loader.forks import in_child
 from ..loader.query import query
 from ..loader.ur import UR
-from .errors import check
+from .errors import Errc, SYCLError, check
 
 #: `(c_void_p * n)` by n: made once each.
 _arrays: Final[dict[int, Any]] = {}
@@ -40,16 +41,29 @@ def struct(name: str, **fields: Any) -> Any:
 
 
 class Adapter:
-    """An open Unified Runtime adapter: its functions, with errors as exceptions."""
+    """An open Unified Runtime adapter: its functions, with errors as exceptions.
+
+    `open` is whether it can still be called: not after it was closed or the process began to end, nor in a child that was forked, where
+    the threads of its drivers are not.
+    """
 
     def __init__(self, plugin: Plugin) -> None:
         self.plugin = plugin
         self.ur = plugin.table
+        self.open = not (plugin.closed or plugin.released)
+        plugin.on_close(self._shut)
+        _adapters.append(self)
 
-    @property
-    def open(self) -> bool:
-        """Whether it can still be called: not after it was closed, nor after the process began to end."""
-        return not (self.plugin.closed or self.plugin.released)
+    def _shut(self, _: object = None) -> None:
+        self.open = False
+
+    def check_open(self, routine: str) -> None:
+        """Raise SYCLError (runtime) unless it is open."""
+        if not self.open:
+            raise SYCLError(
+                Errc.runtime, f"{self.plugin.path} was closed, or opened before this process was forked", routine=routine,
+                remedy='open it again; of multiprocessing\'s start methods use "spawn"',
+            )  # fmt: skip
 
     def call(self, routine: str, *arguments: Any, detail: str = "") -> None:
         """Call a function. Raises SYCLError."""
@@ -73,6 +87,15 @@ class Adapter:
 
     def __repr__(self) -> str:
         return f"<Adapter {self.plugin.path}>"
+
+
+_adapters: Final[list[Adapter]] = []
+
+
+@in_child
+def _shut_all() -> None:
+    for adapter in _adapters:
+        adapter.open = False
 
 
 class Object:

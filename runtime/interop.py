@@ -68,6 +68,8 @@ def context_of(context: Any) -> Context:
 
 def queue_of(queue: Any) -> Queue:
     """The runtime's queue for a pyopencl.CommandQueue; commands of both follow each other if it is in order."""
+    if not _is(queue, "CommandQueue"):
+        raise invalid(f"{type(queue).__name__} is no queue", routine="from_pyopencl", remedy="give a Queue or a pyopencl.CommandQueue")
     import pyopencl
 
     from .queue import Queue
@@ -121,6 +123,9 @@ def to_pyopencl(value: Any) -> Any:
     kinds = {Device: pyopencl.Device, Context: pyopencl.Context, Queue: pyopencl.CommandQueue}
     if isinstance(value, Event):
         return value.to_pyopencl()
+    context = value if isinstance(value, Context) else getattr(value, "context", None)
+    if context is not None:  # what is made with the pyopencl object comes back to the same context
+        _contexts[context.native()] = weakref.ref(context)
     for kind, target in kinds.items():
         if isinstance(value, kind):
             return target.from_int_ptr(value.native(), True)

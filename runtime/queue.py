@@ -16,12 +16,11 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..loader.ur import UR
-from .buffer import MODES
 from .buffer import lock as buffers
 from .commands import Barrier, Command, HostTask
 from .context import Context
 from .errors import invalid
-from .event import Event
+from .event import Event, Unfinished
 from .handler import Handler, NDRange
 from .handles import Object, struct
 from .platform import Device, devices
@@ -77,13 +76,13 @@ class Queue(Object):
             "urQueueCreate", self.context.handle, self.device.handle, ctypes.byref(struct("ur_queue_properties_t", flags=flags))
         )
         super().__init__(self.context.adapter, made)
-        self.context.queues.add(self)
+        self.context.enter(self)
         self.recorder: Recorder | None = None
         self.lock = RLock()
         self._last: Event | None = None  # of an in-order queue
         self._barrier: Event | None = None  # one that the adapter does not know of
-        self._unsettled: list[Event] = []  # host tasks, and what the adapter did not have when it was submitted
-        self._held: list[tuple[Event, Any]] = []  # host memory that commands may still be using
+        self._unsettled = Unfinished()  # host tasks, and what the adapter did not have when it was submitted
+        self._busy = False  # whether something was submitted since `wait`
 
     # submissions
 
@@ -110,25 +109,28 @@ class Queue(Object):
 
     def _run_with_buffers(self, command: Command, dependencies: Sequence[Event]) -> Event:
         before = list(dependencies)
+        where = None if isinstance(command, HostTask) else self.context
         for accessor in command.requirements:
-            accessor.buffer.prepare(self.context, accessor.mode)
+            accessor.buffer.prepare(where, accessor.mode)
             before += accessor.buffer.dependencies(accessor.mode)
         event = self._run(command, before)
-        for accessor in sorted(command.requirements, key=lambda accessor: MODES[accessor.mode][1]):
-            accessor.buffer.used(self.context, accessor.mode, event)
+        for accessor in sorted(command.requirements, key=lambda accessor: accessor.writes):
+            accessor.buffer.used(where, accessor.mode, event)
         return event
 
     def _run(self, command: Command, dependencies: Sequence[Event]) -> Event:
+        of_all = isinstance(command, Barrier) and not dependencies
         last = self._last if self.in_order else self._barrier
         if last is not None and (command.beyond_queue or last.deferred is not None or last.error is not None or last.others):
             dependencies = [*dependencies, last]
-        if isinstance(command, Barrier):
-            dependencies = [*dependencies, *(() if dependencies else self._unsettled)]
+        if of_all:
+            dependencies = [*dependencies, *self._unsettled]
+        self._busy = True
         execute = getattr(command, "execute", None)
         if execute is not None:
             event = execute(self, dependencies)
         elif isinstance(command, HostTask):
-            event = run_on_host(self.context, dependencies, command.function)
+            event = run_on_host(self.context, dependencies, command.run)
         else:
             event = submit(self.context, dependencies, lambda count, waits: command.enqueue(self, count, waits))
         if self.in_order:
@@ -136,20 +138,10 @@ class Queue(Object):
         elif isinstance(command, Barrier):
             self._barrier = event
         if event.deferred is not None or event.others:
-            self._remember(event)
+            self._unsettled.add(event)
         if command.host_memory:
-            self._hold(event, command.keep)
+            self.context.hold(event, command.keep)
         return event
-
-    def _hold(self, event: Event, memory: Any) -> None:
-        if len(self._held) > 64:
-            self._held = [(one, kept) for one, kept in self._held if one.status != "complete"]
-        self._held.append((event, memory))
-
-    def _remember(self, event: Event) -> None:
-        if len(self._unsettled) > 64:
-            self._unsettled = [one for one in self._unsettled if one.deferred is not None or one.error is not None]
-        self._unsettled.append(event)
 
     # shortcuts
 
@@ -233,17 +225,16 @@ class Queue(Object):
                 routine="Queue.wait",
                 remedy="end the recording first",
             )
-        failed: Exception | None = None
         with self.lock:
-            unsettled, self._unsettled = self._unsettled, []
-            held, self._held = self._held, []
+            unsettled, self._unsettled, self._busy = self._unsettled, Unfinished(), False
+        failed = unsettled.error
         for event in unsettled:
             try:
                 event.wait()
             except Exception as error:
                 failed = failed or error
         self.adapter.call("urQueueFinish", self.handle)
-        held.clear()
+        self.context.let_go()
         with self.lock:
             if self._last is not None and self._last.deferred is None:
                 self._last = None
@@ -251,6 +242,13 @@ class Queue(Object):
                 self._barrier = None
         if failed is not None:
             raise failed
+
+    def __del__(self) -> None:
+        handle = getattr(self, "handle", 0)
+        if handle and self._busy and self.adapter.open:
+            self.context.leave(handle)
+        else:
+            super().__del__()
 
     def native(self) -> int:
         """The native queue behind it (OpenCL: cl_command_queue), of which no reference is given."""

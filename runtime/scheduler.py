@@ -5,14 +5,16 @@ events of other contexts. `submit` is the one way in. A command with no such dep
 thread, and the scheduler is a list of handles and nothing else. Any other becomes a `Deferred`, which counts what it still waits
 for; whoever takes that to zero hands the command over. Host tasks run in worker threads, which first wait for the device's events.
 
-A command that comes after one that failed is not run: it fails with the same error, which `wait` raises.
+A command that comes after one that failed is not run: it fails with the same error, which `wait` raises. What has not begun when
+the process ends is dropped.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.forks import in_child, new_lock
@@ -27,38 +29,71 @@ Enqueue = Callable[[int, Any], int]
 
 _lock: Final = new_lock()  # of all Deferred: what they wait for, and who waits for them
 _MOST_WORKERS: Final = 64  # more host tasks than that at the same time take their turns
-_workers: ThreadPoolExecutor | None = None
 
 
+class _Workers:
+    """Threads that come when there is work and none of them is idle. The end of the process waits for none: a host task may never end."""
+
+    def __init__(self) -> None:
+        self._work: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._lock = new_lock()
+        self._idle = self._count = 0
+
+    def add(self, work: Callable[[], object]) -> None:
+        with self._lock:
+            self._work.put(work)
+            if self._idle:
+                self._idle -= 1
+                return
+            if self._count == _MOST_WORKERS:
+                return
+            self._count += 1
+            try:
+                threading.Thread(target=self._run, name=f"fairlead-{self._count}", daemon=True).start()
+            except RuntimeError:  # no more threads, or the process is ending: those that there are will do it
+                self._count -= 1
+                if not self._count:
+                    raise
+
+    def _run(self) -> None:
+        while True:
+            self._work.get()()
+            with self._lock:
+                if self._work.empty():
+                    self._idle += 1
+
+
+_workers = _Workers()
+
+
+@in_child
 def _forget() -> None:
+    """The threads are the parent's."""
     global _workers
-    _workers = None
-
-
-in_child(_forget)  # its threads are its parent's
+    _workers = _Workers()
 
 
 def in_worker(work: Callable[[], object]) -> None:
-    """Run `work` in a thread of the scheduler's."""
-    global _workers
-    if _workers is None:
-        with _lock:
-            _workers = _workers or ThreadPoolExecutor(_MOST_WORKERS, "fairlead")
-    _workers.submit(work)
+    """Run `work`, which raises nothing, in a thread of the scheduler's."""
+    _workers.add(work)
 
 
 class Deferred:
-    """What is known of a command that the adapter does not have yet."""
+    """What is known of a command that the adapter does not have yet: `action` is called when none of its dependencies is deferred any
+    more, and then has to `resolve` it. One that is `always` called is called after an error too."""
 
-    __slots__ = ("_done", "_event", "_waiting", "action", "dependencies", "followers", "running")
+    __slots__ = ("_done", "_waiting", "action", "always", "dependencies", "event", "followers", "running")
 
-    def __init__(self, event: Event, dependencies: Sequence[Event], action: Callable[[Deferred], None]) -> None:
-        self._event = event
+    def __init__(
+        self, event: Event, dependencies: Sequence[Event], action: Callable[[Deferred], None], *, always: bool = False
+    ) -> None:
+        self.event = event
         self._done = threading.Event()
         self._waiting = 1  # one for `start`, so that nobody is faster
         self.dependencies: Sequence[Event] = dependencies
         self.followers: list[Deferred] = []
         self.action = action
+        self.always = always
         self.running = False
 
     @property
@@ -86,7 +121,7 @@ class Deferred:
             ready = self._waiting == 0
         if not ready:
             return
-        error = next((event.error for event in self.dependencies if event.error is not None), None)
+        error = None if self.always else next((event.error for event in self.dependencies if event.error is not None), None)
         if error is not None:
             self.resolve(error=error)
         else:
@@ -94,20 +129,40 @@ class Deferred:
 
     def resolve(self, handle: int = 0, error: BaseException | None = None) -> None:
         """The command is with the adapter, has run, or has failed: who waited for that goes on."""
-        event = self._event
+        event = self.event
         with _lock:
             event.handle, event.error = handle, error
             event.deferred = None
             followers, self.followers = self.followers, []
         self.dependencies = ()
         self._done.set()
-        for follower in followers:
-            follower.one_less()
+        _let_go_on(followers)
 
 
-def submit(context: Context, dependencies: Iterable[Event], enqueue: Enqueue, event: Event | None = None) -> Event:
+class _Here(threading.local):
+    agenda: deque[Deferred] | None = None
+
+
+_here: Final = _Here()
+
+
+def _let_go_on(followers: Iterable[Deferred]) -> None:
+    """They have one thing less to wait for; one after the other, and not one within the other: chains of commands can be long."""
+    agenda = _here.agenda
+    if agenda is not None:
+        agenda.extend(followers)
+        return
+    agenda = _here.agenda = deque(followers)
+    try:
+        while agenda:
+            agenda.popleft().one_less()
+    finally:
+        _here.agenda = None
+
+
+def submit(context: Context, dependencies: Iterable[Event], enqueue: Enqueue) -> Event:
     """Have `enqueue` called when all dependencies can be waited for by the adapter; at once if they can be now."""
-    event = event or Event(context)
+    event = Event(context)
     handles = []
     wait = False
     all_parts = [part for dependency in dependencies for part in (dependency.parts() if dependency.others else (dependency,))]
@@ -121,26 +176,23 @@ def submit(context: Context, dependencies: Iterable[Event], enqueue: Enqueue, ev
         return event
 
     def hand_over(deferred: Deferred) -> None:
-        here = [part for part in all_parts if part.handle and part.context is context]
-        if any(part.handle and part.context is not context for part in all_parts):
-            in_worker(lambda: _after_waiting(deferred, [part for part in all_parts if part not in here], give))
+        elsewhere = [part for part in all_parts if part.handle and part.context is not context]
+        if elsewhere:
+            in_worker(lambda: _after_waiting(deferred, elsewhere, give))
         else:
             give(deferred)
 
     def give(deferred: Deferred) -> None:
         here = [part.handle for part in all_parts if part.handle and part.context is context]
-        _resolve_with(deferred, lambda: enqueue(len(here), array(here)))
+        _resolve_with(deferred, lambda: enqueue(len(here), array(here)), gives_handle=True)
 
-    deferred = event.deferred = Deferred(event, all_parts, hand_over)
-    deferred.start()
-    return event
+    return _defer(Deferred(event, all_parts, hand_over))
 
 
 def run_on_host(
-    context: Context | None, dependencies: Iterable[Event], work: Callable[[], object], event: Event | None = None
+    context: Context | None, dependencies: Iterable[Event], work: Callable[[], object], *, always: bool = False
 ) -> Event:
-    """Have `work` called in a worker thread after all dependencies are complete."""
-    event = event or Event(context)
+    """Have `work` called in a worker thread after all dependencies are complete; `always`, also after those that have failed."""
     all_parts = [part for dependency in dependencies for part in dependency.parts()]
 
     def call(deferred: Deferred) -> None:
@@ -148,40 +200,42 @@ def run_on_host(
 
     def run(deferred: Deferred) -> None:
         deferred.running = True
+        _resolve_with(deferred, work)
 
-        def done() -> int:
-            work()
-            return 0
-
-        _resolve_with(deferred, done)
-
-    event.deferred = Deferred(event, all_parts, call)
-    event.deferred.start()
-    return event
+    return _defer(Deferred(Event(context), all_parts, call, always=always))
 
 
-def held_open(context: Context | None) -> tuple[Event, Callable[[], None]]:
-    """An event that completes when the function is called: of a host accessor, which commands on its buffer have to wait for."""
+def held_open(context: Context | None) -> tuple[Event, Callable[[BaseException | None], None]]:
+    """An event that completes when the function is called, or fails if that is given an error: of a host accessor, which commands on its
+    buffer have to wait for."""
     event = Event(context)
     deferred = event.deferred = Deferred(event, (), lambda deferred: None)
-    return event, lambda: deferred.resolve()
+    return event, lambda error: deferred.resolve(error=error)
+
+
+def _defer(deferred: Deferred) -> Event:
+    event = deferred.event
+    event.deferred = deferred
+    deferred.start()
+    return event
 
 
 def _after_waiting(deferred: Deferred, events: Iterable[Event], action: Callable[[Deferred], None]) -> None:
     """In a worker: wait for events of the device, then act; an error goes to whoever waits for the command."""
-    try:
-        for event in events:
+    for event in events:
+        try:
             event.wait()
-    except Exception as error:
-        deferred.resolve(error=error)
-    else:
-        action(deferred)
+        except BaseException as error:
+            if not deferred.always:
+                deferred.resolve(error=error)
+                return
+    action(deferred)
 
 
-def _resolve_with(deferred: Deferred, work: Callable[[], int]) -> None:
+def _resolve_with(deferred: Deferred, work: Callable[[], Any], *, gives_handle: bool = False) -> None:
     try:
-        handle = work()
+        result = work()
     except BaseException as error:  # also a SystemExit of a host task: it must not leave those who wait hanging
         deferred.resolve(error=error)
     else:
-        deferred.resolve(handle)
+        deferred.resolve(result if gives_handle else 0)

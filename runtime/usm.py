@@ -18,7 +18,6 @@ import numpy
 
 from .arguments import MAKERS, POINTER, Argument
 from .errors import invalid
-from .handles import Adapter
 
 if TYPE_CHECKING:
     from .context import Context
@@ -35,10 +34,9 @@ class _Allocation:
         self.context, self.address = context, address
 
     def __del__(self) -> None:
-        adapter: Adapter = self.context.adapter
+        adapter = self.context.adapter
         if adapter.open:
-            for queue in list(self.context.queues):
-                adapter.ur.urQueueFinish(queue.handle)
+            self.context.finish()
             adapter.ur.urUSMFree(self.context.handle, self.address)
 
 
