@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..runtime.arguments import MEMORY, POINTER, Argument
 from ..runtime.command_buffer import CommandBuffer
 from ..runtime.commands import Barrier, Command, Empty, HostTask, KernelLaunch
 from ..runtime.context import Context
 from ..runtime.errors import check
-from ..runtime.handles import struct
+from ..runtime.launch_updates import Change
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
 
@@ -91,7 +90,6 @@ class BufferSegment:
         updatable: bool,
         profiling: bool,
     ) -> None:
-        self._context = context
         self.buffer = CommandBuffer(
             context, device, updatable=updatable, in_order=in_order and not profiling, profiling=profiling
         )
@@ -119,82 +117,8 @@ class BufferSegment:
 
     def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None:
         """Put launches in the place of others; all of them or, if the adapter refuses one, none."""
-        kept: list[Any] = []
-        updates = []
+        launches: list[Change] = []
         for node, (old, new) in changes.items():
             assert isinstance(old, KernelLaunch) and isinstance(new, KernelLaunch)
-            described = describe_update(self._handles[node], old, new, self._context, kept)
-            if described is not None:
-                updates.append(described)
-        self.buffer.update(updates)
-
-
-_LISTS: Final = {
-    MEMORY: ("MemObj", "ur_exp_command_buffer_update_memobj_arg_desc_t"),
-    POINTER: ("Pointer", "ur_exp_command_buffer_update_pointer_arg_desc_t"),
-}
-_VALUES: Final = ("Value", "ur_exp_command_buffer_update_value_arg_desc_t")
-
-
-def describe_update(handle: int, old: KernelLaunch, new: KernelLaunch, context: Context, kept: list[Any]) -> Any:
-    """The adapter's description of the difference between two launches, None if there is none; `kept` holds what it points to.
-
-    (ur_exp_command_buffer_update_kernel_launch_desc_t)
-    """
-    other_kernel = new.kernel.handle != old.kernel.handle
-    lists: dict[str, list[Any]] = {}
-    for index, (before, after) in enumerate(
-        zip(old.arguments, new.arguments, strict=True) if not other_kernel else _fresh(new)
-    ):
-        if after is not None and (before is None or differs(before, after)):
-            name, kind = _LISTS.get(after.type, _VALUES)
-            lists.setdefault(name, []).append(struct(kind, argIndex=index, **_fields(after, context, kept)))
-    # an adapter that is given another kernel, or another dimension, takes nothing from the old one
-    sizes = other_kernel or (old.global_size, old.local_size, old.offset) != (new.global_size, new.local_size, new.offset)
-    if not lists and not sizes:
-        return None
-    made = struct("ur_exp_command_buffer_update_kernel_launch_desc_t", hCommand=handle, newWorkDim=len(new.global_size))
-    made.hNewKernel = new.kernel.handle if other_kernel else None
-    for name, items in lists.items():
-        block: Any = (cast("Any", type(items[0])) * len(items))(*items)
-        kept.append(block)
-        setattr(made, f"numNew{name}Args", len(items))
-        setattr(made, f"pNew{name}ArgList", ctypes.addressof(block))
-    if sizes:
-        zeros = (0,) * len(new.global_size)
-        for name, numbers in (
-            ("Offset", new.offset or (zeros if old.offset else ())), ("Size", new.global_size), ("Local", new.local_size),
-        ):  # fmt: skip
-            if numbers:
-                block = (ctypes.c_size_t * len(numbers))(*numbers)
-                kept.append(block)
-                setattr(made, "pNewLocalWorkSize" if name == "Local" else f"pNewGlobalWork{name}", ctypes.addressof(block))
-    kept.append(made)
-    return made
-
-
-def _fresh(new: KernelLaunch) -> list[tuple[Argument | None, Argument | None]]:
-    return [(None, one) for one in new.arguments]
-
-
-def differs(before: Argument, after: Argument) -> bool:
-    """Whether two arguments are not the same for a kernel."""
-    if before is after:
-        return False
-    if before[:2] != after[:2] or before.buffer is not after.buffer or before.flags != after.flags:
-        return True
-    if before.type == MEMORY:
-        return False
-    if before.word and after.word and before.type != POINTER:
-        return ctypes.string_at(before.word, before.size) != ctypes.string_at(after.word, after.size)
-    return before.word != after.word
-
-
-def _fields(one: Argument, context: Context, kept: list[Any]) -> dict[str, Any]:
-    if one.type == MEMORY:
-        assert one.buffer is not None
-        return {"hNewMemObjArg": one.buffer.memory(context)}
-    if one.type == POINTER:
-        kept.append(ctypes.c_void_p(one.word))  # SPEC: what is given is the address of the pointer
-        return {"pNewPointerArg": ctypes.addressof(kept[-1])}
-    return {"argSize": one.size, "pNewValueArg": one.word or None}
+            launches.append((self._handles[node], old, new))
+        self.buffer.update(launches)

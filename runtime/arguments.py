@@ -42,7 +42,7 @@ _POINTER_SIZE: Final = ctypes.sizeof(ctypes.c_void_p)
 
 class Argument(NamedTuple):
     """An argument that is ready to be packed: `word` is a pointer, or the address of a value; `buffer` stands for the memory object
-    that it has in the context of the launch; `keep` is what has to live as long as the argument is used."""
+    that it has in the context of the launch; `keep` is what has to live as long as the argument is used, of a value the bytes."""
 
     type: int
     size: int

@@ -9,6 +9,7 @@ from typing import Any
 from .context import Context
 from .errors import check, unsupported
 from .handles import Object, struct
+from .launch_updates import Change, describe
 from .platform import Device
 
 
@@ -49,9 +50,8 @@ class CommandBuffer(Object):
             check(code, "urEnqueueCommandBufferExp")
         return event.value or 0
 
-    def update(self, updates: Sequence[Any]) -> None:
-        """Change launches: ur_exp_command_buffer_update_kernel_launch_desc_t structures, all of them or, if one is refused, none."""
-        if updates:
-            kind: Any = type(updates[0])
-            array = (kind * len(updates))(*updates)
-            self.adapter.call("urCommandBufferUpdateKernelLaunchExp", self.handle, len(updates), array)
+    def update(self, changes: Sequence[Change]) -> None:
+        """Put launches in the place of others: all of them or, if the adapter refuses one, none."""
+        count, block = describe(changes, self.context)
+        if count:
+            self.adapter.call("urCommandBufferUpdateKernelLaunchExp", self.handle, count, block)
