@@ -3,6 +3,7 @@
 | given | argument |
 |---|---|
 | `Accessor` of a buffer | its memory object; the kernel reads or writes as the accessor says |
+| pyopencl.Buffer, pyopencl.array.Array, SVM | its memory object, or the pointer |
 | `USM`, or anything with `__sycl_usm_array_interface__` | the pointer |
 | NumPy scalar or structured value, ctypes object, `RawArgument(bytes)` | its bytes |
 | bool | one byte, OpenCL C's `bool` as `uchar` |
@@ -25,7 +26,7 @@ from ..loader.ur import UR
 from .errors import Errc, SYCLError
 
 if TYPE_CHECKING:
-    from .buffer import Buffer
+    from .buffer import Memory
     from .context import Context
     from .handler import Handler
 
@@ -49,7 +50,7 @@ class Argument(NamedTuple):
     word: int = 0
     flags: int = 0
     keep: Any = None
-    buffer: Buffer | None = None
+    buffer: Memory | None = None
 
 
 class LocalMemory:
@@ -102,6 +103,9 @@ MAKERS: Final[dict[type, Callable[[Any], Argument]]] = {
     type(None): lambda value: Argument(POINTER, _POINTER_SIZE),
 }
 
+#: Asked for the maker of a type that MAKERS does not have; filled by interop.
+FOREIGN: Final[list[Callable[[type], Callable[[Any], Argument] | None]]] = []
+
 
 def argument(value: Any, index: int = 0) -> Argument:
     """A value as an argument. Raises SYCLError (kernel_argument) for what none can be made of."""
@@ -117,6 +121,8 @@ def _maker(value: Any, index: int) -> Callable[[Any], Argument]:
             return MAKERS[base]
     if hasattr(value, "__sycl_usm_array_interface__"):
         return _of_usm_array
+    for maker in filter(None, (find(type(value)) for find in FOREIGN)):
+        return maker
     if isinstance(value, (int, float, complex)):
         wanted = "numpy.int32(…)" if isinstance(value, int) else "numpy.float32(…)"
         raise SYCLError(
@@ -125,7 +131,8 @@ def _maker(value: Any, index: int) -> Callable[[Any], Argument]:
         )  # fmt: skip
     raise SYCLError(
         Errc.kernel_argument, f"argument {index}, of type {type(value).__name__}, can be no kernel's argument",
-        routine="set_arg", remedy="give an accessor, USM memory, a NumPy or ctypes value, LocalMemory or bytes in RawArgument",
+        routine="set_arg",
+        remedy="give an accessor, USM memory, pyopencl memory, a NumPy or ctypes value, LocalMemory or bytes in RawArgument",
     )  # fmt: skip
 
 

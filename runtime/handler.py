@@ -15,7 +15,7 @@ import numpy
 
 from ..loader.ur import UR
 from .arguments import Argument, DynamicArgument, argument
-from .buffer import Accessor, Buffer
+from .buffer import Accessor, Buffer, Memory
 from .commands import Barrier, Command, Empty, HostTask, InteropHandle, KernelLaunch, NativeCommand, Transfer
 from .errors import Errc, SYCLError, invalid
 from .event import Event
@@ -140,11 +140,13 @@ class Handler:
         self.parallel_for(1, kernel, *arguments)
 
     def memcpy(self, destination: Any, source: Any, nbytes: int | None = None) -> None:
-        """Copy bytes between USM allocations, NumPy arrays and addresses; by default as many as the smaller of the two has."""
-        to, room, owner = pointer_of(destination, writable=True)
-        start, there, other = pointer_of(source)
+        """Copy bytes between USM allocations, NumPy arrays, PyOpenCL's buffers and arrays, and addresses; by default as many as the smaller
+        of the two has."""
+        to, room, owner = pointer_of(destination, writable=True, objects=True)
+        start, there, other = pointer_of(source, objects=True)
         count = _count(nbytes, room, there, "memcpy")
-        self.set_command(Transfer("usm_copy", (to, start, count), keep=(owner, other)))
+        row, fields = _copying(to, start, count)
+        self.set_command(Transfer(row, fields, keep=(owner, other)) if count else Empty())
 
     def memset(self, destination: Any, value: int, nbytes: int | None = None) -> None:
         """Set every byte of USM memory to a value from 0 to 255."""
@@ -164,10 +166,13 @@ class Handler:
         self._fill("usm_fill", destination, data, None if count is None else count * len(data))
 
     def _fill(self, row: str, destination: Any, pattern: bytes, nbytes: int | None) -> None:
-        to, room, owner = pointer_of(destination, writable=True, routine=row)
+        to, room, owner = pointer_of(destination, writable=True, routine=row, objects=True)
         count = _count(nbytes, room, room, row) // len(pattern) * len(pattern)
         kept = ctypes.create_string_buffer(pattern, len(pattern))
-        self.set_command(Transfer(row, (to, ctypes.addressof(kept), len(pattern), count), keep=(owner, kept)))
+        fields: tuple[Any, ...] = (to, ctypes.addressof(kept), len(pattern), count)
+        if isinstance(to, Memory):
+            row, fields = "buffer_fill", (*fields[:3], to.offset, count)
+        self.set_command(Transfer(row, fields, keep=(owner, kept)) if count else Empty())
 
     def _fill_accessor(self, accessor: Accessor, pattern: Any) -> None:
         buffer = accessor.buffer
@@ -336,6 +341,17 @@ def _count(nbytes: int | None, room: int | None, there: int | None, routine: str
     if count < 0 or any(count > size for size in known):
         raise invalid(f"{count} bytes are more than there are: {min(known)}", routine=routine, remedy="stay within the memory")
     return count
+
+
+def _copying(to: Any, start: Any, count: int) -> tuple[str, tuple[Any, ...]]:
+    """The row of TRANSFERS, and its fields, for a copy between addresses and memory objects."""
+    if isinstance(to, Memory):
+        if isinstance(start, Memory):
+            return "buffer_copy", (start, to, start.offset, to.offset, count)
+        return "buffer_write", (to, to.offset, count, start)
+    if isinstance(start, Memory):
+        return "buffer_read", (start, start.offset, count, to)
+    return "usm_copy", (to, start, count)
 
 
 def _span(accessor: Accessor) -> tuple[int, bool]:

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from .errors import invalid
+from ..loader.ur import UR
+from .arguments import FOREIGN, MEMORY, POINTER, Argument
+from .buffer import Memory
+from .errors import Errc, SYCLError, invalid
 from .event import Event
 from .handles import array, struct
 from .platform import Device, platforms
@@ -21,12 +25,27 @@ if TYPE_CHECKING:
     from .program import Kernel
     from .queue import Queue
 
-_owned: Final = "isNativeHandleOwned"
+
+def _is_class(kind: type, name: str) -> bool:
+    """Whether it is a pyopencl class of that name, or one of its subclasses, without importing pyopencl."""
+    return any(base.__name__ == name and base.__module__.split(".")[0] == "pyopencl" for base in kind.__mro__)
 
 
 def _is(value: Any, name: str) -> bool:
-    """Whether it is a pyopencl object of a class, without importing pyopencl."""
-    return any(base.__name__ == name and base.__module__.split(".")[0] == "pyopencl" for base in type(value).__mro__)
+    return _is_class(type(value), name)
+
+
+def _refused(value: Any, what: str, name: str) -> SYCLError:
+    return invalid(
+        f"{type(value).__name__} is no {what}",
+        routine="from_pyopencl",
+        remedy=f"give a {name} of the runtime's or of pyopencl's",
+    )
+
+
+def _not_owned(kind: str) -> Any:
+    """The properties of an object that is made of a native handle of which PyOpenCL has a reference of its own."""
+    return ctypes.byref(struct(f"ur_{kind}_native_properties_t", isNativeHandleOwned=False))
 
 
 def device_of(device: Any) -> Device:
@@ -42,59 +61,61 @@ def device_of(device: Any) -> Device:
     )
 
 
-_contexts: Final[dict[int, weakref.ref[Context]]] = {}
-
-
 def context_of(context: Any) -> Context:
-    """The runtime's context for a pyopencl.Context: the same one each time, as long as it lives."""
-    from .context import Context
+    """The runtime's context for a pyopencl.Context: the same one each time, as long as it lives, and its own if it was made by one."""
+    from .context import Context, contexts
 
+    if not _is(context, "Context"):
+        raise _refused(context, "context", "Context")
     native = context.int_ptr
-    known = _contexts.get(native)
-    found = known() if known is not None else None
-    if found is None:
-        members = [device_of(device) for device in context.devices]
-        adapter = members[0].adapter
-        properties = struct("ur_context_native_properties_t", **{_owned: False})
-        handle = adapter.made(
-            "urContextCreateWithNativeHandle", native, adapter.plugin.handles[0], len(members),
-            array(device.handle for device in members), ctypes.byref(properties),
-        )  # fmt: skip
-        found = Context(members, handle=handle)
-        found.kept = context  # pyright: ignore[reportAttributeAccessIssue]
-        _contexts[native] = weakref.ref(found)
-    return found
+    for known in list(contexts):
+        if known.platform.backend == "opencl" and known.adapter.open and known.native() == native:
+            return known
+    members = [device_of(device) for device in context.devices]
+    adapter = members[0].adapter
+    handle = adapter.made(
+        "urContextCreateWithNativeHandle", native, adapter.plugin.handles[0], len(members),
+        array(device.handle for device in members), _not_owned("context"),
+    )  # fmt: skip
+    return Context(members, handle=handle, keep=context)
+
+
+_queues: Final[weakref.WeakValueDictionary[int, Queue]] = weakref.WeakValueDictionary()
 
 
 def queue_of(queue: Any) -> Queue:
-    """The runtime's queue for a pyopencl.CommandQueue; commands of both follow each other if it is in order."""
-    if not _is(queue, "CommandQueue"):
-        raise invalid(f"{type(queue).__name__} is no queue", routine="from_pyopencl", remedy="give a Queue or a pyopencl.CommandQueue")
-    import pyopencl
-
+    """The runtime's queue for a pyopencl.CommandQueue, the same one each time, as long as it lives. Commands of both follow each other if
+    it is in order."""
     from .queue import Queue
 
+    if not _is(queue, "CommandQueue"):
+        raise _refused(queue, "queue", "CommandQueue")
+    import pyopencl
+
+    known = _queues.get(queue.int_ptr)
+    if known is not None:
+        return known
     flags = pyopencl.command_queue_properties
     context, device = context_of(queue.context), device_of(queue.device)
-    properties = struct("ur_queue_native_properties_t", **{_owned: False})
     handle = context.adapter.made(
-        "urQueueCreateWithNativeHandle", queue.int_ptr, context.handle, device.handle, ctypes.byref(properties)
+        "urQueueCreateWithNativeHandle", queue.int_ptr, context.handle, device.handle, _not_owned("queue")
     )
-    made = Queue(
+    made = _queues[queue.int_ptr] = Queue(
         context, device, in_order=not queue.properties & flags.OUT_OF_ORDER_EXEC_MODE_ENABLE,
-        profiling=bool(queue.properties & flags.PROFILING_ENABLE), handle=handle,
+        profiling=bool(queue.properties & flags.PROFILING_ENABLE), handle=handle, keep=queue,
     )  # fmt: skip
-    made.kept = queue  # pyright: ignore[reportAttributeAccessIssue]
     return made
 
 
 def event_of(event: Any, context: Context) -> Event:
-    """An event for a pyopencl.Event of the context."""
+    """An event for a pyopencl.Event, of this context or of another one."""
     if not _is(event, "Event"):
-        raise invalid(f"{type(event).__name__} is no event", routine="depends_on", remedy="give an Event or a pyopencl.Event")
-    properties = struct("ur_event_native_properties_t", **{_owned: False})
+        raise _refused(event, "event", "Event")
+    its_own = event.context
+    if its_own.int_ptr != context.native():
+        context = context_of(its_own)
     return Event(
-        context, context.adapter.made("urEventCreateWithNativeHandle", event.int_ptr, context.handle, ctypes.byref(properties))
+        context, context.adapter.made("urEventCreateWithNativeHandle", event.int_ptr, context.handle, _not_owned("event"))
     )
 
 
@@ -103,30 +124,93 @@ def kernel_of(kernel: Any, context: Context) -> Kernel:
     from .program import Kernel
 
     if not _is(kernel, "Kernel"):
-        raise invalid(f"{type(kernel).__name__} is no kernel", routine="parallel_for", remedy="program.kernel(name)")
-    properties = struct("ur_kernel_native_properties_t", **{_owned: False})
-    handle = context.adapter.made(
-        "urKernelCreateWithNativeHandle", kernel.int_ptr, context.handle, None, ctypes.byref(properties)
-    )
-    made = Kernel(context, handle)
-    made.kept = kernel  # pyright: ignore[reportAttributeAccessIssue]
-    return made
+        raise _refused(kernel, "kernel", "Kernel")
+    handle = context.adapter.made("urKernelCreateWithNativeHandle", kernel.int_ptr, context.handle, None, _not_owned("kernel"))
+    return Kernel(context, handle, keep=kernel)
+
+
+class PyOpenCLMemory(Memory):
+    """A pyopencl buffer from a byte on, as a memory object of the context that it belongs to."""
+
+    def __init__(self, buffer: Any, offset: int, nbytes: int) -> None:
+        self.keep, self.offset, self.nbytes = buffer, offset, nbytes
+        self._made: tuple[Context, int] | None = None
+
+    def memory(self, context: Context) -> int:
+        if self._made is None or self._made[0] is not context:
+            if self.keep.context.int_ptr != context.native():
+                raise invalid(
+                    "the pyopencl buffer belongs to another context", routine="submit", remedy="use context_of(…) of it"
+                )
+            self._release()
+            native = self.keep.int_ptr
+            handle = context.adapter.made("urMemBufferCreateWithNativeHandle", native, context.handle, _not_owned("mem"))
+            self._made = context, handle
+        return self._made[1]
+
+    def _release(self) -> None:
+        made, self._made = self._made, None
+        if made is not None and made[0].adapter.open:
+            made[0].adapter.ur.urMemRelease(made[1])
+
+    def __del__(self) -> None:
+        self._release()
+
+    def __repr__(self) -> str:
+        return f"<pyopencl buffer of {self.nbytes} bytes>"
+
+
+def memory_of(value: Any) -> tuple[PyOpenCLMemory | int, int] | None:
+    """The memory object, or the address, and the number of bytes of a pyopencl.Buffer, pyopencl.array.Array or SVM; None for others."""
+    offset, nbytes = 0, None
+    if _is(value, "Array"):
+        if not value.flags.forc:
+            raise invalid("the pyopencl array is not contiguous", routine="submit", remedy="copy it first")
+        offset, nbytes, value = value.offset, value.nbytes, value.base_data
+    if _is(value, "SVMPointer"):
+        return value.svm_ptr + offset, value.nbytes - offset if nbytes is None else nbytes
+    if _is(value, "MemoryObjectHolder") and not _is(value, "Image"):
+        nbytes = value.size if nbytes is None else nbytes
+        return PyOpenCLMemory(value, offset, nbytes), nbytes
+    return None
+
+
+def _maker(kind: type) -> Callable[[Any], Argument] | None:
+    """What makes arguments of pyopencl's memory."""
+    return _argument if any(_is_class(kind, name) for name in ("Array", "SVMPointer", "MemoryObjectHolder")) else None
+
+
+def _argument(value: Any) -> Argument:
+    found = memory_of(value)
+    if found is None or (isinstance(found[0], PyOpenCLMemory) and found[0].offset):
+        raise SYCLError(
+            Errc.kernel_argument, f"this {type(value).__name__} is an image, or does not begin where its buffer does",
+            routine="set_arg", remedy="copy it first",
+        )  # fmt: skip
+    memory = found[0]
+    if isinstance(memory, int):
+        return Argument(POINTER, 8, memory, 0, value)
+    return Argument(MEMORY, 8, 0, UR["UR_MEM_FLAG_READ_WRITE"], value, memory)
+
+
+FOREIGN.append(_maker)
 
 
 def to_pyopencl(value: Any) -> Any:
-    """A runtime Device, Context, Queue or Event as the pyopencl object of the same native handle."""
+    """A runtime Device, Context, Queue, Event, Program or Kernel as the pyopencl object of the same native handle."""
     import pyopencl
 
     from .context import Context
+    from .program import Kernel, Program
     from .queue import Queue
 
-    kinds = {Device: pyopencl.Device, Context: pyopencl.Context, Queue: pyopencl.CommandQueue}
     if isinstance(value, Event):
         return value.to_pyopencl()
-    context = value if isinstance(value, Context) else getattr(value, "context", None)
-    if context is not None:  # what is made with the pyopencl object comes back to the same context
-        _contexts[context.native()] = weakref.ref(context)
-    for kind, target in kinds.items():
-        if isinstance(value, kind):
-            return target.from_int_ptr(value.native(), True)
-    raise invalid(f"{type(value).__name__} has no counterpart in pyopencl", routine="to_pyopencl")
+    kinds = {
+        Device: pyopencl.Device, Context: pyopencl.Context, Queue: pyopencl.CommandQueue, Program: pyopencl.Program,
+        Kernel: pyopencl.Kernel,
+    }  # fmt: skip
+    target = kinds.get(type(value))
+    if target is None or value.adapter.plugin.backend != "opencl":
+        raise invalid(f"{type(value).__name__} has no counterpart in pyopencl", routine="to_pyopencl")
+    return target.from_int_ptr(value.native(), True)

@@ -31,7 +31,21 @@ REFERENCE: Final = Path(__file__).resolve().parent.parent / "plugins" / "libur_a
 _UPDATES: Final = "UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_"
 #: What a device must be able to update for `Aspect` "ext_oneapi_graph"; with less it has the limited one.
 _ALL_UPDATES: Final = ("KERNEL_ARGUMENTS", "LOCAL_WORK_SIZE", "GLOBAL_WORK_SIZE", "GLOBAL_WORK_OFFSET", "KERNEL_HANDLE")
-_USM_ACCESS: Final = 1  # UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS
+_ACCESS: Final = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS"]
+_ATOMIC: Final = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ATOMIC_CONCURRENT_ACCESS"]
+#: Aspects that a query tells: its name, and the bits of the answer of which one has to be set.
+_ASPECTS: Final = {
+    "atomic64": ("ATOMIC_64", 1),
+    "online_compiler": ("COMPILER_AVAILABLE", 1),
+    "online_linker": ("LINKER_AVAILABLE", 1),
+    "queue_profiling": ("QUEUE_PROPERTIES", UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]),
+    "usm_device_allocations": ("USM_DEVICE_SUPPORT", _ACCESS),
+    "usm_host_allocations": ("USM_HOST_SUPPORT", _ACCESS),
+    "usm_atomic_host_allocations": ("USM_HOST_SUPPORT", _ATOMIC),
+    "usm_shared_allocations": ("USM_SINGLE_SHARED_SUPPORT", _ACCESS),
+    "usm_atomic_shared_allocations": ("USM_SINGLE_SHARED_SUPPORT", _ATOMIC),
+    "usm_system_allocations": ("USM_SYSTEM_SHARED_SUPPORT", _ACCESS),
+}
 
 
 class Device:
@@ -41,6 +55,7 @@ class Device:
         self.platform, self.handle, self.parent = platform, handle, parent
         self.adapter = platform.adapter
         self._found = found or FoundDevice(handle, platform.found)
+        _known[self._found] = self
 
     def info(self, name: str) -> Any:
         """The answer to a query of urDeviceGetInfo: `info("MAX_COMPUTE_UNITS")`."""
@@ -64,20 +79,14 @@ class Device:
     @cached_property
     def aspects(self) -> frozenset[str]:
         """What it can do, by the names of SYCL: "fp64", "usm_device_allocations", "ext_oneapi_graph"… (SYCL 2020, section 4.6.4.5)."""
-        found = {self.type}
-        extensions = set(self._number("EXTENSIONS", "").split())
-        found.update(name for name, extension in (("fp64", "cl_khr_fp64"), ("fp16", "cl_khr_fp16")) if extension in extensions)
-        for kind in ("host", "device"):
-            if self._number(f"USM_{kind.upper()}_SUPPORT") & _USM_ACCESS:
-                found.add(f"usm_{kind}_allocations")
-        if self._number("USM_SINGLE_SHARED_SUPPORT") & _USM_ACCESS:
-            found.add("usm_shared_allocations")
+        found = {self.type} | {name for name, (query, bits) in _ASPECTS.items() if self._number(query) & bits}
+        extensions = self._number("EXTENSIONS", "").split()
+        found.update(name for name in ("fp64", "fp16") if f"cl_khr_{name}" in extensions)
         if self._number("COMMAND_BUFFER_SUPPORT_EXP"):
             found.add("ext_oneapi_limited_graph")
             able = self._number("COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP")
             if all(able & UR[_UPDATES + name] for name in _ALL_UPDATES):
                 found.add("ext_oneapi_graph")
-        found.add("queue_profiling")
         return frozenset(found)
 
     def has(self, aspect: str) -> bool:
@@ -154,28 +163,23 @@ class Platform:
 _lock: Final = new_lock()
 
 
-def platforms(plugins: Iterable[Plugin] | None = None) -> tuple[Platform, ...]:
+def platforms(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Platform, ...]:
     """The platforms of the runtime's adapters, or those of `plugins`: what `fairlead.adapters()` gives, one of them, or several."""
     with _lock:
-        found = _default() if plugins is None else tuple(plugins)
+        found = _default() if plugins is None else (plugins,) if isinstance(plugins, Plugin) else tuple(plugins)
         return tuple(platform for plugin in found for platform in _platforms_of(plugin))
 
 
-def devices(plugins: Iterable[Plugin] | None = None) -> tuple[Device, ...]:
+def devices(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Device, ...]:
     """The devices that ONEAPI_DEVICE_SELECTOR and its like pick; all of them if they are not set, in the order of the platforms.
 
     Raises SYCLError (runtime) if there is none.
     """
     everything = [device for platform in platforms(plugins) for device in platform.devices]
     selector = environment_selector()
-    if selector is None:
-        chosen = everything
-    else:
-        by_handle = {device._found: device for device in everything}
-        chosen = [
-            by_handle.get(found) or Device(by_parent(found, by_handle), found.handle, found=found)
-            for found in selector.select([device._found for device in everything])
-        ]
+    chosen = everything
+    if selector is not None:
+        chosen = [_device(found) for found in selector.select([device._found for device in everything])]
     if not chosen:
         raise SYCLError(
             Errc.runtime, "there is no device that the runtime can use", routine="devices",
@@ -184,11 +188,17 @@ def devices(plugins: Iterable[Plugin] | None = None) -> tuple[Device, ...]:
     return tuple(chosen)
 
 
-def by_parent(found: FoundDevice, known: dict[FoundDevice, Device]) -> Platform:
-    """The platform of a sub-device that a selector picked."""
-    while found.parent is not None:
-        found = found.parent
-    return known[found].platform
+#: The Device for what `loader` found, sub-devices among them.
+_known: Final[dict[FoundDevice, Device]] = {}
+
+
+def _device(found: FoundDevice) -> Device:
+    """The object for a device, the same one each time."""
+    if found not in _known:
+        assert found.parent is not None  # a platform has entered its own devices
+        parent = _device(found.parent)
+        _known[found] = Device(parent.platform, found.handle, parent, found)
+    return _known[found]
 
 
 @cache

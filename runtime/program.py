@@ -18,9 +18,10 @@ class Kernel(Object):
 
     _release, _native = "urKernelRelease", "urKernelGetNativeHandle"
 
-    def __init__(self, context: Context, handle: int, program: Program | None = None) -> None:
+    def __init__(self, context: Context, handle: int, program: Program | None = None, *, keep: Any = None) -> None:
         super().__init__(context.adapter, handle)
         self.context, self.program = context, program
+        self.keep = keep  # what its handle was made of
         self.name: str = self.adapter.info("urKernelGetInfo", handle, "UR_KERNEL_INFO_FUNCTION_NAME")
         self.num_args: int = self.adapter.info("urKernelGetInfo", handle, "UR_KERNEL_INFO_NUM_ARGS")
 
@@ -94,7 +95,7 @@ class Program(Object):
                 handle = self.adapter.made("urKernelCreate", self.handle, name.encode())
             except SYCLError as error:
                 raise invalid(f"the program has no kernel {name!r}: {error.message}", routine="Program.kernel") from error
-            self._kernels[name] = Kernel(self.context, handle, self)
+            self._kernels.setdefault(name, Kernel(self.context, handle, self))
         return self._kernels[name]
 
     def __getattr__(self, name: str) -> Kernel:

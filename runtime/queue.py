@@ -62,6 +62,7 @@ class Queue(Object):
         in_order: bool = False,
         profiling: bool = False,
         handle: int = 0,
+        keep: Any = None,
     ) -> None:
         if isinstance(of, Context):
             self.context, self.device = of, device or of.devices[0]
@@ -70,6 +71,7 @@ class Queue(Object):
             self.context = default_context(self.device)
         if self.device not in self.context:
             raise invalid("the device is not one of the context's", routine="Queue", remedy="make a context of this device")
+        self.context.adapter.check_open("Queue")
         self.in_order, self.profiling = in_order, profiling
         flags = (0 if in_order else _OUT_OF_ORDER) | (_PROFILING if profiling else 0)
         made = handle or self.context.adapter.made(
@@ -77,6 +79,7 @@ class Queue(Object):
         )
         super().__init__(self.context.adapter, made)
         self.context.enter(self)
+        self.keep = keep  # what its handle was made of
         self.recorder: Recorder | None = None
         self.lock = RLock()
         self._last: Event | None = None  # of an in-order queue

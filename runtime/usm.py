@@ -5,19 +5,21 @@
     queue.memcpy(other, memory)
 
 An allocation is freed when the last object that names it is gone, nodes of graphs among them, and everything that runs in its context has
-ended. `memory + n` is the pointer to its element n. It is known to other packages by
-`__sycl_usm_array_interface__` (dpctl). (SYCL 2020, section 4.8.)
+ended. `memory + n` is the pointer to its element n. Other packages see it by `__sycl_usm_array_interface__`, and theirs that have
+this are accepted as memory. (SYCL 2020, section 4.8.)
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy
 
 from .arguments import MAKERS, POINTER, Argument
 from .errors import invalid
+from .interop import memory_of
 
 if TYPE_CHECKING:
     from .context import Context
@@ -119,9 +121,11 @@ def malloc_shared(count: int, dtype: Any, where: Queue | tuple[Context, Device])
 MAKERS[USM] = lambda value: Argument(POINTER, _POINTER_SIZE, value.pointer, 0, value)
 
 
-def pointer_of(value: Any, *, writable: bool = False, routine: str = "memcpy") -> tuple[int, int | None, Any]:
-    """The address, the number of bytes (None if not known) and the owner of what a copy may be given: USM, a NumPy array, an address, or
-    an object with `__sycl_usm_array_interface__`."""
+def pointer_of(
+    value: Any, *, writable: bool = False, routine: str = "memcpy", objects: bool = False
+) -> tuple[Any, int | None, Any]:
+    """The address, the number of bytes (None if not known) and the owner of what a copy may be given: USM, a NumPy array, an address, an
+    object with `__sycl_usm_array_interface__`, or memory of PyOpenCL's. With `objects` there may be a Memory in the address's place."""
     if isinstance(value, USM):
         return value.pointer, value.nbytes, value
     if isinstance(value, numpy.ndarray):
@@ -132,10 +136,13 @@ def pointer_of(value: Any, *, writable: bool = False, routine: str = "memcpy") -
         return value.ctypes.data, value.nbytes, value
     interface = getattr(value, "__sycl_usm_array_interface__", None)
     if interface is not None:
-        items = int(numpy.prod(interface["shape"], dtype=numpy.int64))
+        items = math.prod(interface["shape"])
         return interface["data"][0], items * numpy.dtype(interface["typestr"]).itemsize, value
-    if isinstance(value, int):
-        return value, None, None
+    if isinstance(value, (int, numpy.integer)) and not isinstance(value, bool):
+        return int(value), None, None
+    found = memory_of(value)
+    if found is not None and (objects or isinstance(found[0], int)):
+        return *found, value
     raise invalid(
-        f"{type(value).__name__} is no memory", routine=routine, remedy="give USM memory, a NumPy array or an address"
+        f"{type(value).__name__} is no memory for this", routine=routine, remedy="give USM memory, a NumPy array or an address"
     )

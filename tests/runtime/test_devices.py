@@ -1,0 +1,113 @@
+"""Platforms, devices, aspects, selection, parts of devices, contexts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy
+import pytest
+from support import RunPython
+from sycl_support import N, SOURCE, zeros
+
+from fairlead.runtime import Context, Device, Errc, Program, Queue, SYCLError, devices, platforms
+from fairlead.runtime.queue import default_context
+
+LIST = "from fairlead.runtime import devices; print([device.platform.name for device in devices()])"
+
+
+def test_every_driver_has_a_platform_and_both_have_their_names() -> None:
+    names = {platform.name for platform in platforms()}
+    assert {"Portable Computing Language", "Intel(R) OpenCL"} <= names
+    assert all(platform.version.startswith("OpenCL ") and platform.backend == "opencl" for platform in platforms())
+
+
+def test_a_device_is_one_object(device: Device) -> None:
+    assert device in devices() and any(device is one for one in devices())
+    assert device.platform.devices[0] is device
+    assert (device.type, device.backend) == ("cpu", "opencl")
+    assert device.info("MAX_COMPUTE_UNITS") >= 1 and device.name in repr(device)
+
+
+def test_aspects_are_what_the_device_says(device: Device) -> None:
+    assert {"cpu", "queue_profiling", "online_compiler", "usm_device_allocations", "usm_shared_allocations"} <= device.aspects
+    assert {"ext_oneapi_graph", "ext_oneapi_limited_graph"} <= device.aspects
+    assert device.has("fp64") == ("cl_khr_fp64" in device.info("EXTENSIONS"))
+    assert not device.has("gpu")
+
+
+def test_the_selector_chooses(run_python: RunPython) -> None:
+    assert eval(run_python(LIST).out) == [device.platform.name for device in devices()]
+    second = devices()[1].platform.name
+    assert eval(run_python(LIST, env={"ONEAPI_DEVICE_SELECTOR": "opencl:1"}).out) == [second]
+    code = """
+from fairlead.runtime import Errc, SYCLError, devices
+try:
+    devices()
+except SYCLError as error:
+    print(error.errc is Errc.runtime, error)
+"""
+    said = run_python(code, env={"ONEAPI_DEVICE_SELECTOR": "opencl:gpu"}).out
+    assert said.startswith("True") and "ONEAPI_DEVICE_SELECTOR" in said
+
+
+def test_a_selected_part_is_one_object_too_and_runs(run_python: RunPython) -> None:
+    """Whether a device can be divided by affinity depends on the machine: then `.*` selects the parts."""
+    code = f"""
+import numpy
+from fairlead.runtime import Program, Queue, SYCLError, devices, malloc_shared
+try:
+    first, again = devices()[0], devices()[0]
+except SYCLError as error:
+    print("cannot be divided", error.errc.name)
+else:
+    assert first is again and first.parent is not None
+    queue = Queue(first)
+    memory = malloc_shared({N}, "int32", queue)
+    queue.parallel_for({N}, Program(queue.context, '''{SOURCE}''').store, memory, numpy.int32(7)).wait()
+    print("runs", set(memory.array.tolist()))
+"""
+    said = run_python(code, env={"ONEAPI_DEVICE_SELECTOR": "opencl:*.*"}).out
+    assert said in ("cannot be divided runtime\n", "runs {7}\n")
+
+
+def test_other_adapters_can_be_forced(real_plugins: Path, tmp_path: Path, run_python: RunPython) -> None:
+    adapter = tmp_path / "libur_adapter_opencl.so.0"
+    adapter.symlink_to(real_plugins / "ur-then" / adapter.name)
+    (tmp_path / "libumf.so.1").symlink_to(real_plugins / "umf/libumf.so.1")
+    code = "from fairlead.runtime import devices; print({device.adapter.plugin.path for device in devices()})"
+    (path,) = eval(run_python(code, env={"UR_ADAPTERS_FORCE_LOAD": str(adapter)}).out)
+    assert Path(path) == adapter.resolve()
+
+
+def test_a_device_is_divided(device: Device) -> None:
+    units = device.info("MAX_COMPUTE_UNITS")
+    parts = device.partition(equally=1)
+    assert len(parts) == units and all(part.parent is device and part.info("MAX_COMPUTE_UNITS") == 1 for part in parts)
+    (one,) = device.partition(counts=[1])
+    queue = Queue(one)
+    assert queue.context.devices == (one,) and queue.context is default_context(one)
+    memory = zeros(queue)
+    queue.parallel_for(N, Program(queue.context, SOURCE).add, memory, numpy.int32(3)).wait()
+    assert (memory.array == 3).all()
+
+
+def test_a_device_that_cannot_be_divided_so_says_it(device: Device) -> None:
+    with pytest.raises(SYCLError, match="cannot be divided so") as caught:
+        device.partition(counts=[device.info("MAX_COMPUTE_UNITS") + 1])
+    assert caught.value.errc is Errc.feature_not_supported
+    for wrong in ({}, {"equally": -1}, {"counts": [0]}):
+        with pytest.raises(SYCLError, match="at least one compute unit"):
+            device.partition(**wrong)
+
+
+def test_contexts_are_of_devices_of_one_platform(device: Device) -> None:
+    assert Context(device).devices == (device,) and device in Context(device)
+    assert default_context(device) is default_context(device)
+    other = next(one for one in devices() if one.platform is not device.platform)
+    with pytest.raises(SYCLError, match="several platforms") as caught:
+        Context([device, other])
+    assert caught.value.errc is Errc.invalid
+    with pytest.raises(SYCLError, match="needs a device"):
+        Context([])
+    with pytest.raises(SYCLError, match="not one of the context's"):
+        Queue(Context(device), other)
