@@ -280,14 +280,16 @@ class ExecutableGraph(Pictured):
         edges. Raises SYCLError (invalid). (command_graph::update)
         """
         changes = update.changes(self, what, strict)
-        self.make_ready(accessor for command in changes.values() for accessor in command.requirements)
+        if used := [accessor for command in changes.values() for accessor in command.requirements]:
+            self.make_ready(used)
         while True:
-            for deferred in self._in_flight():  # not with the lock: they may be waiting for whoever wants it
-                deferred.wait()
             with self._lock:
-                if not self._in_flight():
+                waiting = self._in_flight()
+                if not waiting:
                     self._exchange(changes)
                     return
+            for deferred in waiting:  # not with the lock: they may be waiting for whoever wants it
+                deferred.wait()
 
     def _in_flight(self) -> list[Deferred]:
         """What was submitted and is not with the adapter yet, where updates do not reach it."""

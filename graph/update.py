@@ -20,16 +20,16 @@ _SAME: Final = "make the second graph by the same calls as the first"
 
 def changes(executable: ExecutableGraph, what: CommandGraph | Node | Iterable[Node], strict: bool) -> dict[int, Command]:
     """What `ExecutableGraph.update` puts in the place of commands, by index. Raises SYCLError (invalid)."""
-    from .command_graph import CommandGraph
-
     if not executable.updatable:
         raise invalid(
             "update() cannot be called on a executable graph which was not created with property::updatable", routine="update",
             remedy="finalize(updatable=True)",
         )  # fmt: skip
-    if isinstance(what, CommandGraph):
-        return _of_graph(executable, what, strict)
-    return _of_nodes(executable, [what] if isinstance(what, Node) else list(what))
+    if isinstance(what, Node):
+        return _of_nodes(executable, (what,))
+    from .command_graph import CommandGraph
+
+    return _of_graph(executable, what, strict) if isinstance(what, CommandGraph) else _of_nodes(executable, what)
 
 
 def _of_nodes(executable: ExecutableGraph, nodes: Iterable[Node]) -> dict[int, Command]:

@@ -45,22 +45,21 @@ def describe(changes: Sequence[Change], context: Context) -> tuple[int, Any]:
     block = _Block(
         sum([LAUNCH.size + _MOST[0] + _MOST[1] * len(new.arguments) for _, _, new in changes]), len(changes) * LAUNCH.size
     )
-    count = 0
+    count = at = 0
     for handle, old, new in changes:
-        other = new.kernel.handle != old.kernel.handle
-        arguments = _arguments(block, context, () if other else old.arguments, new.arguments)
+        kernel = new.kernel.handle if new.kernel is not old.kernel and new.kernel.handle != old.kernel.handle else 0
+        arguments = _arguments(block, context, () if kernel else old.arguments, new.arguments)
         # an adapter that is given another kernel, or another dimension, takes nothing from the old one
         sizes = _NO_SIZES
-        if other or old.global_size != new.global_size or old.local_size != new.local_size or old.offset != new.offset:
+        if kernel or old.global_size != new.global_size or old.local_size != new.local_size or old.offset != new.offset:
             sizes = _sizes(block, old, new)
         elif arguments is _NO_ARGUMENTS:
             continue
-        dimensions = len(new.global_size)
+        memories, pointers, values, *where = arguments
         LAUNCH.pack_into(
-            block.memory, count * LAUNCH.size, _LAUNCH_TYPE, 0, handle, new.kernel.handle if other else 0,
-            *arguments[:3], dimensions, *arguments[3:], *sizes,
-        )  # fmt: skip
-        count += 1
+            block.memory, at, _LAUNCH_TYPE, 0, handle, kernel, memories, pointers, values, len(new.global_size), *where, *sizes
+        )
+        count, at = count + 1, at + LAUNCH.size
     return count, block.memory
 
 
@@ -73,13 +72,15 @@ class _Block:
         self.memory = ctypes.create_string_buffer(size)
         self.address, self.end = ctypes.addressof(self.memory), end
 
-    def put(self, form: Struct, *rows: tuple[int, ...]) -> int:
+    def put(self, form: Struct, rows: Sequence[Sequence[int]]) -> int:
         """Add rows; the answer is the address of the first one, 0 if there is none."""
-        at, size = self.end, form.size
+        if not rows:
+            return 0
+        first = self.address + self.end
         for row in rows:
             form.pack_into(self.memory, self.end, *row)
-            self.end += size
-        return self.address + at if rows else 0
+            self.end += form.size
+        return first
 
 
 _NO_SIZES: Final = 0, 0, 0
@@ -98,14 +99,14 @@ def _arguments(block: _Block, context: Context, old: Sequence[Argument], new: Se
         if kind == MEMORY:
             memories.append((_MEMORY_TYPE, 0, index, 0, buffer.memory(context) if buffer is not None else word))
         elif kind == POINTER:
-            pointers.append((_POINTER_TYPE, 0, index, 0, block.put(_WORD, (word,))))  # SPEC: the address of the pointer
+            pointers.append((_POINTER_TYPE, 0, index, 0, block.put(_WORD, ((word,),))))  # SPEC: the address of the pointer
         else:
             values.append((_VALUE_TYPE, 0, index, size, 0, word))
     if not (memories or pointers or values):
         return _NO_ARGUMENTS
     put = block.put
     return (
-        len(memories), len(pointers), len(values), put(REFERENCE, *memories), put(REFERENCE, *pointers), put(NUMBER, *values),
+        len(memories), len(pointers), len(values), put(REFERENCE, memories), put(REFERENCE, pointers), put(NUMBER, values),
     )  # fmt: skip
 
 
@@ -114,19 +115,13 @@ def _sizes(block: _Block, old: KernelLaunch, new: KernelLaunch) -> tuple[int, ..
     dimensions = len(new.global_size)
     offset = new.offset or ((0,) * dimensions if old.offset else ())
     return tuple(
-        [block.put(_SIZES[dimensions], numbers) if numbers else 0 for numbers in (offset, new.global_size, new.local_size)]
+        [block.put(_SIZES[dimensions], [numbers] if numbers else ()) for numbers in (offset, new.global_size, new.local_size)]
     )
 
 
 def differs(before: Argument, after: Argument) -> bool:
     """Whether two arguments are not the same for a kernel."""
-    if (
-        before.type != after.type
-        or before.size != after.size
-        or before.buffer is not after.buffer
-        or before.flags != after.flags
-    ):
+    kind, size, word, flags, keep, buffer = before
+    if kind != after.type or size != after.size or buffer is not after.buffer or flags != after.flags:
         return True
-    if before.type == VALUE:
-        return before.keep.raw != after.keep.raw
-    return before.word != after.word
+    return keep.raw != after.keep.raw if kind == VALUE else word != after.word
