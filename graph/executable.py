@@ -170,7 +170,7 @@ class ExecutableGraph(Pictured):
         if part.host:
             command = commands[part.nodes[0]]
             assert isinstance(command, HostTask)
-            return HostSegment(command)
+            return HostSegment(command, self.context)
         first = next((commands[node] for node in part.nodes if not isinstance(commands[node], ORDER_ONLY)), None)
         if first is None:
             return EmptySegment()
@@ -229,11 +229,8 @@ class ExecutableGraph(Pictured):
                 remedy="submit it to a queue of its context and device",
             )  # fmt: skip
         with self._lock:
-            last = self._last
-            if last is not None and (
-                last[1] is not queue or not queue.in_order or last[0].deferred is not None or last[0].others
-            ):
-                dependencies = [*dependencies, last[0]]
+            if self._last is not None:
+                dependencies = [*dependencies, *self._before(queue, *self._last)]
             only = self._only
             if only is not None:
                 event = submit(self.context, dependencies, lambda count, waits: only.enqueue(queue, count, waits))
@@ -242,6 +239,13 @@ class ExecutableGraph(Pictured):
                 event = self._run_partitions(queue, dependencies)
             self._last = event, queue
         return event
+
+    @staticmethod
+    def _before(queue: Queue, last: Event, where: Queue) -> list[Event]:
+        """What a submission comes after of the one before it: what did not fail, unless the queue keeps the order by itself."""
+        if last.deferred is None and not last.others and where is queue and queue.in_order:
+            return []
+        return [part for part in last.parts() if part.error is None]
 
     def _run_partitions(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
         events: list[Event] = []

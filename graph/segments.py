@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from ..runtime.buffer import MODES, Buffer
 from ..runtime.command_buffer import CommandBuffer
 from ..runtime.commands import Barrier, Command, Empty, HostTask, KernelLaunch
 from ..runtime.context import Context
 from ..runtime.errors import check
+from ..runtime.event import Event
 from ..runtime.launch_updates import Change
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
@@ -54,10 +57,11 @@ class EmptySegment:
 
 
 class HostSegment:
-    """A host task: `function` is the one that runs next time."""
+    """A host task: `function` is what runs next time. The parts of buffers that it uses are on the host meanwhile."""
 
-    def __init__(self, command: HostTask) -> None:
-        self.function: Callable[[], object] = command.function
+    def __init__(self, command: HostTask, context: Context) -> None:
+        self._context = context
+        self.function: Callable[[], object] = partial(_run, command, context)
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
         raise AssertionError("the scheduler runs it")
@@ -65,7 +69,28 @@ class HostSegment:
     def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None:
         for _, new in changes.values():
             assert isinstance(new, HostTask)
-            self.function = new.function
+            self.function = partial(_run, new, self._context)
+
+
+def _run(task: HostTask, context: Context) -> None:
+    for accessor in task.requirements:
+        if MODES[accessor.mode][2]:
+            _move("Read", accessor.buffer, context)
+    task.run()
+    for accessor in task.requirements:
+        if accessor.writes:
+            _move("Write", accessor.buffer, context)
+
+
+def _move(direction: str, buffer: Buffer, context: Context) -> None:
+    """Bring a buffer's contents to the host's copy or back, and wait: what comes before and after in the graph does, too.
+
+    By an event, since a write that blocks has read the host's memory when it returns, and may not be in the buffer yet (Intel's driver).
+    """
+    address = buffer.host(writable=direction == "Read").ctypes.data
+    routine, memory = f"urEnqueueMemBuffer{direction}", buffer.memory(context)
+    event = context.adapter.made(routine, context.transfers(), memory, False, 0, buffer.nbytes, address, 0, None)
+    Event(context, event).wait()
 
 
 class BufferSegment:

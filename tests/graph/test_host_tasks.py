@@ -1,0 +1,195 @@
+"""Host tasks in graphs: when they run, what they see, what they raise (spec row A24; the seed, "Graph Partitioning")."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy
+import pytest
+from graph_support import refused
+from sycl_support import Gate, N, zeros
+
+from fairlead.graph import CommandGraph
+from fairlead.graph.partition import POLICIES
+from fairlead.runtime import USM, Buffer, Handler, Program, Queue
+
+
+@pytest.fixture
+def graph(queue: Queue) -> CommandGraph:
+    return CommandGraph(queue, assume_buffer_outlives_graph=True)
+
+
+def test_a_host_task_runs_in_each_execution_between_its_neighbours(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
+    seen: list[int] = []
+
+    def task() -> None:
+        seen.append(int(memory.array[0]))
+        memory.array[:] += 100
+
+    before = graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
+    node = graph.add(lambda h: h.host_task(task), depends_on=before)
+    graph.add(lambda h: h.parallel_for(N, program.mul, memory, numpy.int32(2)), depends_on=node)
+    executable = graph.finalize()
+    assert not seen and len(executable.partitions.partitions) == 3
+    for _ in range(3):
+        queue.graph(executable)
+    queue.wait()
+    assert seen == [1, 203, 607] and (memory.array == 1414).all()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_host_tasks_alone_in_a_row(queue: Queue, graph: CommandGraph, count: int, policy: str) -> None:
+    log: list[int] = []
+    for number in range(count):
+        graph.add(lambda h, number=number: h.host_task(lambda: log.append(number)), depends_on_all_leaves=True)
+    executable = graph.finalize(policy=policy)
+    queue.graph(executable).wait()
+    queue.graph(executable).wait()
+    assert log == [*range(count)] * 2 and len(executable.partitions.partitions) == count
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_host_tasks_of_several_roots_with_several_dependencies(
+    queue: Queue, graph: CommandGraph, program: Program, policy: str
+) -> None:
+    a, b, out = (zeros(queue) for _ in range(3))
+    log: list[tuple[int, int]] = []
+    first = graph.add(lambda h: h.host_task(lambda: a.array.fill(3)))
+    second = graph.add(lambda h: h.parallel_for(N, program.store, b, numpy.int32(4)))
+    both = graph.add(lambda h: h.host_task(lambda: log.append((int(a.array[0]), int(b.array[0])))), depends_on=[first, second])
+    total = graph.add(lambda h: h.parallel_for(N, program.sum, a, b, out), depends_on=[first, second])
+    graph.add(lambda h: h.host_task(lambda: log.append((int(out.array[0]), -1))), depends_on=[both, total])
+    queue.graph(graph.finalize(policy=policy)).wait()
+    assert log == [(3, 4), (7, -1)]
+
+
+def test_branches_run_at_the_same_time(queue: Queue, graph: CommandGraph) -> None:
+    meeting = threading.Barrier(2, timeout=20)
+    for _ in range(2):
+        start = graph.add()
+        graph.add(lambda h: h.host_task(meeting.wait), depends_on=start)
+    queue.graph(graph.finalize()).wait()
+    assert not meeting.broken
+
+
+def test_the_event_is_complete_when_every_branch_is(queue: Queue, graph: CommandGraph) -> None:
+    opened, last = threading.Event(), []
+    graph.add(lambda h: h.host_task(opened.wait))
+    graph.add(lambda h: h.host_task(lambda: last.append(1)))
+    executable = graph.finalize()
+    assert len(executable.partitions.exits) == 2
+    event = queue.graph(executable)
+    assert event.status != "complete"
+    opened.set()
+    event.wait()
+    assert last == [1] and event.status == "complete"
+
+
+def test_what_a_host_task_raises_is_raised_by_wait_and_stops_what_comes_after(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
+    fails = [True]
+
+    def task() -> None:
+        if fails[0]:
+            raise ZeroDivisionError("in the host task")
+
+    node = graph.add(lambda h: h.host_task(task))
+    graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)), depends_on=node)
+    executable = graph.finalize()
+    event = queue.graph(executable)
+    with pytest.raises(ZeroDivisionError, match="in the host task"):
+        event.wait()
+    with pytest.raises(ZeroDivisionError):
+        queue.wait()
+    assert (memory.array == 0).all()
+
+
+def test_buffers_are_arrays_in_host_tasks(queue: Queue, graph: CommandGraph, program: Program) -> None:
+    buffer, seen = Buffer(numpy.arange(N, dtype=numpy.int32), write_back=False), []
+
+    def double(handler: Handler) -> None:
+        accessor = handler.access(buffer)
+
+        def task() -> None:
+            seen.append(int(accessor.array[1]))
+            accessor.array[:] *= 2
+
+        handler.host_task(task)
+
+    graph.add(lambda h: h.parallel_for(N, program.add, h.access(buffer), numpy.int32(1)))
+    graph.add(double)
+    graph.add(lambda h: h.parallel_for(N, program.add, h.access(buffer), numpy.int32(1)))
+    executable = graph.finalize()
+    queue.graph(executable)
+    queue.graph(executable).wait()
+    assert seen == [2, 6]
+    assert (buffer.numpy() == ((numpy.arange(N) + 1) * 2 + 2) * 2 + 1).all()
+
+
+def test_a_host_task_writes_a_part_of_a_buffer_and_reads_another(queue: Queue, graph: CommandGraph, program: Program) -> None:
+    source, target = (
+        Buffer(numpy.full(N, 5, numpy.int32), write_back=False),
+        Buffer(numpy.zeros(N, numpy.int32), write_back=False),
+    )
+
+    def group(handler: Handler) -> None:
+        read, write = handler.access(source, "read"), handler.access(target, "write", 4, 8)
+
+        def task() -> None:
+            write.array[:] = read.array[:4]
+            with pytest.raises(ValueError, match="read-only"):
+                read.array[0] = 1
+
+        handler.host_task(task)
+
+    graph.add(lambda h: h.parallel_for(N, program.store, h.access(target, "discard"), numpy.int32(1)))
+    graph.add(group)
+    queue.graph(graph.finalize()).wait()
+    expected = numpy.ones(N, numpy.int32)
+    expected[8:12] = 5
+    assert (target.numpy() == expected).all() and (source.numpy() == 5).all()
+
+
+def test_an_accessor_is_an_array_in_its_host_task_alone(queue: Queue, graph: CommandGraph) -> None:
+    buffer, kept = Buffer(N, numpy.int32), []
+
+    def group(handler: Handler) -> None:
+        kept.append(handler.access(buffer))
+        handler.host_task(lambda: None)
+
+    graph.add(group)
+    queue.graph(graph.finalize()).wait()
+    with refused("an accessor is an array in its host task alone"):
+        assert kept[0].array is None
+
+
+def test_a_graph_waits_behind_a_host_task_of_the_queue(queue: Queue, graph: CommandGraph, gate: Gate) -> None:
+    log: list[str] = []
+    graph.add(lambda h: h.host_task(lambda: log.append("in the graph")))
+    event = queue.graph(graph.finalize(), depends_on=[gate.event])
+    queue.host_task(lambda: log.append("after"), depends_on=[event])
+    assert event.status == "submitted" and not log
+    gate.open()
+    queue.wait()
+    assert log == ["in the graph", "after"]
+
+
+def test_what_is_not_a_function_is_refused(graph: CommandGraph) -> None:
+    with refused("a host task is a function"):
+        graph.add(lambda h: h.host_task(42))  # pyright: ignore[reportArgumentType]
+    assert graph.empty()
+
+
+def test_a_task_may_submit_its_own_graph_again(queue: Queue, graph: CommandGraph) -> None:
+    log, again = [], []
+    graph.add(lambda h: h.host_task(lambda: log.append(1) or (len(log) < 3 and again.append(queue.graph(executable)))))
+    executable = graph.finalize()
+    queue.graph(executable).wait()
+    while len(again) < 2:
+        again[-1].wait()
+    again[-1].wait()
+    assert log == [1, 1, 1]
