@@ -18,7 +18,6 @@ from ..runtime.commands import Command, Empty, HostTask, Transfer
 from ..runtime.context import Context
 from ..runtime.errors import invalid
 from ..runtime.event import Event
-from ..runtime.handler import Handler
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
 from ..runtime.scheduler import Deferred, run_on_host, submit
@@ -198,9 +197,9 @@ class ExecutableGraph(Pictured):
 
     # submissions
 
-    def as_command(self, handler: Handler) -> GraphExecution:
-        """What `handler.graph_execution` makes a command of. Raises SYCLError (invalid) for a handler of another context."""
-        if handler.context != self.context:
+    def as_command(self, context: Context) -> GraphExecution:
+        """What `handler.graph_execution` makes a command of. Raises SYCLError (invalid) for another context than its own."""
+        if context is not self.context and context != self.context:
             raise invalid(
                 "the graph was made for another context than this queue or graph",
                 routine="ext_oneapi_graph",
@@ -223,7 +222,7 @@ class ExecutableGraph(Pictured):
 
     def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
         """Submit it to a queue after events; `Queue.graph` leads here."""
-        if queue.context != self.context or queue.device not in self.devices:
+        if (queue.context is not self.context and queue.context != self.context) or queue.device not in self.devices:
             raise invalid(
                 "the graph was made for another device or context than the queue's", routine="ext_oneapi_graph",
                 remedy="submit it to a queue of its context and device",

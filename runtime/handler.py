@@ -287,7 +287,7 @@ class Handler:
 
     def graph_execution(self, executable: Any) -> None:
         """Run an executable graph; in a graph, it becomes a sub-graph. (ext_oneapi_graph)"""
-        command: Command = executable.as_command(self)
+        command: Command = executable.as_command(self.context)
         for accessor in command.requirements:
             self.require(accessor)
         self.set_command(command)

@@ -190,7 +190,9 @@ class Queue(Object):
 
     def graph(self, executable: Any, *, depends_on: Iterable[Any] = ()) -> Event:
         """Run an executable graph; while recording, make it a sub-graph. (ext_oneapi_graph)"""
-        return self._shortcut(depends_on, "graph_execution", executable)
+        if depends_on or self.recorder is not None:
+            return self._shortcut(depends_on, "graph_execution", executable)
+        return self.run(executable.as_command(self.context), ())
 
     def _shortcut(self, depends_on: Iterable[Any], operation: str, *arguments: Any) -> Event:
         def function(handler: Handler) -> None:
