@@ -46,23 +46,26 @@ class Snapshot:
         self.predecessors: list[list[int]] = []
         self.successors: list[list[int]] = []
         self.index: dict[int, int] = {}
-        entries: dict[Node, list[int]] = {}
-        exits: dict[Node, list[int]] = {}
+        inlined: dict[
+            int, tuple[list[int], list[int]]
+        ] = {}  # of a sub-graph's node: what nothing of it comes before, and after
         for node in nodes:
             command = node.command
-            if isinstance(command, GraphExecution) and command.executable.snapshot.commands:
-                entries[node], exits[node] = self._inline(command.executable.snapshot)
-            else:
-                here = len(self.commands)
-                self.index[node.id] = here
-                self._add(Empty() if isinstance(command, GraphExecution) else command.copy(), node.device)
-                entries[node] = exits[node] = [here]
+            if isinstance(command, GraphExecution):
+                if command.executable.snapshot.commands:
+                    inlined[node.id] = self._inline(command.executable.snapshot)
+                    continue
+                command = Empty()
+            self.index[node.id] = len(self.commands)
+            self._add(command.copy(), node.device)
+        index, predecessors, successors = self.index, self.predecessors, self.successors
         for node in nodes:
+            begins = inlined[node.id][0] if node.id in inlined else (index[node.id],)
             for before in node.predecessors:
-                for end in exits[before]:
-                    for begin in entries[node]:
-                        self.predecessors[begin].append(end)
-                        self.successors[end].append(begin)
+                for end in inlined[before.id][1] if before.id in inlined else (index[before.id],):
+                    for begin in begins:
+                        predecessors[begin].append(end)
+                        successors[end].append(begin)
 
     def _add(self, command: Command, device: Device) -> None:
         self.commands.append(command)

@@ -8,8 +8,10 @@ of theirs (`Command.engine`).
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
+from struct import pack
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..runtime.buffer import MODES, Buffer
@@ -120,18 +122,17 @@ class BufferSegment:
         )
         self._handles: dict[int, int] = {}
         points: dict[int, tuple[int, ...]] = {}  # of each node, what a follower waits for
-        inside = set(nodes)
+        waits: tuple[int, ...] = ()
         for node in nodes:
-            waits: tuple[int, ...] = ()
-            if not in_order:
-                waits = tuple(
-                    dict.fromkeys(point for before in predecessors[node] if before in inside for point in points[before])
-                )
+            if not in_order:  # who comes before it in another partition has no points
+                before = predecessors[node]
+                waits = points.get(before[0], ()) if len(before) == 1 else _merged([points.get(one, ()) for one in before])
             command = commands[node]
             if isinstance(command, ORDER_ONLY):
                 points[node] = waits
                 continue
-            point, handle = command.append(self.buffer, len(waits), (ctypes.c_uint32 * len(waits))(*waits) if waits else None)
+            count = len(waits)
+            point, handle = command.append(self.buffer, count, pack(f"@{count}I", *waits) if count else None)
             points[node] = (point,)
             if handle:
                 self._handles[node] = handle
@@ -147,3 +148,7 @@ class BufferSegment:
             assert isinstance(old, KernelLaunch) and isinstance(new, KernelLaunch)
             launches.append((self._handles[node], old, new))
         self.buffer.update(launches)
+
+
+def _merged(points: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(points)))
