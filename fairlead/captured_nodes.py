@@ -31,6 +31,14 @@ if TYPE_CHECKING:
     from .runtime.platform import Device
 
 
+#: The memory that commands name (fl_command): buffers, addresses of SVM, and the host's.
+_MEMORY: Final = {
+    "copy": ("source", "target"), "copy_rect": ("source", "target"), "fill": ("target",), "svm_copy": ("source", "target"),
+    "svm_fill": ("target",), "read": ("source", "host"), "read_rect": ("source", "host"), "write": ("target", "host"),
+    "write_rect": ("target", "host"),
+}  # fmt: skip
+
+
 class Captured(Command):
     """A recorded command: number `index` of a block. `native` points to it (fl_command)."""
 
@@ -72,10 +80,8 @@ class Captured(Command):
 
     def describe(self) -> list[str]:
         label, details = describe(self.native)
-        handles = {name: address(getattr(self.native, name)) for name in ("source", "target", "host")}
-        shown = [f"{name}: {value}" for name, value in details.items()] + [
-            f"{name}: {at:#x}" for name, at in handles.items() if at
-        ]
+        shown = [f"{name}: {value}" for name, value in details.items()]
+        shown += [f"{name}: {address(getattr(self.native, name)):#x}" for name in _MEMORY.get(self.op, ())]
         return [f"captured: {label}", *shown, *([f"recorded at: {self.where}"] if self.where else [])]
 
 
@@ -168,9 +174,6 @@ class CapturedLaunch(Captured, KernelLaunch):
         _check_kind(argument_of(self.native, index), kind, size, word, index)
         set_argument(self._own(), index, kind, size, word)
         self._kept[index] = keep
-
-    def describe(self) -> list[str]:
-        return [f"name: {self.kernel.name}", *super().describe()]
 
 
 def _wrong(message: str, remedy: str) -> SYCLError:

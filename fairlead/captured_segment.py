@@ -21,6 +21,7 @@ from .icd.edits import copy_of, has_all_arguments, put, same_function
 from .icd.errors import OpenCLError, describe, error
 from .loader.forks import new_lock
 from .loader.schedule import Order
+from .runtime.errors import unsupported
 from .runtime.handles import struct
 
 if TYPE_CHECKING:
@@ -52,7 +53,14 @@ class Replays:
     context: int
 
     def segment(self, graph: ExecutableGraph, part: Partition) -> CapturedSegment:
-        """A partition of them, with empty nodes and barriers of the graph's own."""
+        """A partition of them, with empty nodes and barriers of the graph's own. Raises SYCLError (feature_not_supported) for a graph that
+        is to be profiled: the event of its end does not tell when the first command began."""
+        if graph.profiling:
+            raise unsupported(
+                "captured commands in a graph cannot be asked for times",
+                routine="finalize",
+                remedy="leave enable_profiling out",
+            )
         commands, predecessors = graph.snapshot.commands, graph.snapshot.predecessors
         nodes = _in_order_of_recording(part.nodes, predecessors)
         place = {node: number for number, node in enumerate(nodes)}
@@ -243,7 +251,9 @@ class CapturedSegment:
     def __del__(self) -> None:
         """Host memory and SVM go with the block: what may still be using them keeps it."""
         buffer = getattr(self, "buffer", None)
-        if buffer is not None and buffer.last_event and any(block.uses_host_memory for block in self._blocks):
+        if buffer is None or wait_for is None:  # it was not made, or Python is taking modules down
+            return
+        if buffer.last_event and any(block.uses_host_memory for block in self._blocks):
             keep_until(buffer.last_event, (self._blocks, self._command_at))
 
 

@@ -11,11 +11,42 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyopencl
 
+from .icd.commands import call
+
 if TYPE_CHECKING:
     from .runtime.event import Event
 
 _FAILED: Final = pyopencl.status_code.EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST
 _COMPLETE: Final = pyopencl.command_execution_status.COMPLETE
+
+
+class _Outcome:
+    """What is to become of a replay's event, for whoever runs its end. It does not lead back to the event, which can be dropped before."""
+
+    def __init__(self, ended: int, released: Any) -> None:
+        self._ended, self._released = ended, released
+        call(ended, "clRetainEvent")
+        self.error: BaseException | None = None
+        self.is_known = False  # the program has seen the error, or been warned
+        self.is_dropped = False
+
+    def end(self, event: Event) -> None:
+        """The runtime's event has completed, or failed."""
+        try:
+            event.wait()
+        except BaseException as error:
+            self.error = error
+        call(self._ended, "clSetUserEventStatus", _COMPLETE if self.error is None else _FAILED)
+        call(self._ended, "clReleaseEvent")
+        self._released.set_status(_COMPLETE)
+        if self.is_dropped:
+            self.warn()
+
+    def warn(self) -> None:
+        """Nobody will wait for the event any more."""
+        if self.error is not None and not self.is_known:
+            self.is_known = True
+            warnings.warn(f"a replay failed, and nobody waited for its event: {self.error!r}", RuntimeWarning, stacklevel=3)
 
 
 class ReplayedEvent(pyopencl.UserEvent):
@@ -24,29 +55,21 @@ class ReplayedEvent(pyopencl.UserEvent):
     def __init__(self, context: Any, event: Event) -> None:
         super().__init__(context)
         self.released = pyopencl.UserEvent(context)
-        self._error: BaseException | None = None
-        self._raised = False
-        event.add_callback(self._end)
-
-    def _end(self, event: Event) -> None:
-        try:
-            event.wait()
-        except BaseException as error:
-            self._error = error
-        self.set_status(_COMPLETE if self._error is None else _FAILED)
-        self.released.set_status(_COMPLETE)
+        self._outcome = _Outcome(self.int_ptr, self.released)
+        event.add_callback(self._outcome.end)
 
     def wait(self) -> None:
         """Wait until the replay has ended. Raises what a host task raised."""
+        outcome = self._outcome
         try:
             super().wait()
         except pyopencl.Error:
-            if self._error is None:
+            if outcome.error is None:
                 raise
-        if self._error is not None:
-            self._raised = True
-            raise self._error
+        if outcome.error is not None:
+            outcome.is_known = True
+            raise outcome.error
 
     def __del__(self) -> None:
-        if self._error is not None and not self._raised:
-            warnings.warn(f"a replay failed, and nobody waited for its event: {self._error!r}", RuntimeWarning, stacklevel=2)
+        self._outcome.is_dropped = True
+        self._outcome.warn()

@@ -350,7 +350,8 @@ class CommandBuffer:
         lib.fl_forget(self._last)
 
     def __del__(self) -> None:
-        self.close()
+        if lib is not None:  # Python is not taking modules down
+            self.close()
 
 
 def mode_of_environment() -> str:
