@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
 from memory_calls import held_back
+from support import RunPython
 from ur_calls import Calls, array
 
 from fairlead.loader.devices import Device
@@ -96,3 +99,40 @@ def test_flags_that_contradict_each_other_are_refused(ur: Calls, device: Device,
     ):
         properties = Properties(UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, flags)
         assert ur("urQueueCreate", context, device.handle, ctypes.byref(properties), ctypes.byref(made)) == code
+
+
+#: Releases out-of-order queues, and the events in them, while commands run that wait for each other; and waits in other queues.
+LEAVING: Final = """
+import ctypes, faulthandler, sys
+faulthandler.dump_traceback_later(30, exit=True)  # only if it hangs
+sys.path[:0] = sys.argv[2:]
+from memory_calls import new_buffer, new_queue
+from ur_calls import Calls, array
+from fairlead import plugins
+from fairlead.loader.adapters import load
+from fairlead.loader.discovery import PluginCandidate
+
+adapter = load(PluginCandidate(plugins.__path__[0] + "/libur_adapter_fairlead.so.0", "test", backend="opencl"))
+ur, device = Calls(adapter.table), next(found for found in adapter.devices if sys.argv[1] in found.platform.name).handle
+context = ur.made("urContextCreate", 1, array(device), None)
+buffer, host = new_buffer(ur, context, 64), (ctypes.c_char * 64)()
+for _ in range(100):
+    queue, events = new_queue(ur, context, device, "OUT_OF_ORDER_EXEC_MODE_ENABLE"), []
+    for _ in range(5):
+        given = (len(events[-1:]), array(*events[-1:]) if events else None)
+        events.append(ur.made("urEnqueueMemBufferWrite", queue, buffer, False, 0, 64, host, *given))
+    for made in events:
+        ur.ok("urEventRelease", made)
+    ur.ok("urQueueRelease", queue)
+    queue = new_queue(ur, context, device)
+    ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, 64, host, 0, None, None)
+    ur.ok("urQueueRelease", queue)
+print("released")
+"""
+
+
+@pytest.mark.parametrize("platform", ["Intel", "Portable Computing Language"])
+def test_a_queue_is_released_while_its_commands_run(platform: str, run_python: RunPython) -> None:
+    """Intel's driver would hang."""
+    here = Path(__file__).parent
+    assert run_python(LEAVING, platform, str(here), str(here.parent)).out == "released\n"
