@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array
 import pytest
-from conftest import Numbers
+from capture_support import Numbers
 
 from fairlead.captured import capture
 from fairlead.graph import CommandGraph, Node

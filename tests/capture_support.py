@@ -1,0 +1,54 @@
+"""What the tests of captured graphs share: a buffer of numbers, and launches that change them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+SOURCE = """
+__kernel void add(__global int *a, int n) { a[get_global_id(0)] += n; }
+__kernel void mul(__global int *a, int n) { a[get_global_id(0)] *= n; }
+__kernel void shared_add(__global int *a, int n, __local int *tile) {
+    tile[get_local_id(0)] = n; barrier(CLK_LOCAL_MEM_FENCE); a[get_global_id(0)] += tile[get_local_size(0) - 1];
+}
+"""
+
+
+class Numbers:
+    """A buffer of 64 equal int32, and launches that change them: additions and multiplications, which tell their order."""
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self.queue = queue
+        self.program = cl.Program(queue.context, SOURCE).build()
+        self._add, self._mul, self.shared_add = self.program.add, self.program.mul, self.program.shared_add
+        self.buffer = self.new()
+        self.host = np.zeros(64, np.int32)
+
+    def new(self, value: int = 0) -> cl.Buffer:
+        """Another buffer."""
+        buffer = cl.Buffer(self.queue.context, cl.mem_flags.READ_WRITE, 256)
+        cl.enqueue_fill_buffer(self.queue, buffer, np.int32(value), 0, 256).wait()
+        return buffer
+
+    def add(self, number: int, buffer: cl.Buffer | None = None, **options: Any) -> cl.Event:
+        """Add a number to each."""
+        queue = options.pop("queue", self.queue)
+        return self._add(queue, (64,), None, buffer or self.buffer, np.int32(number), **options)
+
+    def mul(self, number: int, buffer: cl.Buffer | None = None, **options: Any) -> cl.Event:
+        """Multiply each by a number."""
+        queue = options.pop("queue", self.queue)
+        return self._mul(queue, (64,), None, buffer or self.buffer, np.int32(number), **options)
+
+    def read(self) -> cl.Event:
+        """Bring them to `host`, without waiting."""
+        return cl.enqueue_copy(self.queue, self.host, self.buffer, is_blocking=False)
+
+    def value(self, buffer: cl.Buffer | None = None) -> int:
+        """What they are, after everything that is in the queue; all of them are the same."""
+        values = np.empty(64, np.int32)
+        cl.enqueue_copy(self.queue, values, buffer or self.buffer)
+        assert (values == values[0]).all()
+        return int(values[0])
