@@ -46,9 +46,8 @@ class Snapshot:
         self.predecessors: list[list[int]] = []
         self.successors: list[list[int]] = []
         self.index: dict[int, int] = {}
-        inlined: dict[
-            int, tuple[list[int], list[int]]
-        ] = {}  # of a sub-graph's node: what nothing of it comes before, and after
+        #: of a sub-graph's node, those of its nodes that nothing of it comes before, and after
+        inlined: dict[int, tuple[list[int], list[int]]] = {}
         for node in nodes:
             command = node.command
             if isinstance(command, GraphExecution):

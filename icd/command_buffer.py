@@ -38,6 +38,7 @@ _INCOMPATIBLE: Final = -1140  # CL_INCOMPATIBLE_COMMAND_QUEUE_KHR
 
 _OP: Final = {name: number for number, name in enumerate(OPS)}
 _KERNEL: Final = _OP["kernel"]
+_cast, _WORD = ffi.cast, ffi.typeof("uintptr_t")
 
 
 #: An `fl_command`: op and queue; dimensions, whether it has an offset and a local size, what a capture has of dependencies; eight
@@ -92,9 +93,9 @@ class Commands:
         """The same for the launch of a kernel (its address), all at once: `sizes` are nine, `arguments` is an `fl_arguments *`."""
         index = self._room_for_one()
         _LAYOUT.pack_into(
-            self._bytes, index * _SIZE, _KERNEL, 0, dim, offset, local, 0, 0, kernel, 0, 0, 0, 0, 0, 0, 0, *sizes, 0, 0, 0, 0
-        )
-        self.array[index].arguments = arguments
+            self._bytes, index * _SIZE, _KERNEL, 0, dim, offset, local, 0, 0, kernel, int(_cast(_WORD, arguments)), 0, 0, 0, 0, 0, 0,
+            *sizes, 0, 0, 0, 0,
+        )  # fmt: skip
         self.dependencies.append(dependencies)
         self.order_only.append(False)
         return index

@@ -243,7 +243,7 @@ class _Entry:
         self.is_query = self.parameters.keys() >= set(_QUERY) and "pPropValue" not in self.named
         self.scope: dict[str, Any] = {
             "_body": body, "_registry": registry, "_give": registry.give, "_find": _find, "_objects": _objects,
-            "_numbers": _numbers, "_text": _text, "_keep": _keep, "_give_list": _give_list, "_answer": _answer,
+            "_numbers": _numbers, "_unpack": ffi.unpack, "_text": _text, "_keep": _keep, "_give_list": _give_list, "_answer": _answer,
             "_unfit": _unfit, "_Refused": Refused, "_gone": gone, "_reap": reap,
         }  # fmt: skip
         self.outputs = [p for p in function.parameters if _is_output(p)]
@@ -332,7 +332,8 @@ class _Entry:
         if base == "char":
             yield f"{p.name} = _text({p.name}) if {p.name} else None"
         elif count is not None and p.stars == 1 and base != "struct":
-            yield f"{p.name} = _numbers({p.name}, {p.length}) if {p.name} else {'[]' if p.name in _WAIT_LISTS else 'None'}"
+            numbers = "_unpack" if p.length in _RANGES else "_numbers"  # a count that was looked at already
+            yield f"{p.name} = {numbers}({p.name}, {p.length}) if {p.name} else {'[]' if p.name in _WAIT_LISTS else 'None'}"
         elif "optional" in p.words:
             yield f"if not {p.name}: {p.name} = None"
         if base == "struct" and not p.length:
