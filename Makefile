@@ -92,7 +92,7 @@ demo: $(VENV)/installed-demo
 	@$(RUN) $(BIN)/python examples/wave.py
 
 test: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched
-	OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) $(RUN) $(BIN)/python -m pytest -q $(TESTS)
+	OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) $(RUN) $(BIN)/python -m pytest -q -n auto --dist loadfile $(TESTS)
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .
