@@ -168,8 +168,8 @@ class CommandGraph(Pictured):
                 "Cannot add dynamic command-group to a graph other than the one it was created with.", routine="add",
                 remedy="make the dynamic command-group for this graph",
             )  # fmt: skip
-        handler = group.handlers[group.active_index]
-        node = self._insert(handler.finished(), handler.requirements, before + self.named(handler), device or self.device, None)
+        command = group.commands[group.active_index]
+        node = self._insert(command, command.requirements, before + group.before, device or self.device, None)
         group.attach(node)
         return node
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from ..runtime.arguments import Argument, DynamicArgument, LocalMemory, argument
@@ -87,17 +88,20 @@ class DynamicParameter(DynamicArgument):
                 f"the new value has {found.size} bytes, not {old.size}", routine="DynamicParameter.update",
                 remedy="keep the type of the first value: numpy.int32(…)",
             )  # fmt: skip
-        self._check_accessor(found)
-        self._argument = found
-        for use, index in self._uses:
-            command = use()
-            if isinstance(command, KernelLaunch):
-                _exchange(command, index, found)
-
-    def _check_accessor(self, found: Argument) -> None:
         graph = self._graph()
-        if found.buffer is not None and graph is not None:
-            graph.check_buffer(found.buffer)
+        with _locked(graph):
+            if isinstance(found.keep, Accessor) and graph is not None:
+                graph.check_buffer(found.keep.buffer)
+            self._argument = found
+            for use, index in self._uses:
+                command = use()
+                if isinstance(command, KernelLaunch):
+                    _exchange(command, index, found)
+
+
+def _locked(graph: CommandGraph | None) -> AbstractContextManager[object]:
+    """For the length of a block nobody else looks at the graph, if it is still there."""
+    return graph.lock if graph is not None else nullcontext()
 
 
 def _exchange(command: KernelLaunch, index: int, found: Argument) -> None:
@@ -131,8 +135,8 @@ def check_dynamic(handler: Handler) -> None:
         )  # fmt: skip
 
 
-#: Kinds of command that a dynamic command-group can have, and their names in messages.
-_KINDS: Final = {KernelLaunch: "kernel", HostTask: "host_task"}
+#: Kinds of command that a dynamic command-group can have.
+_KINDS: Final = {KernelLaunch, HostTask}
 
 
 class DynamicCommandGroup:
@@ -151,43 +155,18 @@ class DynamicCommandGroup:
         self._graph = weakref.ref(graph)
         self._nodes: weakref.WeakSet[Node] = weakref.WeakSet()
         self._active = 0
-        self.handlers: list[Handler] = []
-        for function in functions:
-            handler = Handler(graph.context, graph)
+        handlers = [Handler(graph.context, graph) for _ in functions]
+        for handler, function in zip(handlers, functions, strict=True):
             function(handler)
-            self.handlers.append(handler)
-        self._check(graph)
-        self.commands: tuple[Command, ...] = tuple(handler.finished() for handler in self.handlers)
-        for handler, command in zip(self.handlers, self.commands, strict=True):
+        _check(handlers, graph)
+        self.before: list[Node] = graph.named(handlers[0])
+        self.commands: tuple[Command, ...] = tuple(handler.finished() for handler in handlers)
+        for handler, command in zip(handlers, self.commands, strict=True):
             for dynamic, index in handler.dynamic:
                 dynamic.register(command, index)  # pyright: ignore[reportAttributeAccessIssue]
             if isinstance(command, KernelLaunch):
                 others = {one.kernel: None for one in self.commands if isinstance(one, KernelLaunch)}
                 command.alternatives = tuple(kernel for kernel in others if kernel != command.kernel)
-
-    def _check(self, graph: CommandGraph) -> None:
-        kinds = {type(handler.command) for handler in self.handlers}
-        if not kinds <= _KINDS.keys():
-            raise invalid("The only type of command-groups that can be used in a dynamic command-group is kernels and host-tasks.",
-                          routine="DynamicCommandGroup")  # fmt: skip
-        if len(kinds) > 1:
-            raise invalid(
-                "Command-groups in a dynamic command-group have to be all of one type.", routine="DynamicCommandGroup"
-            )
-        if HostTask in kinds and any(handler.dynamic for handler in self.handlers):
-            raise invalid("Cannot use dynamic parameters in a host_task", routine="DynamicCommandGroup")
-        for handler in self.handlers:
-            for accessor in handler.requirements:
-                graph.check_buffer(accessor.buffer)
-        first = set(map(id, graph.named(self.handlers[0])))
-        uses = {(id(accessor.buffer), accessor.writes) for accessor in self.handlers[0].requirements}
-        for handler in self.handlers[1:]:
-            theirs = {(id(accessor.buffer), accessor.writes) for accessor in handler.requirements}
-            if set(map(id, graph.named(handler))) != first or theirs != uses:
-                raise invalid(
-                    "Command-groups in dynamic command-group don't have equivalent dependencies to other graph nodes.",
-                    routine="DynamicCommandGroup", remedy="let each depend on the same events and use the same buffers",
-                )  # fmt: skip
 
     @property
     def graph(self) -> CommandGraph | None:
@@ -208,9 +187,10 @@ class DynamicCommandGroup:
                 routine="active_index",
                 remedy="count from 0",
             )
-        self._active = index
-        for node in self._nodes:
-            node.command = self.commands[index]
+        with _locked(self.graph):
+            self._active = index
+            for node in self._nodes:
+                node.command = self.commands[index]
 
     def attach(self, node: Node) -> None:
         """A node was made of it."""
@@ -219,3 +199,27 @@ class DynamicCommandGroup:
 
     def __len__(self) -> int:
         return len(self.commands)
+
+
+def _check(handlers: Sequence[Handler], graph: CommandGraph) -> None:
+    """Raise SYCLError (invalid) for handlers whose commands cannot take each other's place."""
+    kinds = {type(handler.command) for handler in handlers}
+    if not kinds <= _KINDS:
+        raise invalid("The only type of command-groups that can be used in a dynamic command-group is kernels and host-tasks.",
+                      routine="DynamicCommandGroup")  # fmt: skip
+    if len(kinds) > 1:
+        raise invalid("Command-groups in a dynamic command-group have to be all of one type.", routine="DynamicCommandGroup")
+    if HostTask in kinds and any(handler.dynamic for handler in handlers):
+        raise invalid("Cannot use dynamic parameters in a host_task", routine="DynamicCommandGroup")
+    for handler in handlers:
+        for accessor in handler.requirements:
+            graph.check_buffer(accessor.buffer)
+    first = set(map(id, graph.named(handlers[0])))
+    uses = {(id(accessor.buffer), accessor.writes) for accessor in handlers[0].requirements}
+    for handler in handlers[1:]:
+        theirs = {(id(accessor.buffer), accessor.writes) for accessor in handler.requirements}
+        if set(map(id, graph.named(handler))) != first or theirs != uses:
+            raise invalid(
+                "Command-groups in dynamic command-group don't have equivalent dependencies to other graph nodes.",
+                routine="DynamicCommandGroup", remedy="let each depend on the same events and use the same buffers",
+            )  # fmt: skip

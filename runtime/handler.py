@@ -85,11 +85,12 @@ class Handler:
         """An accessor of a buffer for this command: `mode` is "read", "write", "read_write" or "discard"."""
         return self.require(Accessor(buffer, mode, shape, offset))
 
-    def require(self, accessor: Accessor) -> Accessor:
-        """Say that the command uses an accessor that was made elsewhere."""
-        if accessor not in self.requirements:
-            self.requirements.append(accessor)
-        return accessor
+    def require(self, accessor: Accessor | DynamicArgument) -> Accessor:
+        """Say that the command uses an accessor that was made elsewhere, or that a dynamic parameter holds."""
+        used: Accessor = accessor.bind(self, 0).keep if isinstance(accessor, DynamicArgument) else accessor
+        if used not in self.requirements:
+            self.requirements.append(used)
+        return used
 
     def set_arg(self, index: int, value: Any) -> None:
         """Set the kernel's argument of an index (arguments.py lists what it can be)."""
