@@ -76,6 +76,14 @@ class Node:
         event.node = self
         return event
 
+    def depends_on(self, *nodes: Node) -> None:
+        """Come after other nodes of the graph too. Raises what `CommandGraph.make_edge` raises."""
+        graph = self.graph
+        if graph is None:
+            raise invalid("the graph of the node is gone", routine="depends_on", remedy="keep the graph")
+        for node in nodes:
+            graph.make_edge(node, self)
+
     def leads_to(self, other: Node) -> bool:
         """Whether another node comes after this one, however indirectly."""
         seen: set[Node] = {self}

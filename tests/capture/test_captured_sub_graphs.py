@@ -90,7 +90,7 @@ def test_in_another_captured_graph(numbers: Numbers, steps: Executable) -> None:
     loop = outer.finalize()
     assert [node.type for node in outer] == ["kernel", "kernel", "subgraph"]
     assert len(loop) == 4 and len(loop.partitions.partitions) == 1 and "4 commands" in loop.explain(numbers.queue)
-    del outer, inner, steps
+    del outer, inner
     gc.collect()
     loop.replay(numbers.queue, times=2).wait()
     assert (numbers.host[0], numbers.value()) == (61, 66)

@@ -25,7 +25,7 @@ def seen_between(numbers: Numbers) -> tuple[Any, list[int]]:
         numbers.mul(3)
     seen: list[int] = []
     task = graph.add(lambda handler: handler.host_task(lambda: seen.append(int(numbers.host[0]))), depends_on=graph[1])
-    graph.make_edge(task, graph[2])
+    graph[2].depends_on(task)
     return graph, seen
 
 
