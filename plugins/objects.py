@@ -97,7 +97,7 @@ class Registry:
         """The object of a handle that is lent; None if there is no such handle."""
         found = self._lent.get(handle)
         thing = found() if found is not None else None
-        return thing if thing is not None and thing.type == type_name else None
+        return thing if thing is not None and thing.type == type_name and not thing._closed else None
 
     def give(self, thing: Object) -> int:
         """The handle of an object for a caller that has one more reference from now on."""
@@ -174,9 +174,8 @@ class Registry:
 
     def _leave(self, thing: Object) -> None:
         handle, thing.handle = thing.handle, 0
-        if handle:
-            self.of(thing.type).pop(handle, None)
-            self._lent.pop(handle, None)
+        owned, lent = self.of(thing.type).pop(handle, None), self._lent.pop(handle, None)
+        if owned is not None or lent is not None:  # else it has ended with the last reference in Python
             self._give_up(handle)
 
     def _give_up(self, handle: int) -> None:

@@ -111,6 +111,32 @@ def test_a_lent_handle_lives_as_long_as_its_object(registry: Registry) -> None:
     assert registry.find_lent("ur_queue_handle_t", handle) is None
 
 
+def test_what_is_being_closed_is_not_lent_any_more(registry: Registry) -> None:
+    found = []
+
+    class Looking(Counted):
+        def close(self) -> None:
+            found.append(registry.find_lent(self.type, self.handle))
+
+    assert registry.show(Looking())
+    assert found == [None]
+
+
+def test_a_handle_that_ended_with_its_object_is_not_given_up_again(registry: Registry) -> None:
+    """In a cycle, weak references end before anything is closed; and what is closed may forget its parts."""
+
+    class Whole(Counted):
+        def close(self) -> None:
+            registry.forget(self.log[0])
+
+    part = Counted()
+    part.log.append(Whole([part]))
+    handle = registry.show(part)
+    del part
+    gc.collect()
+    assert list(registry._quarantined) == [handle]
+
+
 def test_a_lent_object_that_is_retained_is_owned(registry: Registry) -> None:
     thing = Counted()
     handle = registry.show(thing)
