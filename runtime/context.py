@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,7 @@ from .errors import invalid
 from .event import Event, Unfinished
 from .handles import Object, array, struct
 from .platform import Device, devices
+from .scheduler import leave_adapters, stop
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -114,8 +116,24 @@ _MOST_LEFT: Final = 16
 contexts: Final[weakref.WeakSet[Context]] = weakref.WeakSet()
 
 
+_LONGEST_END: Final = 10.0  # seconds
+
+
 @atexit.register
-def _hold_forever() -> None:
-    """Commands may be running when the process ends, and Python frees its arrays then: not those that they use."""
-    for context in list(contexts):
+def _end() -> None:
+    """The process ends. Drivers that are still running commands then may crash, so these are waited for, unless they take too long: they
+    may be waiting for an event that nobody is left to complete. The memory that they use is never freed."""
+    stop()
+    alive = [context for context in contexts if context.adapter.open]
+    for context in alive:
+        context.adapter.open = False  # it releases what is left itself, all at once
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(context._held))
+
+    def finish() -> None:
+        for context in alive:
+            context.finish()
+        leave_adapters()
+
+    ending = threading.Thread(target=finish, daemon=True)
+    ending.start()
+    ending.join(_LONGEST_END)

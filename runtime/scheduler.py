@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,7 +58,11 @@ class _Workers:
 
     def _run(self) -> None:
         while True:
-            self._work.get()()
+            work = self._work.get()
+            if _ended:
+                return
+            work()
+            del work  # and what it holds
             with self._lock:
                 if self._work.empty():
                     self._idle += 1
@@ -69,8 +74,41 @@ _workers = _Workers()
 @in_child
 def _forget() -> None:
     """The threads are the parent's."""
-    global _workers
-    _workers = _Workers()
+    global _workers, _changed, _in_adapters
+    _workers, _changed, _in_adapters = _Workers(), threading.Condition(), 0
+
+
+_ended = False
+_in_adapters = 0  # threads that call an adapter for a deferred command
+_changed = threading.Condition()
+
+
+@contextmanager
+def _adapters() -> Iterator[bool]:
+    """Go to an adapter, unless the process is ending."""
+    global _in_adapters
+    with _changed:
+        go = not _ended
+        _in_adapters += go
+    try:
+        yield go
+    finally:
+        with _changed:
+            _in_adapters -= go
+            _changed.notify_all()
+
+
+def stop() -> None:
+    """The process ends: nothing begins any more."""
+    global _ended
+    with _changed:
+        _ended = True
+
+
+def leave_adapters() -> None:
+    """Wait until no thread is in an adapter on the scheduler's behalf: after that, adapters can be closed."""
+    with _changed:
+        _changed.wait_for(lambda: not _in_adapters)
 
 
 def in_worker(work: Callable[[], object]) -> None:
@@ -119,7 +157,7 @@ class Deferred:
         with _lock:
             self._waiting -= 1
             ready = self._waiting == 0
-        if not ready:
+        if not ready or _ended:
             return
         error = None if self.always else next((event.error for event in self.dependencies if event.error is not None), None)
         if error is not None:
@@ -184,7 +222,9 @@ def submit(context: Context, dependencies: Iterable[Event], enqueue: Enqueue) ->
 
     def give(deferred: Deferred) -> None:
         here = [part.handle for part in all_parts if part.handle and part.context is context]
-        _resolve_with(deferred, lambda: enqueue(len(here), array(here)), gives_handle=True)
+        with _adapters() as go:
+            if go:
+                _resolve_with(deferred, lambda: enqueue(len(here), array(here)), gives_handle=True)
 
     return _defer(Deferred(event, all_parts, hand_over))
 
@@ -222,14 +262,23 @@ def _defer(deferred: Deferred) -> Event:
 
 def _after_waiting(deferred: Deferred, events: Iterable[Event], action: Callable[[Deferred], None]) -> None:
     """In a worker: wait for events of the device, then act; an error goes to whoever waits for the command."""
-    for event in events:
-        try:
-            event.wait()
-        except BaseException as error:
-            if not deferred.always:
-                deferred.resolve(error=error)
-                return
-    action(deferred)
+    failed = _wait_for(events)
+    if failed is not None and not deferred.always:
+        deferred.resolve(error=failed)
+    elif not _ended:
+        action(deferred)
+
+
+def _wait_for(events: Iterable[Event]) -> BaseException | None:
+    """Wait for all events; the answer is the first error."""
+    failed = None
+    with _adapters() as go:
+        for event in events if go else ():
+            try:
+                event.wait()
+            except BaseException as error:
+                failed = failed or error
+    return failed
 
 
 def _resolve_with(deferred: Deferred, work: Callable[[], Any], *, gives_handle: bool = False) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy
 import pytest
 from support import RunPython
-from sycl_support import N, SOURCE, zeros
+from sycl_support import SOURCE, N, zeros
 
 from fairlead.runtime import Context, Device, Errc, Program, Queue, SYCLError, devices, platforms
 from fairlead.runtime.queue import default_context

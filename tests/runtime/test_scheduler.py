@@ -1,0 +1,289 @@
+"""The order of commands and host tasks, what happens to errors, threads, and the end of the process."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy
+import pytest
+from support import RunPython
+from sycl_support import SOURCE, Gate, N, driver_name, zeros
+
+from fairlead.runtime import USM, Context, Device, Errc, Event, Handler, NDRange, Program, Queue, SYCLError, devices
+
+
+def store(program: Program, memory: USM, value: int, *events: Event):
+    return lambda handler: (handler.depends_on(*events), handler.parallel_for(N, program.store, memory, numpy.int32(value)))
+
+
+def test_a_host_task_comes_after_and_before_device_commands(queue: Queue, program: Program, memory: USM) -> None:
+    seen = []
+    first = queue.parallel_for(N, program.add, memory, numpy.int32(1))
+    task = queue.host_task(lambda: seen.append(memory.array.copy()) or memory.array.__setitem__(0, 10), depends_on=[first])
+    queue.parallel_for(N, program.mul, memory, numpy.int32(2), depends_on=[task]).wait()
+    assert (seen[0] == 1).all()
+    assert memory.array[0] == 20 and (memory.array[1:] == 2).all()
+
+
+def test_long_chains_of_host_tasks_and_commands(queue: Queue, program: Program, memory: USM, gate: Gate) -> None:
+    event, ran = gate.event, []
+    for number in range(400):
+        event = queue.parallel_for(N, program.add, memory, numpy.int32(1), depends_on=[event])
+        if number % 40 == 0:
+            event = queue.host_task(lambda number=number: ran.append((number, int(memory.array[0]))), depends_on=[event])
+    assert event.status == "submitted" and not memory.array.any()
+    gate.open()
+    event.wait()
+    assert (memory.array == 400).all()
+    assert ran == [(number, number + 1) for number in range(0, 400, 40)]
+
+
+def test_a_chain_behind_one_gate_is_no_recursion(in_order: Queue, program: Program) -> None:
+    opened, memory = threading.Event(), zeros(in_order)
+    in_order.host_task(opened.wait)
+    for _ in range(1500):
+        event = in_order.parallel_for(1, program.add, memory, numpy.int32(1))
+    opened.set()
+    event.wait()
+    assert memory.array[0] == 1500
+
+
+def test_an_in_order_queue_keeps_its_order_through_host_tasks(in_order: Queue, program: Program) -> None:
+    memory, opened, seen = zeros(in_order), threading.Event(), []
+    in_order.parallel_for(N, program.store, memory, numpy.int32(1))
+    in_order.host_task(lambda: (opened.wait(), seen.append(int(memory.array[5]))))
+    in_order.parallel_for(N, program.store, memory, numpy.int32(2))
+    in_order.host_task(lambda: seen.append(int(memory.array[5])))
+    last = in_order.parallel_for(N, program.add, memory, numpy.int32(3))
+    assert last.status != "complete"
+    opened.set()
+    in_order.wait()
+    assert seen == [1, 2] and (memory.array == 5).all()
+
+
+def test_a_barrier_is_after_everything_and_before_everything(
+    queue: Queue, program: Program, memory: USM, gate: Gate, device_gate: Gate
+) -> None:
+    queue.parallel_for(N, program.add, memory, numpy.int32(1), depends_on=[device_gate.event])
+    barrier = queue.barrier()
+    after = queue.parallel_for(N, program.mul, memory, numpy.int32(10))
+    task = queue.host_task(lambda: memory.array.__setitem__(0, -1))
+    device_gate.open()
+    assert barrier.status == "submitted" and after.status == "submitted" and task.status == "submitted"
+    gate.open()
+    queue.wait()
+    assert memory.array[0] in (-1, -10) and (memory.array[1:] == 10).all()
+
+
+def test_a_second_barrier_waits_for_what_is_between_them(queue: Queue, gate: Gate) -> None:
+    queue.barrier()
+    opened = threading.Event()
+    queue.host_task(opened.wait)
+    gate.open()
+    second = queue.barrier()
+    assert not second.done
+    opened.set()
+    second.wait()
+
+
+def test_a_barrier_of_events_waits_for_these(queue: Queue, gate: Gate) -> None:
+    ready = queue.barrier([queue.memset(zeros(queue), 1)])
+    ready.wait()
+    blocked = queue.barrier([gate.event])
+    assert blocked.status == "submitted"
+    gate.open()
+    blocked.wait()
+
+
+def test_an_error_of_a_host_task_reaches_everyone_who_waits(queue: Queue, program: Program, memory: USM) -> None:
+    task = queue.host_task(lambda: 1 / 0)
+    after = queue.submit(store(program, memory, 5, task))
+    much_later = queue.host_task(lambda: memory.array.fill(6), depends_on=[after])
+    for event in (task, after, much_later):
+        with pytest.raises(ZeroDivisionError):
+            event.wait()
+        with pytest.raises(ZeroDivisionError):
+            _ = event.status
+        assert event.done
+    with pytest.raises(ZeroDivisionError):
+        queue.wait()
+    queue.wait()  # it was told
+    assert not memory.array.any()
+
+
+def test_the_first_error_of_many_tasks_is_what_a_queue_tells(queue: Queue) -> None:
+    def fail(number: int) -> None:
+        raise ValueError(number)
+
+    for number in range(300):  # more than a queue remembers once they have ended
+        last = queue.host_task(lambda number=number: fail(number))
+    with pytest.raises(ValueError, match="299"):
+        last.wait()
+    with pytest.raises(ValueError):
+        queue.wait()
+
+
+def test_an_in_order_queue_goes_on_after_its_error_was_told(in_order: Queue, program: Program) -> None:
+    memory = zeros(in_order)
+    in_order.host_task(lambda: {}["nothing"])
+    in_order.submit(store(program, memory, 1))
+    with pytest.raises(KeyError):
+        in_order.wait()
+    in_order.submit(store(program, memory, 2))
+    in_order.wait()
+    assert (memory.array == 2).all()
+
+
+def test_a_task_that_ends_its_thread_leaves_nobody_hanging(queue: Queue) -> None:
+    task = queue.host_task(lambda: (_ for _ in ()).throw(SystemExit(3)))
+    after = queue.host_task(lambda: None, depends_on=[task])
+    with pytest.raises(SystemExit):
+        after.wait()
+    with pytest.raises(SystemExit):
+        queue.wait()
+
+
+def test_a_command_that_is_refused_later_tells_it_in_wait(queue: Queue, program: Program, memory: USM, gate: Gate) -> None:
+    size = 1 << 22  # work-items in one work-group
+    assert size > queue.device.info("MAX_WORK_GROUP_SIZE")
+    with pytest.raises(SYCLError) as at_once:
+        queue.parallel_for(NDRange(size, size), program.add, memory, numpy.int32(1))
+    later = queue.parallel_for(NDRange(size, size), program.add, memory, numpy.int32(1), depends_on=[gate.event])
+    gate.open()
+    with pytest.raises(SYCLError) as caught:
+        later.wait()
+    assert at_once.value.errc is caught.value.errc is Errc.nd_range
+    with pytest.raises(SYCLError, match="kernel, name: add"):
+        queue.wait()
+
+
+def test_queues_of_one_context_and_of_others_depend_on_each_other(queue: Queue, program: Program, memory: USM) -> None:
+    other = Queue(queue.context, queue.device)
+    third = Queue(Context(queue.device))
+    theirs = zeros(third)
+    build = Program(third.context, SOURCE)
+    event = queue.submit(store(program, memory, 4))
+    event = other.parallel_for(N, program.mul, memory, numpy.int32(3), depends_on=[event])
+    event = third.parallel_for(N, build.store, theirs, numpy.int32(1), depends_on=[event])
+    event = queue.parallel_for(N, program.add, memory, numpy.int32(1), depends_on=[event])
+    event.wait()
+    assert (memory.array == 13).all() and (theirs.array == 1).all()
+    third.wait()
+
+
+def test_drivers_depend_on_each_other(queue: Queue, program: Program, memory: USM, device_gate: Gate) -> None:
+    foreign = Queue(next(device for device in devices() if device.platform is not queue.device.platform))
+    theirs, build = zeros(foreign), Program(foreign.context, SOURCE)
+    first = queue.parallel_for(N, program.add, memory, numpy.int32(1), depends_on=[device_gate.event])
+    second = foreign.parallel_for(N, build.add, theirs, numpy.int32(2), depends_on=[first])
+    third = queue.parallel_for(N, program.add, memory, numpy.int32(3), depends_on=[second])
+    assert (first.done, second.done, third.done) == (False, False, False)
+    device_gate.open()
+    third.wait()
+    foreign.wait()
+    assert (memory.array == 4).all() and (theirs.array == 2).all()
+
+
+def test_many_threads_submit(queue: Queue, in_order: Queue, program: Program) -> None:
+    memories = [zeros(queue) for _ in range(8)]
+    ran = []
+
+    def work(number: int) -> None:
+        memory, event = memories[number], Event()
+        for step in range(20):
+            at = (queue, in_order)[step % 2]
+            event = at.parallel_for(N, program.add, memory, numpy.int32(1), depends_on=[event])
+            if step % 5 == 0:
+                event = at.host_task(lambda step=step: ran.append((number, step)), depends_on=[event])
+        event.wait()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert all((memory.array == 20).all() for memory in memories)
+    assert sorted(ran) == [(number, step) for number in range(8) for step in (0, 5, 10, 15)]
+
+
+def test_more_host_tasks_at_once_than_there_are_threads(queue: Queue, gate: Gate) -> None:
+    ran = []
+    tasks = [queue.host_task(lambda number=number: ran.append(number), depends_on=[gate.event]) for number in range(500)]
+    assert not ran
+    gate.open()
+    Event.wait_all(tasks)
+    assert sorted(ran) == list(range(500))
+
+
+def test_threads_are_few_when_little_runs_at_once(queue: Queue) -> None:
+    for _ in range(50):
+        queue.host_task(lambda: None).wait()
+    assert sum(thread.name.startswith("fairlead-") for thread in threading.enumerate()) <= 64
+
+
+def test_callbacks_need_no_thread_while_they_wait(queue: Queue, gate: Gate) -> None:
+    called: list[Event] = []
+    all_called = threading.Event()
+    task = queue.host_task(lambda: None, depends_on=[gate.event])
+    for _ in range(200):
+        task.add_callback(lambda event: (called.append(event), len(called) == 200 and all_called.set()))
+    assert not called
+    gate.open()
+    assert all_called.wait(60) and set(called) == {task}
+
+
+def test_a_submission_within_a_host_task(queue: Queue, program: Program, memory: USM) -> None:
+    queue.host_task(lambda: queue.submit(store(program, memory, 3)).wait()).wait()
+    assert (memory.array == 3).all()
+
+
+def test_the_handler_takes_one_command(queue: Queue, program: Program, memory: USM) -> None:
+    def two(handler: Handler) -> None:
+        handler.memset(memory, 0)
+        handler.memset(memory, 1)
+
+    with pytest.raises(Exception, match="names a second operation, memset after memset"):
+        queue.submit(two)
+    with pytest.raises(RuntimeError, match="mine"):
+        queue.submit(lambda handler: (_ for _ in ()).throw(RuntimeError("mine")))
+    queue.submit(lambda handler: None).wait()
+
+
+EXIT = """
+import threading, numpy, sys
+from fairlead.runtime import *
+device = next(one for one in devices() if one.platform.version == sys.argv[2])
+queue = Queue(device)
+never = threading.Event()
+what = sys.argv[1]
+memory = malloc_device(1 << 20, "uint8", queue)
+if what == "running":
+    begun = threading.Event()
+    queue.host_task(lambda: (begun.set(), never.wait()))
+    begun.wait()
+elif what == "waiting":
+    gate = queue.host_task(never.wait)
+    queue.memset(memory, 1, depends_on=[gate])
+    queue.host_task(print, depends_on=[gate])
+elif what == "busy":
+    for _ in range(20):
+        queue.memcpy(numpy.zeros(1 << 20, numpy.uint8), memory)
+    queue.host_task(lambda: None, depends_on=[queue.memset(memory, 2)])
+elif what == "buffer":
+    buffer = Buffer(numpy.zeros(100))
+    queue.submit(lambda handler: handler.fill(handler.access(buffer), 1.0))
+    buffer.host_access().__enter__()
+    queue.submit(lambda handler: handler.fill(handler.access(buffer), 2.0))
+elif what == "failed":
+    queue.host_task(lambda: 1 / 0)
+elif what == "chain":
+    event = Event()
+    for _ in range(300):
+        event = queue.host_task(lambda: None, depends_on=[queue.memset(memory, 3, depends_on=[event])])
+print("end", flush=True)
+"""
+
+
+@pytest.mark.parametrize("what", ["running", "waiting", "busy", "buffer", "failed", "chain"])
+def test_the_process_ends_whatever_is_pending(device: Device, what: str, run_python: RunPython) -> None:
+    assert driver_name(device)
+    done = run_python(EXIT, what, device.platform.version)
+    assert (done.out, done.err) == ("end\n", "")
