@@ -2,15 +2,19 @@
 
 A text is a `str`, a handle is an object (0 is the NULL handle), an array any sequence; the binaries of a program are as many
 `bytes`. `bytes` are always taken as they are: that is how structs are given, and what has no type in the data.
+
+`misfit` and `unfit` say what is wrong with a value that fits neither a property nor the outputs of a function.
 """
 
 from __future__ import annotations
 
+import reprlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final
 
+from ..loader.abi import Parameter
 from ..loader.ur import UR
 from .objects import Object
 
@@ -77,3 +81,27 @@ def encoder(answer: str) -> Encode:
 def properties(group: str) -> dict[int, Encode]:
     """The properties of an info type, `ur_device_info_t`: value → encoder."""
     return {value: encoder(UR.constants[name].answer) for value, name in UR.groups.get(group, {}).items()}
+
+
+def misfit(encoders: dict[int, Encode], name: int, value: Any) -> str:
+    """What is wrong with an answer that is not of the property's type."""
+    group = next(group for group in UR.groups if properties(group) is encoders)
+    constant = UR.groups[group][name]
+    return f"the answer to {constant} is {value!r}, and has to be of the type {UR.constants[constant].answer}"
+
+
+def unfit(routine: str, value: Any, outputs: Sequence[Parameter], error: Exception) -> TypeError:
+    """What is wrong with what a function returned, which could not be stored in its outputs."""
+    wanted = ", ".join(f"{_wanted(p)} for {p.name}" for p in outputs)
+    why = "" if value is None else f" ({error})"
+    return TypeError(
+        f"{routine} returned {reprlib.repr(value)}; it has to return {'a tuple: ' * (len(outputs) > 1)}{wanted}{why}"
+    )
+
+
+def _wanted(output: Parameter) -> str:
+    """What a function returns for an output."""
+    base = UR.resolve(output.type)
+    if base == "handle" and output.length:
+        return "a list of objects"
+    return {"handle": "an object", "void": "an address", "char": "a str"}.get(base, "a number")

@@ -24,7 +24,6 @@ output that is named as a parameter is handed over as the pointer that it is, an
 from __future__ import annotations
 
 import inspect
-import reprlib
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
@@ -32,7 +31,7 @@ from typing import Any, Final
 from ..loader.abi import Function, Parameter
 from ..loader.ur import UR, URError
 from ._native import ffi
-from .answers import Encode, encode_pointers, properties
+from .answers import Encode, encode_pointers, misfit, properties, unfit
 from .interrupts import ENTRY
 from .objects import Object, Registry, gone, reap
 
@@ -188,7 +187,7 @@ def _answer(
     try:
         data = encode(value, registry.show)
     except (TypeError, ValueError, OverflowError, struct.error) as error:
-        raise TypeError(f"{_misfit(encoders, name, value)}: {error}") from None
+        raise TypeError(f"{misfit(encoders, name, value)}: {error}") from None
     if into:
         if size < len(data):
             raise Refused(_INVALID_SIZE)
@@ -199,29 +198,6 @@ def _answer(
             _copy(into, data)
     if size_ret:
         size_ret[0] = len(data)
-
-
-def _misfit(encoders: dict[int, Encode], name: int, value: Any) -> str:
-    """What is wrong with an answer that is not of the property's type."""
-    group = next(group for group in UR.groups if properties(group) is encoders)
-    constant = UR.groups[group][name]
-    return f"the answer to {constant} is {value!r}, and has to be of the type {UR.constants[constant].answer}"
-
-
-def _unfit(routine: str, value: Any, outputs: Sequence[Parameter], error: Exception) -> TypeError:
-    """What is wrong with what a function returned, which could not be stored in its outputs."""
-    wanted = ", ".join(f"{_wanted(p)} for {p.name}" for p in outputs)
-    why = "" if value is None else f" ({error})"
-    return TypeError(
-        f"{routine} returned {reprlib.repr(value)}; it has to return {'a tuple: ' * (len(outputs) > 1)}{wanted}{why}"
-    )
-
-
-def _wanted(p: Parameter) -> str:
-    """What a function returns for an output."""
-    if _is_list(p):
-        return "a list of objects"
-    return {"handle": "an object", "void": "an address", "char": "a str"}.get(UR.resolve(p.type), "a number")
 
 
 def _copy(into: int, data: bytes) -> None:
@@ -244,7 +220,7 @@ class _Entry:
         self.scope: dict[str, Any] = {
             "_body": body, "_registry": registry, "_give": registry.give, "_find": _find, "_objects": _objects,
             "_numbers": _numbers, "_unpack": ffi.unpack, "_text": _text, "_keep": _keep, "_give_list": _give_list, "_answer": _answer,
-            "_unfit": _unfit, "_Refused": Refused, "_gone": gone, "_reap": reap,
+            "_unfit": unfit, "_Refused": Refused, "_gone": gone, "_reap": reap,
         }  # fmt: skip
         self.outputs = [p for p in function.parameters if _is_output(p)]
         self.list_count = self._list_count()
