@@ -30,8 +30,9 @@ _CHANGES: Final = icd_ffi.typeof("fl_change[]")
 assert struct.calcsize("@2I2N") == icd_ffi.sizeof("fl_change")
 
 
-#: What a launch's arguments become: an `fl_change` for each, what they use (by index), and what the changes lead to.
-Changes = tuple[list[bytes], dict[int, Object], list[Any]]
+#: What a launch's arguments become: an `fl_change` for each, what they use (by index), what the changes lead to, and as bits which of them
+#: are addresses.
+Changes = tuple[list[bytes], dict[int, Object], list[Any], int]
 
 
 def _changes_of(kernel: Kernel, context: Context, rows: Iterable[tuple[int, int, int, Any]]) -> Changes:
@@ -42,11 +43,14 @@ def _changes_of(kernel: Kernel, context: Context, rows: Iterable[tuple[int, int,
     changes = [b""] * kernel.argument_count
     held: dict[int, Object] = {}
     scratch: list[Any] = []
+    addresses = 0
     for kind, index, size, value in rows:
         if index >= len(changes) or changes[index]:
             raise failure("INVALID_KERNEL_ARGUMENT_INDEX", f"argument {index} of {len(changes)} is not there, or given twice")
         if kind == Argument.POINTER:
             changes[index] = _pointer(context, index, value, scratch)
+            if value:
+                addresses |= 1 << index
         elif kind == Argument.VALUE:
             check_size(size, value)
             changes[index] = pack_change(index, VALUE, size, value)
@@ -59,7 +63,7 @@ def _changes_of(kernel: Kernel, context: Context, rows: Iterable[tuple[int, int,
                 held[index] = thing
     if b"" in changes:
         raise failure("INVALID_KERNEL_ARGUMENT_INDEX", f"argument {changes.index(b'')} of {len(changes)} is not given")
-    return changes, held, scratch
+    return changes, held, scratch, addresses
 
 
 def _pointer(context: Context, index: int, address: int, scratch: list[Any]) -> bytes:
@@ -91,13 +95,17 @@ def argument_list(count: int, changes: list[bytes]) -> Any:
     return made
 
 
-def copy_of(buffer: CommandBuffer, kernel: Kernel) -> int:
-    """Our copy of a kernel, as it is now; one for all launches between which nothing but arguments was set on it."""
-    identity = kernel.identity
+def copy_of(buffer: CommandBuffer, kernel: Kernel, addresses: int) -> int:
+    """Our copy of a kernel, as it is now; one for all launches between which nothing but arguments was set on it, and of which the
+    same arguments are `addresses`: see kernel_info.renew."""
+    identity = kernel.identity, addresses
     copy = buffer.copies.get(identity)
     if copy is None:
         with kernel.lock:  # another thread may set its arguments, which a driver copies as well
-            copy = int(icd_ffi.cast("uintptr_t", icd_lib.fl_clone_kernel(icd_ffi.cast("void *", kernel.cl))))
+            if kernel.had_pointers and kernel.is_plain:
+                copy = kernel.another()
+            else:
+                copy = int(icd_ffi.cast("uintptr_t", icd_lib.fl_clone_kernel(icd_ffi.cast("void *", kernel.cl))))
         if not copy:
             raise failure("INVALID_KERNEL", "the driver can make no copy of it")
         buffer.copies[identity] = copy  # which keeps the kernel, too
@@ -132,13 +140,13 @@ def _append_launch(
 ) -> Appended:
     buffer, context = place.buffer, place.buffer.context
     sizes = work_sizes(dim, offset, size, local)
-    changes, held, _scratch = _changes_of(kernel, context, rows)
+    changes, held, _scratch, addresses = _changes_of(kernel, context, rows)
     context.check_same("a kernel", kernel, *others)
     if kernel in others:
         raise failure("INVALID_VALUE", "the alternatives to a kernel do not contain the kernel itself")
     if local is not None:
         kernel.check_group(buffer.device, local)
-    copy, copies = copy_of(buffer, kernel), {other: copy_of(buffer, other) for other in others}
+    copy, copies = copy_of(buffer, kernel, addresses), {other: copy_of(buffer, other, addresses) for other in others}
     made = argument_list(len(changes), changes)
     index = buffer.commands.add_launch(place.after, copy, dim, sizes, offset is not None, local is not None, made)
     appended = place.finish(index, "KERNEL_LAUNCH")

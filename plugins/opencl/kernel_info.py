@@ -153,9 +153,31 @@ def show_memory(kernel: Kernel) -> None:
     """For a kernel that `reaches`: tell the driver of all SVM, block by block. The kernel's lock is held."""
     bases = [allocation.base for allocation in allocations(kernel.context)]
     if bases and bases != kernel.shown:
-        array = (ctypes.c_void_p * len(bases))(*bases)
-        _set(kernel, OPENCL["CL_KERNEL_EXEC_INFO_SVM_PTRS"], array, ctypes.sizeof(array))
-        kernel.shown = bases
+        _show(kernel, bases)
+
+
+def _show(kernel: Kernel, pointers: list[int]) -> None:
+    array = (ctypes.c_void_p * len(pointers))(*pointers)
+    _set(kernel, OPENCL["CL_KERNEL_EXEC_INFO_SVM_PTRS"], array, ctypes.sizeof(array))
+    kernel.shown = pointers
+
+
+def renew(kernel: Kernel) -> bool:
+    """Exchange the cl_kernel for a new one with the same arguments, and say whether that was done. The kernel's lock is held.
+
+    For NVIDIA's driver an argument that was SVM once can be neither a buffer nor NULL: a launch gets INVALID_KERNEL_ARGS. A kernel whose
+    native handle others may know stays what it is.
+    """
+    if not kernel.had_pointers or kernel.shared or _has_usm(kernel):
+        return False
+    arguments, shown = kernel.arguments, kernel.shown
+    new = Kernel(kernel.another(), kernel.program)
+    with new.lock:
+        set_on(new, list(arguments.items()))
+    kernel.exchange(new)
+    if shown:
+        _show(kernel, shown)
+    return True
 
 
 def _set_pointers(kernel: Kernel, size: int, pointers: int) -> None:

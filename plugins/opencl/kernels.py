@@ -82,6 +82,8 @@ class Kernel(CLObject):
         self._settings = 0  # how often something was set on it that is no argument
         self.reaches = False  # whether a driver has to be told of all SVM (kernel_info.show_memory)
         self.shown: list[int] = []  # what it was told
+        self.had_pointers = False  # whether an argument was ever an address
+        self.shared = False  # whether others may know the cl_kernel
         self._constant: dict[tuple[int, str], bytes] = {}
 
     @cached_property
@@ -93,6 +95,16 @@ class Kernel(CLObject):
     def identity(self) -> Any:
         """A key for the kernel as it is now, its arguments left aside: another one after a setting was changed."""
         return self, self._settings
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing but arguments was ever set on it."""
+        return not self._settings
+
+    def another(self) -> int:
+        """A cl_kernel of the same function on which nothing is set."""
+        name = self.query("CL_KERNEL_FUNCTION_NAME").rstrip(b"\0")
+        return create(self.table, "clCreateKernel", self.program.cl, name)
 
     def changed(self) -> None:
         """Something was set that is no argument: the kernel is another one from now on."""
@@ -115,7 +127,10 @@ class Kernel(CLObject):
         """These arguments were set. As in OpenCL a kernel does not keep memory objects alive."""
         last = self._arguments
         for index, argument in arguments:
-            memory = argument[2] if argument[0] == _MEM else None
+            kind = argument[0]
+            if kind == _POINTER:
+                self.had_pointers = True
+            memory = argument[2] if kind == _MEM else None
             last[index] = argument if memory is None else ref(memory)
 
     def restore(self, indices: Iterable[int]) -> None:
@@ -127,6 +142,13 @@ class Kernel(CLObject):
                 set_arguments(self.cl, self.context, [(index, last[index])])
             except (KeyError, OpenCLError, URError):
                 self._arguments[index] = _nothing
+
+    def exchange(self, other: Kernel) -> None:
+        """Give the cl_kernel away for that of another, of the same function and with the same arguments."""
+        self.cl, other.cl = other.cl, self.cl
+        self.owned, other.owned = other.owned, self.owned
+        _locks[self.cl], _locks[other.cl] = self.lock, other.lock
+        self.had_pointers, self.shown = other.had_pointers, []
 
     def check_arguments(self) -> None:
         """Raise URError (INVALID_KERNEL_ARGS) if an argument is not there any more: a driver would use it."""
@@ -179,6 +201,7 @@ def urKernelCreate(hProgram: Program, pKernelName: str) -> Kernel:
 
 @adapter.entry
 def urKernelGetNativeHandle(hKernel: Kernel) -> int:
+    hKernel.shared = True
     return hKernel.cl
 
 
@@ -191,7 +214,9 @@ def urKernelCreateWithNativeHandle(hNativeKernel: int, hContext: Context, hProgr
         raise failure("INVALID_PROGRAM", "the native kernel is of another program")
     program = hProgram or program_of(native, hContext, owned=False)
     taken_over(Kernel, hNativeKernel, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned))
-    return Kernel(hNativeKernel, program)
+    kernel = Kernel(hNativeKernel, program)
+    kernel.shared = True
+    return kernel
 
 
 # arguments: what urEnqueueKernelLaunchWithArgsExp and its like are given

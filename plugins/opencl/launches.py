@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from ...icd.errors import OpenCLError
 from ...loader.ur import UR
 from .._native import ffi
 from .core import adapter, check, failure
 from .devices import Device
 from .events import Event
-from .kernel_info import show_memory
+from .kernel_info import renew, show_memory
 from .kernels import Argument, Kernel, arguments_of, set_on
 from .queues import Queue, create_queue
 
@@ -82,10 +83,15 @@ def _launch(
             show_memory(kernel)
         if 0 in size:
             return queue.enqueue("clEnqueueMarkerWithWaitList", _COMMAND, (), waits, wanted)
-        if not together:
+        if together:
+            with _concurrent(kernel):
+                return queue.enqueue(_ROUTINE, _COMMAND, given, waits, wanted)
+        try:
             return queue.enqueue(_ROUTINE, _COMMAND, given, waits, wanted)
-        with _concurrent(kernel):
-            return queue.enqueue(_ROUTINE, _COMMAND, given, waits, wanted)
+        except OpenCLError as error:
+            if error.code != "CL_INVALID_KERNEL_ARGS" or not renew(kernel):
+                raise
+        return queue.enqueue(_ROUTINE, _COMMAND, (kernel.cl, *given[1:]), waits, wanted)
 
 
 # launch properties

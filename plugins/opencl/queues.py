@@ -234,13 +234,15 @@ def urEnqueueEventsWaitWithBarrierExt(hQueue: Queue, phEventWaitList: list[Event
 
 @adapter.entry
 def urEnqueueTimestampRecordingExp(hQueue: Queue, blocking: bool, phEventWaitList: list[Event]) -> Event:
-    """A marker's time; where the queue takes none, that of a marker which follows it on a queue of the context's that does."""
+    """A marker's time; where the queue takes none, or the marker waits, which NVIDIA's driver does not time, that of a marker which follows
+    it on an in-order queue of the context's that does."""
     event = hQueue.enqueue("clEnqueueMarkerWithWaitList", "TIMESTAMP_RECORDING_EXP", (), phEventWaitList, True)
     assert event is not None
     check(hQueue.table.clFlush(hQueue.cl), "clFlush")
-    if not hQueue.flags & _PROFILING:
+    if phEventWaitList or not hQueue.flags & _PROFILING:
         clock = create_queue(hQueue.context, hQueue.device, _PROFILING)
-        stamp = clock.enqueue("clEnqueueMarkerWithWaitList", "TIMESTAMP_RECORDING_EXP", (), [event], True)
+        clock.enqueue("clEnqueueMarkerWithWaitList", "EVENTS_WAIT", (), [event], False)
+        stamp = clock.enqueue("clEnqueueMarkerWithWaitList", "TIMESTAMP_RECORDING_EXP", (), (), True)
         assert stamp is not None
         check(clock.table.clFlush(clock.cl), "clFlush")
         event, stamp.queue = stamp, hQueue

@@ -116,10 +116,10 @@ def pointer_argument(context: Context, address: int) -> tuple[str, int]:
     strategy = strategy_of(context)
     if strategy is None:
         raise failure("INVALID_OPERATION", "the devices of the context have no USM")
+    if not address and strategy is not Intel:  # NVIDIA's driver takes no NULL for SVM
+        return "mem", 0
     if strategy is not Buffers:
         return strategy.argument, address
-    if not address:
-        return "mem", 0
     allocation = find(context, address)
     if allocation is None:
         raise failure("INVALID_VALUE", "the address is in no USM memory of the context")

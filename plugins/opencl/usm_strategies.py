@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
+from ...loader.forks import new_lock
 from ...loader.ur import UR
 from .buffers import create_part
 from .contexts import Context
@@ -240,6 +241,10 @@ class Intel(Strategy):
         return "clEnqueueMigrateMemINTEL", (address, size, OPENCL["CL_MIGRATE_MEM_OBJECT_HOST"] if to_host else 0)
 
 
+#: NVIDIA's driver (580.159) fails one of two threads that allocate or free at the same time, although OpenCL lets them.
+_one_at_a_time: Final = new_lock()
+
+
 class SVM(Strategy):
     """Shared virtual memory. With coarse grain alone only device memory is what the specification says: the host would
     have to map the rest.
@@ -267,14 +272,16 @@ class SVM(Strategy):
             bits |= OPENCL["CL_MEM_SVM_FINE_GRAIN_BUFFER"]
             if all(cls.support(one)["shared"] & _BOTH for one in context.devices):
                 bits |= OPENCL["CL_MEM_SVM_ATOMICS"]
-        base = context.table.clSVMAlloc(context.cl, bits, size, align)
+        with _one_at_a_time:
+            base = context.table.clSVMAlloc(context.cl, bits, size, align)
         if not base:  # it has no code to give
             raise failure("OUT_OF_HOST_MEMORY" if kind == "host" else "OUT_OF_RESOURCES", f"clSVMAlloc of {size} bytes")
         return Allocation(base, size, kind, context, device, cls)
 
     @staticmethod
     def free(allocation: Allocation, *, wait: bool = False) -> None:
-        allocation.context.table.clSVMFree(allocation.context.cl, allocation.base)
+        with _one_at_a_time:
+            allocation.context.table.clSVMFree(allocation.context.cl, allocation.base)
 
     @staticmethod
     def migrate(

@@ -1,0 +1,230 @@
+"""What NVIDIA's driver (580.159) refuses or fails at, put in front of PoCL: every machine sees that the adapter does without."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from launching import MEM, POINTER, built, rows, sizes
+from memory_calls import new_queue
+from ur_calls import Calls, array
+
+from fairlead.icd.abi import OPENCL
+from fairlead.loader.adapters import Plugin
+from fairlead.loader.devices import Device
+from fairlead.loader.table import DispatchTable
+from fairlead.loader.ur import UR
+from fairlead.plugins.opencl.core import adapter as reference
+
+COUNT = 16
+Put = Callable[[str, Callable[..., Any]], None]
+
+
+@pytest.fixture
+def device(adapter: Plugin) -> Device:
+    """PoCL's."""
+    return next(found for found in adapter.devices if "Portable" in found.platform.name)
+
+
+def thing(kind: str, handle: int) -> Any:
+    """The adapter's object of a handle."""
+    assert reference.registry is not None
+    return reference.registry.of(f"ur_{kind}_handle_t")[handle]
+
+
+@pytest.fixture
+def table(context: int) -> DispatchTable:
+    """The driver's functions."""
+    return thing("context", context).table
+
+
+@pytest.fixture
+def put(table: DispatchTable, monkeypatch: pytest.MonkeyPatch) -> Put:
+    """Has the adapter call a function that is given the driver's own as its first argument."""
+
+    def put(name: str, function: Callable[..., Any]) -> None:
+        real = getattr(table, name)
+        monkeypatch.setattr(table, name, lambda *arguments: function(real, *arguments))
+
+    return put
+
+
+@pytest.fixture
+def store(ur: Calls, context: int) -> Iterator[int]:
+    """The kernel `store`."""
+    program = built(ur, context)
+    kernel = ur.made("urKernelCreate", program, b"store").value or 0
+    yield kernel
+    ur.ok("urKernelRelease", kernel)
+    ur.ok("urProgramRelease", program)
+
+
+@pytest.fixture
+def addresses_stay(put: Put) -> set[tuple[int, int]]:
+    """An argument that was an address once makes every launch fail in which it is none, and NULL is no address. The answer is kernels and
+    arguments that were."""
+    were: set[tuple[int, int]] = set()
+    wrong: set[tuple[int, int]] = set()
+
+    def set_address(real: Any, kernel: int, index: int, address: int) -> int:
+        were.add((kernel, index))
+        (wrong.discard if address else wrong.add)((kernel, index))
+        return real(kernel, index, address)
+
+    def set_other(real: Any, kernel: int, *argument: Any) -> int:
+        if (kernel, argument[0]) in were:
+            wrong.add((kernel, argument[0]))
+        return real(kernel, *argument)
+
+    def create(real: Any, *arguments: Any) -> int:
+        made = real(*arguments)
+        for known in (were, wrong):
+            known.difference_update([key for key in known if key[0] == made])
+        return made
+
+    def launch(real: Any, queue: int, kernel: int, *arguments: Any) -> int:
+        refused = any(key[0] == kernel for key in wrong)
+        return OPENCL.codes["CL_INVALID_KERNEL_ARGS"] if refused else real(queue, kernel, *arguments)
+
+    put("clSetKernelArgSVMPointer", set_address)
+    put("clSetKernelArg", set_other)
+    put("clCreateKernel", create)
+    put("clEnqueueNDRangeKernel", launch)
+    return were
+
+
+@pytest.fixture
+def memory(ur: Calls, context: int, device: Device) -> Iterator[tuple[int, int]]:
+    """Shared memory, and a buffer."""
+    address = ur.made("urUSMSharedAlloc", context, device.handle, None, None, 4 * COUNT).value or 0
+    buffer = ur.made("urMemBufferCreate", context, UR["UR_MEM_FLAG_READ_WRITE"], 4 * COUNT, None).value or 0
+    yield address, buffer
+    ur.ok("urMemRelease", buffer)
+    ur.ok("urUSMFree", context, address)
+
+
+def read(ur: Calls, queue: int, argument: tuple[int, int]) -> list[int]:
+    into = (ctypes.c_int32 * COUNT)()
+    kind, given = argument
+    if kind == MEM:
+        ur.ok("urEnqueueMemBufferRead", queue, given, True, 0, 4 * COUNT, into, 0, None, None)
+    else:
+        ur.ok("urEnqueueUSMMemcpy", queue, True, into, given, 4 * COUNT, 0, None, None)
+    return list(into)
+
+
+def launch(ur: Calls, queue: int, kernel: int, *arguments: Any) -> str:
+    given = rows(*arguments)
+    head = (queue, kernel, 1, None, sizes((COUNT,)), None, len(given), given)
+    return ur("urEnqueueKernelLaunchWithArgsExp", *head, None, 0, None, None)
+
+
+def test_an_argument_is_an_address_and_a_buffer_in_turn(
+    ur: Calls, queue: int, store: int, memory: tuple[int, int], addresses_stay: set[tuple[int, int]]
+) -> None:
+    address, buffer = memory
+    for number, argument in enumerate([(POINTER, address), (MEM, buffer)] * 2):
+        assert launch(ur, queue, store, argument, number) == "SUCCESS"
+        assert read(ur, queue, argument) == list(range(number, number + COUNT))
+    assert addresses_stay
+    assert launch(ur, queue, store, (POINTER, 0), 1, (POINTER, address)) == "INVALID_KERNEL_ARGUMENT_INDEX"
+
+
+def test_a_kernel_that_others_know_stays_the_same(
+    ur: Calls, queue: int, store: int, memory: tuple[int, int], addresses_stay: set[tuple[int, int]]
+) -> None:
+    address, buffer = memory
+    native = ctypes.c_void_p()
+    assert launch(ur, queue, store, (POINTER, address), 1) == "SUCCESS"
+    ur.ok("urKernelGetNativeHandle", store, ctypes.byref(native))
+    assert launch(ur, queue, store, (MEM, buffer), 1) == "INVALID_KERNEL_ARGS"
+    assert thing("kernel", store).cl == native.value
+
+
+def test_null_is_no_address(
+    ur: Calls, context: int, queue: int, memory: tuple[int, int], addresses_stay: set[tuple[int, int]]
+) -> None:
+    source = b"kernel void seven(global int *a, global int *b) { size_t i = get_global_id(0); a[i] = b ? b[i] : 7; }"
+    address, _ = memory
+    program = built(ur, context, source)
+    kernel = ur.made("urKernelCreate", program, b"seven").value or 0
+    for other, found in ((0, [7] * COUNT), (address, [7] * COUNT), (0, [7] * COUNT)):
+        assert launch(ur, queue, kernel, (POINTER, address), (POINTER, other)) == "SUCCESS"
+        assert read(ur, queue, (POINTER, address)) == found
+    ur.ok("urKernelRelease", kernel)
+    ur.ok("urProgramRelease", program)
+
+
+def test_launches_of_a_command_buffer_share_a_kernel_if_the_same_arguments_are_addresses(
+    ur: Calls, context: int, device: Device, queue: int, store: int, memory: tuple[int, int]
+) -> None:
+    address, buffer = memory
+    assert launch(ur, queue, store, (POINTER, address), 9) == "SUCCESS"  # a copy would have this address
+    desc = UR.struct("ur_exp_command_buffer_desc_t")(0x1000, None, False, True, False)
+    made = ur.made("urCommandBufferCreateExp", context, device.handle, ctypes.byref(desc)).value or 0
+    for number, argument in enumerate([(POINTER, address), (MEM, buffer)] * 2):
+        given = rows(argument, number)
+        head = (made, store, 1, None, sizes((COUNT,)), None, len(given), given)
+        ur.ok("urCommandBufferAppendKernelLaunchWithArgsExp", *head, *(0, None) * 3, None, None, None)
+    assert len(thing("exp_command_buffer", made).copies) == 2
+    ur.ok("urCommandBufferFinalizeExp", made)
+    ur.ok("urEnqueueCommandBufferExp", queue, made, 0, None, None)
+    assert read(ur, queue, (POINTER, address)) == list(range(2, 2 + COUNT))
+    assert read(ur, queue, (MEM, buffer)) == list(range(3, 3 + COUNT))
+    ur.ok("urCommandBufferReleaseExp", made)
+
+
+def test_one_thread_at_a_time_allocates_and_frees(ur: Calls, context: int, device: Device, put: Put) -> None:
+    inside, most = itertools.count(), list[int]()
+    present: set[int] = set()
+
+    def watch(real: Any, *arguments: Any) -> int | None:
+        number = next(inside)
+        present.add(number)
+        most.append(len(present))
+        made = real(*arguments)
+        present.remove(number)
+        return made
+
+    put("clSVMAlloc", watch)
+    put("clSVMFree", watch)
+
+    def work() -> None:
+        for _ in range(50):
+            memory = ur.made("urUSMDeviceAlloc", context, device.handle, None, None, 4096)
+            ur.ok("urUSMFree", context, memory)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(most) == 400 and max(most) == 1
+
+
+def test_a_time_stamp_is_no_marker_that_waits(ur: Calls, context: int, device: Device, put: Put) -> None:
+    """Such a one has the times of another command, or none."""
+    queue = new_queue(ur, context, device.handle, "PROFILING_ENABLE").value or 0
+    untimed: set[int] = set()
+
+    def mark(real: Any, queue: int, count: int, waits: Any, event: Any) -> int:
+        code = real(queue, count, waits, event)
+        if event:
+            (untimed.add if count else untimed.discard)(event._obj.value)
+        return code
+
+    put("clEnqueueMarkerWithWaitList", mark)
+    before, stamp, native = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    ur.ok("urEnqueueEventsWait", queue, 0, None, ctypes.byref(before))
+    ur.ok("urEnqueueTimestampRecordingExp", queue, True, 1, array(before), ctypes.byref(stamp))
+    ur.ok("urEventGetNativeHandle", stamp, ctypes.byref(native))
+    assert untimed and native.value not in untimed
+    times = [ur.number("urEventGetProfilingInfo", event, "UR_PROFILING_INFO_COMMAND_END") for event in (before, stamp)]
+    assert 0 < times[0] <= times[1]
+    for event in (before, stamp):
+        ur.ok("urEventRelease", event)
+    ur.ok("urQueueRelease", queue)
