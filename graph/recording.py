@@ -121,11 +121,8 @@ class GraphRecorder:
             node = graph.insert(handler, self._before(queue, track, command, handler), queue.device, queue)
             if isinstance(command, Barrier):
                 track.barrier = node
-                if not handler.dependencies:
-                    track.exits.clear()
-            else:
-                for followed in node.predecessors:
-                    track.exits.pop(followed, None)
+            for followed in node.predecessors:
+                track.exits.pop(followed, None)
             track.exits[node] = None
             event = track.last = node.event()
         return event

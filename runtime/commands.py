@@ -205,7 +205,10 @@ class Transfer(Command):
         return point.value, 0
 
     def describe(self) -> list[str]:
-        return [f"{name}: {_shown(field)}" for name, field in zip(self.row.fields, self.fields, strict=True)]
+        named = dict(zip(self.row.fields, self.fields, strict=True))
+        if "pattern" in named:
+            named["pattern"] = ctypes.string_at(named["pattern"], named["pattern_size"]).hex()
+        return [f"{name}: {_shown(field)}" for name, field in named.items()]
 
 
 def _shown(field: Any) -> str:

@@ -1,3 +1,17 @@
-"""The fixtures of tests/sycl_support.py: every test of a `device` runs on every driver."""
+"""The fixtures of tests/sycl_support.py: every test of a `device` runs on every driver; and an adapter that is not ours."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
 from sycl_support import *  # noqa: F403
+
+
+@pytest.fixture
+def other_adapter(real_plugins: Path, tmp_path: Path) -> dict[str, str]:
+    """The environment in which Intel's own OpenCL adapter is the only one."""
+    adapter = tmp_path / "libur_adapter_opencl.so.0"
+    adapter.symlink_to(real_plugins / "ur-then" / adapter.name)
+    (tmp_path / "libumf.so.1").symlink_to(real_plugins / "umf/libumf.so.1")
+    return {"UR_ADAPTERS_FORCE_LOAD": str(adapter)}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import os
-from pathlib import Path
+import json
 
 import numpy
 import pyopencl as cl
@@ -66,20 +65,9 @@ print(json.dumps(answers))
 """
 
 
-@pytest.fixture
-def other_adapter(real_plugins: Path, tmp_path: Path) -> dict[str, str]:
-    """The environment in which Intel's own OpenCL adapter is the only one."""
-    name = "libur_adapter_opencl.so.0"
-    os.symlink(real_plugins / "ur-then" / name, tmp_path / name)
-    os.symlink(real_plugins / "umf/libumf.so.1", tmp_path / "libumf.so.1")
-    return {"UR_ADAPTERS_FORCE_LOAD": str(tmp_path / name)}
-
-
 def test_what_intels_adapter_can_do_follows_from_cl_khr_command_buffer(
     other_adapter: dict[str, str], run_python: RunPython
 ) -> None:
-    import json
-
     answers = json.loads(run_python(ASPECTS, env=other_adapter).out)
     with_them = [answer for answer in answers.values() if answer[0]]
     without = [answer for answer in answers.values() if not answer[0]]
