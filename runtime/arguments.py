@@ -78,7 +78,7 @@ class DynamicArgument:
 
 def of_bytes(value: bytes) -> Argument:
     """A value of which the kernel gets a copy."""
-    kept = ctypes.create_string_buffer(value, len(value))
+    kept = (ctypes.c_char * len(value)).from_buffer_copy(value)
     return Argument(VALUE, len(value), ctypes.addressof(kept), 0, kept)
 
 

@@ -69,7 +69,7 @@ class _Block:
     __slots__ = ("address", "end", "memory")
 
     def __init__(self, size: int, end: int) -> None:
-        self.memory = ctypes.create_string_buffer(size)
+        self.memory = (ctypes.c_char * size)()
         self.address, self.end = ctypes.addressof(self.memory), end
 
     def put(self, form: Struct, rows: Sequence[Sequence[int]]) -> int:

@@ -19,10 +19,11 @@ from .command_buffers import CommandBuffer
 from .contexts import Context
 from .core import adapter, failure
 from .events import Event
-from .kernels import Argument, Kernel, check_size, object_of, rows_of
+from .kernels import LARGEST_VALUE, Argument, Kernel, check_size, object_of, rows_of
 from .usm import pointer_argument
 
 VALUE, MEMORY, SAMPLER, POINTER = 1, 2, 3, 4  # fl_change.kind
+_VALUE, _LOCAL, _POINTER = Argument.VALUE, Argument.LOCAL, Argument.POINTER
 
 #: An `fl_change`: index, kind, size, value.
 pack_change: Final = struct.Struct("@2I2N").pack
@@ -47,14 +48,19 @@ def _changes_of(kernel: Kernel, context: Context, rows: Iterable[tuple[int, int,
     for kind, index, size, value in rows:
         if index >= len(changes) or changes[index]:
             raise failure("INVALID_KERNEL_ARGUMENT_INDEX", f"argument {index} of {len(changes)} is not there, or given twice")
-        if kind == Argument.POINTER:
-            changes[index] = _pointer(context, index, value, scratch)
+        if kind == _POINTER:
+            setter, pointer = pointer_argument(context, value)
+            if setter != "mem":
+                changes[index] = pack_change(index, POINTER, 0, pointer)
+            else:
+                changes[index] = _handle(index, MEMORY, pointer, scratch)
             if value:
                 addresses |= 1 << index
-        elif kind == Argument.VALUE:
-            check_size(size, value)
+        elif kind == _VALUE:
+            if size > LARGEST_VALUE:
+                check_size(size, value)
             changes[index] = pack_change(index, VALUE, size, value)
-        elif kind == Argument.LOCAL:
+        elif kind == _LOCAL:
             changes[index] = pack_change(index, VALUE, size, 0)
         else:
             thing = object_of(kind, index, value)
@@ -64,13 +70,6 @@ def _changes_of(kernel: Kernel, context: Context, rows: Iterable[tuple[int, int,
     if b"" in changes:
         raise failure("INVALID_KERNEL_ARGUMENT_INDEX", f"argument {changes.index(b'')} of {len(changes)} is not given")
     return changes, held, scratch, addresses
-
-
-def _pointer(context: Context, index: int, address: int, scratch: list[Any]) -> bytes:
-    setter, pointer = pointer_argument(context, address)
-    if setter != "mem":
-        return pack_change(index, POINTER, 0, pointer)
-    return _handle(index, MEMORY, pointer, scratch)
 
 
 def _object(context: Context, index: int, kind: int, thing: Any, scratch: list[Any]) -> bytes:

@@ -96,9 +96,9 @@ def _check_index(index: int, kernel: Kernel) -> None:
         raise failure("INVALID_KERNEL_ARGUMENT_INDEX", f"the kernel has {kernel.argument_count} arguments")
 
 
-def _values(count: int, rows: int, kernel: Kernel, command: Command) -> list[_Edit]:
+def _values(count: int, rows: int, kernel: Kernel, command: Command, shape: Any) -> list[_Edit]:
+    """`shape` is memory for an `fl_change`."""
     old = command.address.arguments if kernel is command.kernel else icd_ffi.NULL
-    shape = icd_ffi.new("fl_change *")
     edits: list[_Edit] = []
     for index, size, address in _rows(_VALUE_ROW, count, rows):
         _check_index(index, kernel)
@@ -160,6 +160,7 @@ def urCommandBufferUpdateKernelLaunchExp(
     with runner.lock:
         launches: dict[Command, _Launch] = {}
         edits: list[tuple[Command, list[_Edit]]] = []
+        shape = icd_ffi.new("fl_change *")
         for handle, new_kernel, *counts, dim, memory, pointers, values, offset, size, local in _UPDATE.iter_unpack(
             ffi.buffer(pUpdateKernelLaunch, numKernelUpdates * _UPDATE.size)
         ):
@@ -174,7 +175,7 @@ def urCommandBufferUpdateKernelLaunchExp(
             rows: list[_Edit] = []
             memory_count, pointer_count, value_count = counts
             if value_count:
-                rows += _values(value_count, values, kernel, command)
+                rows += _values(value_count, values, kernel, command, shape)
             if pointer_count:
                 rows += _pointers(pointer_count, pointers, kernel)
             if memory_count:

@@ -26,7 +26,7 @@ from .extensions import extension
 from .programs import Program, program_of
 from .usm import pointer_argument
 
-_LARGEST_VALUE: Final = 1 << 16  # bytes; no device takes as many (CL_DEVICE_MAX_PARAMETER_SIZE)
+LARGEST_VALUE: Final = 1 << 16  # bytes; no device takes as many (CL_DEVICE_MAX_PARAMETER_SIZE)
 _MOST_ARGUMENTS: Final = 1 << 16
 
 
@@ -265,7 +265,7 @@ def value_argument(size: int, address: int) -> Argument:
 
 def check_size(size: int, address: int) -> None:
     """Raise URError (INVALID_KERNEL_ARGUMENT_SIZE) for a value that is larger than any kernel can take."""
-    if size > _LARGEST_VALUE and address:
+    if size > LARGEST_VALUE and address:
         raise failure("INVALID_KERNEL_ARGUMENT_SIZE", f"no argument has {size} bytes")
 
 
