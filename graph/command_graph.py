@@ -187,7 +187,7 @@ class CommandGraph(Pictured):
                     raise invalid(
                         f"{name} must be a node inside the graph.", routine="make_edge", remedy="give nodes of this graph"
                     )
-            if dst in src.successors:
+            if _connected(src, dst):
                 return
             if not self.no_cycle_check and dst.leads_to(src):
                 raise invalid("Command graphs cannot contain cycles.", routine="make_edge", remedy="turn the edge round")
@@ -279,7 +279,8 @@ class CommandGraph(Pictured):
                     _connect(reader, node)
             self._uses[buffer] = node, []
         else:
-            self._uses[buffer] = writer, [*readers, node]
+            readers.append(node)
+            self._uses[buffer] = writer, readers
         buffer.graphs.add(self)
 
     def check_buffer(self, buffer: Buffer) -> None:
@@ -368,7 +369,13 @@ class CommandGraph(Pictured):
         return f"<CommandGraph of {len(self)} nodes{', recording' if self.is_recording else ''}>"
 
 
+def _connected(src: Node, dst: Node) -> bool:
+    """Whether there is an edge already: looked up where there are fewer, since one node may come before or after very many."""
+    after, before = src.successors, dst.predecessors
+    return dst in after if len(after) < len(before) else src in before
+
+
 def _connect(src: Node, dst: Node) -> None:
-    if src not in dst.predecessors:
+    if not _connected(src, dst):
         src.successors.append(dst)
         dst.predecessors.append(src)

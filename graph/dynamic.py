@@ -68,7 +68,6 @@ class DynamicParameter(DynamicArgument):
 
     def register(self, command: Command, index: int) -> None:
         """A command has it as an argument."""
-        self._uses = [(use, at) for use, at in self._uses if use() is not None]
         self._uses.append((weakref.ref(command), index))
 
     def update(self, value: Any) -> None:

@@ -85,16 +85,18 @@ class Node:
             graph.make_edge(node, self)
 
     def leads_to(self, other: Node) -> bool:
-        """Whether another node comes after this one, however indirectly."""
-        seen: set[Node] = {self}
-        waiting: list[Node] = [self]
-        while waiting:
-            for successor in waiting.pop().successors:
-                if successor is other:
+        """Whether another node comes after this one, however indirectly. Looks down from here and up from there in turns, and ends when
+        either side has nothing more, so that an edge at the beginning or at the end of a graph costs next to nothing."""
+        near, far = ("successors", [self], {self}), ("predecessors", [other], {other})
+        while near[1]:
+            neighbours, waiting, seen = near
+            for node in getattr(waiting.pop(), neighbours):
+                if node in far[2]:
                     return True
-                if successor not in seen:
-                    seen.add(successor)
-                    waiting.append(successor)
+                if node not in seen:
+                    seen.add(node)
+                    waiting.append(node)
+            near, far = far, near
         return False
 
     @staticmethod
