@@ -1,4 +1,8 @@
-"""Runs a case in a forked copy of the process, so that a crash in it costs nothing but that copy."""
+"""Runs a case in a forked copy of the process, so that a crash in it costs nothing but that copy.
+
+Not every library works in a copy: NVIDIA's driver answers INVALID_DEVICE there, or crashes. A case that fails is counted as unsupported if
+the library does not answer a harmless question either.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +20,38 @@ from .checks import Mismatch, Unsupported
 _LONGEST: Final = 5.0
 
 
-def in_fork(function: Callable[..., object], timeout: float) -> Callable[..., None]:
-    """The same case, but what it does happens in a forked copy; how it ends is raised here."""
+def in_fork(function: Callable[..., object], timeout: float, answers: Callable[[], bool]) -> Callable[..., None]:
+    """The same case, but what it does happens in a forked copy; how it ends is raised here. `answers` asks the library a question."""
+
+    def ask() -> None:
+        if not answers():
+            raise Mismatch("an answer", "none")
 
     @functools.wraps(function)
     def run(**arguments: Any) -> None:
-        reader, writer = os.pipe()
-        child = os.fork()
-        if not child:
-            _answer(writer, function, arguments)
-        os.close(writer)
-        with open(reader, "rb") as pipe:
-            text = _read(pipe.fileno(), child, min(timeout, _LONGEST))
-        _, status = os.waitpid(child, 0)
-        _raise(text, status)
+        try:
+            _fork(function, arguments, timeout)
+        except Mismatch:
+            try:
+                _fork(ask, {}, timeout)
+            except Mismatch:
+                raise Unsupported("the library does not work in a forked copy of a process, which the case needs") from None
+            raise
 
     return run
+
+
+def _fork(function: Callable[..., object], arguments: dict[str, Any], timeout: float) -> None:
+    """Call a function in a copy. Raises Mismatch, Unsupported."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        _answer(writer, function, arguments)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        text = _read(pipe.fileno(), child, min(timeout, _LONGEST))
+    _, status = os.waitpid(child, 0)
+    _raise(text, status)
 
 
 def _answer(writer: int, function: Callable[..., object], arguments: dict[str, Any]) -> NoReturn:

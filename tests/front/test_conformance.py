@@ -18,6 +18,8 @@ import pytest
 from plugin_header import plugin_header
 from support import ROOT, RunPython
 
+from fairlead.conformance.checks import Mismatch, Unsupported, equal
+from fairlead.conformance.forks import in_fork
 from fairlead.conformance.ur.listed import LISTED
 from fairlead.loader.ur import UR
 
@@ -279,3 +281,11 @@ def test_the_listed_errors_are_those_of_the_header(header: dict[str, str]) -> No
         nulls = {change for error in listed.errors for change, word in [error.change.partition("=")[::2]] if not word}
         for argument in re.findall(r"`NULL == ([\w>-]+)`", header[name]):
             assert argument.replace("->", ".") in nulls, (name, argument)
+
+
+@pytest.mark.parametrize("in_copies", [True, False])
+def test_a_case_is_unsupported_where_the_library_does_not_work_in_a_copy(in_copies: bool) -> None:
+    process = os.getpid()
+    run = in_fork(lambda: equal(os.getpid(), process, "the process"), 5, lambda: in_copies or os.getpid() == process)
+    with pytest.raises(Mismatch if in_copies else Unsupported):
+        run()

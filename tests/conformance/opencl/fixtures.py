@@ -6,6 +6,7 @@ The context and the program are the session's, since building takes time; queues
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,7 @@ from fairlead.conformance.opencl.commands import EXTENSION, MUTABLE, CommandBuff
 from fairlead.conformance.opencl.mutable import Mutable
 from fairlead.conformance.opencl.objects import OUT_OF_ORDER, SOURCE, Objects
 from fairlead.conformance.opencl.protocol import Protocol
+from fairlead.icd.abi import OPENCL
 from fairlead.icd.drivers import Driver, load
 from fairlead.icd.objects import Device, Platform
 from fairlead.loader.errors import FairleadError
@@ -84,6 +86,8 @@ def driver(target: Target) -> Driver:
 def chosen(target: Target, driver: Driver) -> Device:
     """The device under test."""
     device = choose_of(driver, target.device)
+    ask, platform = device.table.clGetPlatformInfo, device.platform.handle
+    target.answers = lambda: ask(platform, OPENCL["CL_PLATFORM_NAME"], 0, None, ctypes.byref(ctypes.c_size_t())) == 0
     target.about(platform=device.platform.version, device=device.name)
     return device
 

@@ -5,6 +5,7 @@ The context and the program are the session's, since building takes time; queues
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from functools import partial
 
@@ -20,6 +21,7 @@ from fairlead.loader.adapters import Plugin, load
 from fairlead.loader.devices import Device
 from fairlead.loader.discovery import PluginCandidate
 from fairlead.loader.errors import FairleadError
+from fairlead.loader.pi import PI
 from fairlead.loader.table import DispatchTable
 
 pytest_plugins = ["fairlead.conformance.shared"]
@@ -53,6 +55,8 @@ def chosen(target: Target, plugin: Plugin) -> Device:
     if plugin.idle:
         raise FairleadError(plugin.idle, remedy=plugin.remedy)
     device = choose(plugin.devices, target.device)
+    ask, platform = plugin.table.piPlatformGetInfo, device.platform.handle
+    target.answers = lambda: ask(platform, PI["PI_PLATFORM_INFO_NAME"], 0, None, ctypes.byref(ctypes.c_size_t())) == 0
     target.about(device=device.name, platform=device.platform.name, version=plugin.version)
     return device
 

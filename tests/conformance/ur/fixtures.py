@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,6 +15,7 @@ from fairlead.loader.adapters import Plugin, load
 from fairlead.loader.devices import Device
 from fairlead.loader.discovery import PluginCandidate
 from fairlead.loader.errors import FairleadError
+from fairlead.loader.ur import UR
 
 from .calls import Calls
 from .objects import Objects
@@ -48,6 +50,8 @@ def open_library(target: Target) -> Opened:
         raise
     target.at_end(opened.close)
     device = opened.device
+    ask, platform = plugin.table.urPlatformGetInfo, device.platform.handle
+    target.answers = lambda: ask(platform, UR["UR_PLATFORM_INFO_NAME"], 0, None, ctypes.byref(ctypes.c_size_t())) == 0
     target.about(
         device=device.name, platform=f"{device.platform.name}, {device.platform.version}", layout=plugin.binding.layout
     )

@@ -150,11 +150,11 @@ class Objects:
             how = ctypes.byref(self.ur.struct("ur_buffer_properties_t", pHost=ctypes.addressof(self.keep(host))))
         return self.own("urMemRelease", self.ur.new("urMemBufferCreate", context, bits, size, how))
 
-    def usm(self, context: int, kind: str = "Device", size: int = SIZE) -> int:
+    def usm(self, context: int, kind: str = "Device", size: int = SIZE, pool: int | None = None) -> int:
         """An allocation of a kind: "Host", "Device", "Shared"."""
         self.ur.require(_USM[kind])
         where = () if kind == "Host" else (self.device,)
-        pointer = self.ur.new(f"urUSM{kind}Alloc", context, *where, None, None, size)
+        pointer = self.ur.new(f"urUSM{kind}Alloc", context, *where, None, pool, size)
         return self.own("urUSMFree", context, pointer)
 
     def pool(self, context: int) -> int:

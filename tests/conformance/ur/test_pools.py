@@ -10,7 +10,7 @@ import pytest
 from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import equal, rule
 from fairlead.conformance.ur.calls import Calls
-from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
+from fairlead.conformance.ur.objects import COUNT, Objects
 from fairlead.conformance.ur.values import Pointer
 
 KINDS = ("Host", "Device", "Shared")
@@ -20,15 +20,10 @@ def of_kinds(function: str, text: str) -> list[Any]:
     return [pytest.param(kind, id=kind, marks=rule(function.format(kind), f"{kind.lower()} memory: {text}")) for kind in KINDS]
 
 
-def allocate(ur: Calls, make: Objects, context: int, kind: str, pool: int) -> int:
-    where = () if kind == "Host" else (make.device,)
-    return make.own("urUSMFree", context, ur.new(f"urUSM{kind}Alloc", context, *where, None, pool, SIZE))
-
-
 @pytest.mark.parametrize("kind", of_kinds("urUSM{}Alloc", "an allocation from a pool is one as any other"))
 def test_allocation(ur: Calls, make: Objects, context: int, queue: int, program: int, kind: str) -> None:
     pool = make.pool(context)
-    memory = allocate(ur, make, context, kind, pool)
+    memory = make.usm(context, kind, pool=pool)
     make.launch(queue, make.kernel(program), Pointer(memory), ints([4]))
     equal(make.get(queue, memory), [4] * COUNT, "what a launch wrote")
 
@@ -36,7 +31,7 @@ def test_allocation(ur: Calls, make: Objects, context: int, queue: int, program:
 @pytest.mark.parametrize("kind", of_kinds("urUSMGetMemAllocInfo", "the pool is that which it came from"))
 def test_pool_of_allocation(ur: Calls, make: Objects, context: int, kind: str) -> None:
     pool = make.pool(context)
-    memory = allocate(ur, make, context, kind, pool)
+    memory = make.usm(context, kind, pool=pool)
     equal(ur.info("urUSMGetMemAllocInfo", context, "UR_USM_ALLOC_INFO_POOL", memory), pool, "the pool")
 
 
@@ -51,14 +46,14 @@ def test_limits(ur: Calls, make: Objects, context: int) -> None:
     limits = ur.struct("ur_usm_pool_limits_desc_t", maxPoolableSize=1 << 16, minDriverAllocSize=1 << 16)
     how = ur.struct("ur_usm_pool_desc_t", pNext=ctypes.addressof(limits))
     pool = make.own("urUSMPoolRelease", ur.new("urUSMPoolCreate", context, ctypes.byref(how)))
-    allocate(ur, make, context, "Device", pool)
+    make.usm(context, "Device", pool=pool)
 
 
 @rule("urUSMFree", "memory that was freed into a pool is there again")
 def test_reuse(ur: Calls, make: Objects, context: int) -> None:
     pool = make.pool(context)
     for _ in range(200):
-        make.release(allocate(ur, make, context, "Device", pool))
+        make.release(make.usm(context, "Device", pool=pool))
 
 
 # The experimental functions
@@ -74,7 +69,7 @@ def experimental(ur: Calls, make: Objects, context: int) -> int:
 
 @rule("urUSMPoolCreateExp", "an allocation from it is one as any other")
 def test_experimental_pool(ur: Calls, make: Objects, context: int, queue: int) -> None:
-    memory = allocate(ur, make, context, "Device", experimental(ur, make, context))
+    memory = make.usm(context, "Device", pool=experimental(ur, make, context))
     make.put(queue, memory, range(COUNT))
     equal(make.get(queue, memory), list(range(COUNT)), "what was put in")
 
@@ -84,7 +79,7 @@ def test_default_pool(ur: Calls, make: Objects, context: int, device: int) -> No
     ur.require("UR_DEVICE_INFO_USM_POOL_SUPPORT")
     pool = ur.new("urUSMPoolGetDefaultDevicePoolExp", context, device)
     equal(ur.new("urUSMPoolGetDefaultDevicePoolExp", context, device), pool, "the pool")
-    allocate(ur, make, context, "Device", pool)
+    make.usm(context, "Device", pool=pool)
 
 
 @rule("urUSMPoolSetDevicePoolExp", "urUSMPoolGetDevicePoolExp gives the pool that was set")
@@ -100,6 +95,6 @@ def test_device_pool(ur: Calls, make: Objects, context: int, device: int) -> Non
 @rule("urUSMPoolTrimToExp", "a pool can be trimmed, and allocated from again")
 def test_trim(ur: Calls, make: Objects, context: int, device: int) -> None:
     pool = experimental(ur, make, context)
-    make.release(allocate(ur, make, context, "Device", pool))
+    make.release(make.usm(context, "Device", pool=pool))
     ur.ok("urUSMPoolTrimToExp", context, device, pool, 0)
-    allocate(ur, make, context, "Device", pool)
+    make.usm(context, "Device", pool=pool)
