@@ -11,6 +11,7 @@ from typing import Any
 
 from . import _client
 from .icd.capture import OPS, ORDER_ONLY, Recording
+from .icd.commands import kernel_name
 from .loader.schedule import Order
 
 
@@ -79,6 +80,8 @@ class Block:
         self.recording, self.queues = recording, tuple(queues)
         self._observer = observer
         self.order = Order((), ())
+        self._commands: Any = None
+        self._names: dict[int, str] = {}
 
     def end(self, failed: bool) -> None:
         """The block has ended: what was recorded is there to be used, unless it failed."""
@@ -86,6 +89,7 @@ class Block:
             self.recording.drop()
             return
         commands, count = self.recording.commands, len(self.recording)
+        self._commands = commands
         self.order = Order(_Dependencies(self.recording), [OPS[commands[node].op] in ORDER_ONLY for node in range(count)])
 
     def __len__(self) -> int:
@@ -98,7 +102,14 @@ class Block:
 
     def command(self, index: int) -> Any:
         """A pointer to a recorded command, which is not to be changed."""
-        return self.recording.commands + index
+        return self._commands + index
+
+    def kernel_name(self, kernel: int) -> str:
+        """The function of a recorded kernel (a handle)."""
+        name = self._names.get(kernel)
+        if name is None:
+            name = self._names[kernel] = kernel_name(kernel)
+        return name
 
     def where(self, index: int) -> str:
         """File and line of the call that a command was recorded from, "" if not known."""

@@ -17,7 +17,7 @@ from .block import Block
 from .captured_segment import Replays
 from .graph.node import Node
 from .icd.capture import OPS
-from .icd.commands import address, describe, kernel_name
+from .icd.commands import address, describe
 from .icd.edits import MEMORY, POINTER, SAMPLER, UNSET, VALUE, argument_count, argument_of, copy_of, set_argument
 from .runtime.arguments import LOCAL, argument
 from .runtime.arguments import POINTER as USM_POINTER
@@ -132,7 +132,7 @@ class CapturedLaunch(Captured, KernelLaunch):
     @property
     def kernel(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         handle = address(self.native.kernel)
-        return _Function(kernel_name(handle), handle)
+        return _Function(self.block.kernel_name(handle), handle)
 
     def _sizes(self, first: int) -> tuple[int, ...]:
         return tuple(self.native.n[first : first + self.native.work_dim])
@@ -237,7 +237,7 @@ _MAKERS: Final[dict[str, Callable[[Block, int], Captured]]] = {
 
 def command_of(block: Block, index: int) -> Captured:
     """The command of a number in a block."""
-    return _MAKERS.get(OPS[block.recording.commands[index].op], CapturedTransfer)(block, index)
+    return _MAKERS.get(OPS[block.command(index).op], CapturedTransfer)(block, index)
 
 
 class CapturedNode(Node):

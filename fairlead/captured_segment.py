@@ -222,7 +222,8 @@ class CapturedSegment:
                 self._exchange(old)
                 raise error(code, "update", "The driver refused it, and nothing has changed.")
             used = [old for old, _ in changes.values() if cast("Captured", old).uses_host_memory]
-            keep_until(self.buffer.last_event if used else 0, used)
+            if used:
+                keep_until(self.buffer.last_event, used)
 
     def _exchange(self, commands: Mapping[int, Any]) -> int:
         """Change the array, and what was made of it. Returns OpenCL's code."""

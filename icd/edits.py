@@ -77,7 +77,12 @@ def set_argument(command: Any, index: int, kind: int, size: int, word: int) -> N
 
 def has_all_arguments(command: Any) -> bool:
     """Whether all arguments of a launch are in its list, so that it can do with another kernel of the same function."""
-    return all(argument_of(command, index)[0] != UNSET for index in range(argument_count(command)))
+    found, arguments = ffi.new("fl_change *"), command.arguments
+    for index in range(lib.fl_argument_count(arguments)):
+        lib.fl_get_argument(arguments, index, found)
+        if found.kind == UNSET:
+            return False
+    return True
 
 
 def same_function(one: Any, other: Any) -> bool:

@@ -97,6 +97,17 @@ def test_what_a_host_task_raises_is_raised_by_the_event_and_the_queue_goes_on(nu
     assert numbers.value() == 9
 
 
+def test_many_replays_that_nobody_waits_for(numbers: Numbers) -> None:
+    """More of them than the scheduler has threads."""
+    graph, seen = seen_between(numbers)
+    graph[2].set_arg(1, np.int32(1))
+    loop = graph.finalize()
+    for _ in range(150):
+        end = loop.replay(numbers.queue)
+    end.wait()
+    assert seen == list(range(1, 151)) and numbers.value() == 150
+
+
 def test_an_error_that_nobody_waits_for_is_a_warning(numbers: Numbers) -> None:
     graph, _ = seen_between(numbers)
     graph.add(lambda handler: handler.host_task(lambda: [][0]))
