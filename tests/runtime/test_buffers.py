@@ -1,0 +1,359 @@
+"""Buffers: where their contents are, who waits for whom, what becomes of them in the end."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import threading
+
+import numpy
+import pytest
+from sycl_support import SOURCE, Gate, N
+
+from fairlead.runtime import Accessor, Buffer, Context, Errc, Handler, Program, Queue, SYCLError, devices
+
+
+def add(buffer: Buffer, program: Program, value: int, mode: str = "read_write"):
+    return lambda h: h.parallel_for(N, program.add, h.access(buffer, mode), numpy.int32(value))
+
+
+def test_contents_come_back_when_it_is_closed(queue: Queue, program: Program) -> None:
+    data = numpy.arange(N, dtype=numpy.int32)
+    with Buffer(data) as buffer:
+        assert (buffer.shape, buffer.size, buffer.nbytes, len(buffer)) == ((N,), N, 4 * N, N)
+        queue.submit(add(buffer, program, 5))
+        assert (buffer.numpy() == numpy.arange(N) + 5).all()
+        queue.submit(add(buffer, program, 1))
+    assert (data == numpy.arange(N) + 6).all()
+    buffer.close()
+
+
+def test_nothing_comes_back_unless_it_is_wanted(queue: Queue, program: Program) -> None:
+    data = numpy.zeros(N, numpy.int32)
+    fixed = numpy.zeros(N, numpy.int32)
+    fixed.flags.writeable = False
+    later = Buffer(data)
+    later.set_write_back(False)
+    for buffer in (Buffer(data, write_back=False), Buffer(fixed), later):
+        queue.submit(add(buffer, program, 5))
+        assert (buffer.numpy() == 5).all()
+        buffer.close()
+    assert not data.any() and not fixed.any()
+
+
+def test_contents_go_to_the_array_that_is_named_last(queue: Queue, program: Program) -> None:
+    data, final = numpy.zeros(N, numpy.int32), numpy.zeros((N // 2, 4), numpy.float64)[:, ::2]
+    buffer = Buffer(data)
+    buffer.set_final_data(final)
+    queue.submit(add(buffer, program, 2))
+    buffer.close()
+    assert not data.any() and (final == 2).all()
+    nothing = Buffer(data)
+    nothing.set_final_data(None)
+    queue.submit(add(nothing, program, 2))
+    nothing.close()
+    assert not data.any()
+    with pytest.raises(SYCLError, match="has 65 or cannot be written to"):
+        Buffer(N, "int32").set_final_data(numpy.zeros(N + 1))
+    with pytest.raises(SYCLError, match="no array that could be written to"):
+        Buffer(N, "int32", write_back=True)
+
+
+def test_arrays_that_are_not_contiguous(queue: Queue) -> None:
+    data = numpy.arange(40, dtype=numpy.int16).reshape(5, 8)
+    part = data[::2, 1::3]
+    expected = part * 0 + 7
+    with Buffer(part) as buffer:
+        assert (buffer.numpy() == part).all()
+        queue.submit(lambda h: h.fill(h.access(buffer), numpy.int16(7)))
+    assert (part == expected).all() and data[1, 1] == 9
+
+
+@pytest.mark.parametrize("wrong", [0, (), (1, 2, 3, 4), (4, 0), -1])
+def test_shapes_that_no_buffer_has(wrong: object) -> None:
+    with pytest.raises(SYCLError, match="one to three dimensions") as caught:
+        Buffer(wrong, "int32")
+    assert caught.value.errc is Errc.invalid
+
+
+def test_what_no_buffer_is_made_of() -> None:
+    with pytest.raises(SYCLError, match="needs a dtype"):
+        Buffer(4)
+    with pytest.raises(SYCLError, match="Python objects"):
+        Buffer(numpy.array([None]))
+    with pytest.raises(SYCLError, match="no access mode 'up'"):
+        Accessor(Buffer(4, "int32"), "up")
+    with pytest.raises(SYCLError, match="accessor is of a Buffer"):
+        Accessor(numpy.zeros(3))  # pyright: ignore[reportArgumentType]
+
+
+def test_memory_is_made_when_it_is_needed(queue: Queue) -> None:
+    buffer = Buffer(1 << 50, "uint8")  # more than there is
+    assert "uint8" in repr(buffer)
+    with pytest.raises((SYCLError, MemoryError)):
+        queue.submit(lambda h: h.fill(h.access(buffer), 0))
+
+
+@pytest.mark.parametrize("modes", list(itertools.product(("read", "write", "read_write", "discard"), repeat=2)), ids="-".join)
+def test_who_waits_for_whom(queue: Queue, gate: Gate, modes: tuple[str, str]) -> None:
+    """Two readers do not wait for each other; everybody else waits for who came before."""
+    buffer = Buffer(numpy.zeros(N, numpy.int32), write_back=False)
+    order = []
+
+    def use(mode: str, name: str, *events: object):
+        def group(handler: Handler) -> None:
+            handler.depends_on(*events)
+            handler.access(buffer, mode)
+            handler.host_task(lambda: order.append(name))
+
+        return queue.submit(group)
+
+    first = use(modes[0], "first", gate.event)
+    second = use(modes[1], "second")
+    if modes == ("read", "read"):
+        second.wait()
+    assert first.done is False
+    assert second.done is (modes == ("read", "read"))
+    gate.open()
+    queue.wait()
+    assert order == (["second", "first"] if modes == ("read", "read") else ["first", "second"])
+
+
+def test_writers_and_readers_of_kernels_are_in_order(queue: Queue, program: Program, gate: Gate) -> None:
+    source, target = Buffer(numpy.full(N, 3, numpy.int32)), Buffer(N, "int32")
+
+    def copy(handler: Handler) -> None:
+        handler.parallel_for(N, program.copy, handler.access(source, "read"), handler.access(target, "discard"))
+
+    queue.submit(lambda h: (h.depends_on(gate.event), h.parallel_for(N, program.mul, h.access(source), numpy.int32(5))))
+    queue.submit(copy)
+    queue.submit(add(source, program, 1))  # after the read of before
+    queue.submit(add(target, program, 2))
+    gate.open()
+    assert (target.numpy() == 17).all() and (source.numpy() == 16).all()
+
+
+def test_contexts_and_drivers_share_a_buffer(queue: Queue) -> None:
+    others = [Queue(device) for device in devices()] + [Queue(Context(queue.device)), queue]
+    builds = [Program(other.context, SOURCE) for other in others]
+    data = numpy.zeros(N, numpy.int32)
+    with Buffer(data) as buffer:
+        for _ in range(3):
+            for other, build in zip(others, builds, strict=True):
+                other.submit(add(buffer, build, 1))
+        totals = [Buffer(N, "int32") for _ in others]
+        for other, build, total in zip(others, builds, totals, strict=True):  # all read at the same time
+            other.submit(
+                lambda h, build=build, total=total: h.parallel_for(
+                    N, build.copy, h.access(buffer, "read"), h.access(total, "discard")
+                )
+            )
+        assert all((total.numpy() == 3 * len(others)).all() for total in totals)
+        with buffer.host_access() as array:
+            array += 1
+        others[0].submit(add(buffer, builds[0], 1))
+    assert (data == 3 * len(others) + 2).all()
+
+
+def test_the_host_reads_beside_readers_and_holds_off_who_writes(queue: Queue, program: Program) -> None:
+    buffer, target = Buffer(numpy.zeros(N, numpy.int32)), Buffer(N, "int32")
+    queue.submit(add(buffer, program, 1))
+    with buffer.host_access("read") as array, buffer.host_access("read") as again:
+        assert (array == 1).all() and (again == 1).all() and not array.flags.writeable
+        read = lambda h: h.parallel_for(N, program.copy, h.access(buffer, "read"), h.access(target, "discard"))  # noqa: E731
+        queue.submit(read).wait()
+        written = queue.submit(add(buffer, program, 1))
+        assert not written.done
+    written.wait()
+    assert (buffer.numpy() == 2).all() and (target.numpy() == 1).all()
+
+
+def test_open_host_accessors_hold_commands_off(queue: Queue, program: Program) -> None:
+    buffer = Buffer(numpy.zeros(N, numpy.int32))
+    with buffer.host_access("write") as array:
+        event = queue.submit(add(buffer, program, 1))
+        assert event.status == "submitted"
+        array[:] = 10
+    event.wait()
+    assert (buffer.numpy() == 11).all()
+
+
+def test_host_accessors_of_threads_take_turns(queue: Queue, program: Program) -> None:
+    buffer = Buffer(numpy.zeros(N, numpy.int32))
+    queue.submit(add(buffer, program, 1))
+
+    def work() -> None:
+        for _ in range(10):
+            with buffer.host_access() as array:
+                array += 1
+            queue.submit(add(buffer, program, 1))
+            with buffer.host_access("read") as array:
+                assert (array == array[0]).all()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (buffer.numpy() == 81).all()
+
+
+def test_host_tasks_have_accessors(queue: Queue, program: Program) -> None:
+    buffer = Buffer(numpy.zeros((8, 8), numpy.int32))
+    queue.submit(lambda h: h.fill(h.access(buffer), 3))
+    kept = []
+
+    def group(handler: Handler) -> None:
+        whole = handler.access(buffer, "read_write")
+        part = handler.access(buffer, "read", (2, 2), (1, 1))
+        kept.append(part)
+
+        def task() -> None:
+            whole.array[1, 1] = 50
+            assert part.array.tolist() == [[50, 3], [3, 3]] and not part.array.flags.writeable
+
+        handler.host_task(task)
+
+    queue.submit(group).wait()
+    queue.submit(lambda h: h.parallel_for(64, program.add, h.access(buffer), numpy.int32(1)))
+    assert buffer.numpy()[1, 1] == 51 and buffer.numpy()[0, 0] == 4
+    with pytest.raises(SYCLError, match="in its host task alone"):
+        _ = kept[0].array
+
+
+def test_update_host_brings_it_to_the_array(queue: Queue, program: Program) -> None:
+    data = numpy.zeros(N, numpy.int32)
+    buffer = Buffer(data)
+    queue.submit(add(buffer, program, 4))
+    queue.submit(lambda h: h.update_host(h.access(buffer, "read"))).wait()
+    assert (data == 4).all()
+
+
+def test_a_closed_buffer_says_so(queue: Queue, program: Program) -> None:
+    buffer = Buffer(numpy.zeros(N, numpy.int32))
+    accessor = Accessor(buffer)
+    buffer.close()
+    for use in (
+        lambda: queue.submit(add(buffer, program, 1)),
+        lambda: queue.submit(lambda h: h.parallel_for(N, program.add, accessor, numpy.int32(1))),
+        buffer.numpy,
+        lambda: Accessor(buffer),
+    ):
+        with pytest.raises(SYCLError, match="the buffer is closed") as caught:
+            use()
+        assert caught.value.errc is Errc.invalid
+
+
+def test_closing_waits_for_commands_that_have_not_begun(queue: Queue, program: Program, gate: Gate) -> None:
+    data = numpy.zeros(N, numpy.int32)
+    buffer = Buffer(data)
+    queue.submit(lambda h: (h.depends_on(gate.event), h.parallel_for(N, program.add, h.access(buffer), numpy.int32(9))))
+    closing = threading.Thread(target=buffer.close)
+    closing.start()
+    assert closing.is_alive() and not data.any()
+    gate.open()
+    closing.join()
+    assert (data == 9).all()
+
+
+def test_a_buffer_that_nobody_names_is_written_back(queue: Queue, program: Program, gate: Gate) -> None:
+    data = numpy.zeros(N, numpy.int32)
+    buffer = Buffer(data)
+    event = queue.submit(add(buffer, program, 2))
+    del buffer, event
+    gc.collect()
+    assert (data == 2).all()
+
+    def later() -> None:
+        buffer = Buffer(data)
+        group = add(buffer, program, 9)
+        queue.submit(lambda h: (h.depends_on(gate.event), group(h)))
+
+    later()  # now its command alone has it
+    assert (data == 2).all()
+    gate.open()
+    queue.wait()
+    gc.collect()
+    queue.host_task(lambda: None).wait()
+    assert (data == 11).all()
+
+
+def test_what_failed_is_told_and_not_written_back(queue: Queue) -> None:
+    data = numpy.zeros(N, numpy.int32)
+    buffer = Buffer(data)
+    queue.submit(lambda h: (h.access(buffer), h.host_task(lambda: 1 / 0)))
+    with pytest.raises(ZeroDivisionError):
+        buffer.numpy()
+    with pytest.raises(ZeroDivisionError):
+        queue.wait()
+    with buffer.host_access("discard") as array:  # who needs nothing of before goes on
+        array[:] = 4
+    assert (buffer.numpy() == 4).all()
+    queue.submit(lambda h: (h.access(buffer), h.host_task(lambda: 1 / 0)))
+    with pytest.raises(ZeroDivisionError):
+        buffer.close()
+    with pytest.raises(ZeroDivisionError):
+        queue.wait()
+
+
+def test_many_readers_are_forgotten(queue: Queue, program: Program) -> None:
+    buffer, target = Buffer(numpy.ones(N, numpy.int32)), Buffer(N, "int32")
+    for number in range(300):
+        queue.submit(lambda h: h.parallel_for(N, program.copy, h.access(buffer, "read"), h.access(target, "discard")))
+        if number % 50 == 0:
+            queue.wait()
+    queue.submit(add(buffer, program, 1))
+    assert (buffer.numpy() == 2).all() and (target.numpy() == 1).all()
+
+
+#: The shape of a buffer, of a part of it, and where that begins.
+PARTS = [
+    ((6,), (3,), (2,)),
+    ((5, 6), (2, 6), (1, 0)),
+    ((5, 6), (3, 2), (1, 3)),
+    ((4, 5, 6), (2, 3, 2), (1, 2, 3)),
+    ((4, 5, 6), (1, 3, 6), (2, 1, 0)),
+]
+
+
+@pytest.mark.parametrize(("shape", "part", "offset"), PARTS)
+def test_parts_are_copied_in_every_direction(queue: Queue, shape: tuple, part: tuple, offset: tuple) -> None:
+    count = int(numpy.prod(shape))
+    data, other = numpy.arange(count, dtype=numpy.int32).reshape(shape), numpy.full(shape, -1, numpy.int32)
+    inside = tuple(slice(start, start + size) for start, size in zip(offset, part, strict=True))
+    begin = tuple(slice(0, size) for size in part)
+    source, target = Buffer(data, write_back=False), Buffer(other, write_back=False)
+    taken = numpy.zeros(part, numpy.int32)
+    queue.submit(lambda h: h.copy(h.access(source, "read", part, offset), taken)).wait()
+    assert (taken == data[inside]).all()
+    queue.submit(lambda h: h.copy(taken * 2, h.access(target, "write", part, offset)))
+    expected = other.copy()
+    expected[inside] = data[inside] * 2
+    assert (target.numpy() == expected).all()
+    queue.submit(lambda h: h.copy(h.access(source, "read", part, offset), h.access(target, "write", part)))
+    expected[begin] = data[inside]
+    assert (target.numpy() == expected).all()
+
+
+def test_parts_are_filled_where_they_are_contiguous(queue: Queue) -> None:
+    buffer = Buffer(numpy.zeros((4, 6), numpy.int16))
+    queue.submit(lambda h: h.fill(h.access(buffer, "write", (2, 6), (1, 0)), 9))
+    queue.submit(lambda h: h.fill(h.access(buffer, "write", (1, 2), (3, 2)), 4))
+    expected = numpy.zeros((4, 6), numpy.int16)
+    expected[1:3] = 9
+    expected[3, 2:4] = 4
+    assert (buffer.numpy() == expected).all()
+    with pytest.raises(SYCLError, match="cannot be filled"):
+        queue.submit(lambda h: h.fill(h.access(buffer, "write", (2, 2)), 9))
+
+
+def test_parts_that_are_none(queue: Queue) -> None:
+    buffer, small = Buffer(numpy.zeros((4, 6), numpy.int16)), numpy.zeros(3, numpy.int16)
+    for shape, offset in (((5, 1), None), ((4, 6), (0, 1)), ((0, 1), None), ((1, 1), (-1, 0)), ((2,), None), (None, (1,))):
+        with pytest.raises(SYCLError) as caught:
+            Accessor(buffer, "read", shape, offset)
+        assert caught.value.errc is Errc.invalid
+    with pytest.raises(SYCLError, match="the memory has 6 bytes, the accessor 48"):
+        queue.submit(lambda h: h.copy(h.access(buffer, "read"), small))
+    with pytest.raises(SYCLError, match="differ in size"):
+        queue.submit(lambda h: h.copy(h.access(buffer, "read", (2, 2)), h.access(Buffer(9, "int16"), "write")))
