@@ -1,0 +1,52 @@
+"""docs/seed_000.md has every rule of command graphs, and names files, tests and attributes that exist."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+from support import ROOT
+
+import fairlead.graph
+import fairlead.graph.executable
+import fairlead.graph.partition
+import fairlead.graph.recording
+import fairlead.graph.segments
+import fairlead.runtime
+import fairlead.runtime.commands
+
+TEXT = (ROOT / "docs/seed_000.md").read_text(encoding="utf-8")
+MODULES = (
+    fairlead.graph, fairlead.graph.executable, fairlead.graph.partition, fairlead.graph.recording, fairlead.graph.segments,
+    fairlead.runtime, fairlead.runtime.commands,
+)  # fmt: skip
+
+
+def test_every_test_that_is_named_exists() -> None:
+    named = re.findall(r"`((?:[a-z]+/)+test_\w+\.py)(?:::(\w+))?`", TEXT)
+    assert len(named) > 100
+    for file, function in named:
+        path = ROOT / "tests" / file
+        assert path.exists(), file
+        assert not function or re.search(rf"^def {function}\(", path.read_text(encoding="utf-8"), re.M), f"{file}::{function}"
+
+
+def test_every_file_that_is_named_exists() -> None:
+    files = re.findall(r"`((?:graph|runtime|plugins|icd)/(?:\w+/)?(?!test_)\w+\.py)`", TEXT)
+    assert len(files) > 30
+    for file in files:
+        assert (ROOT / file).exists(), file
+
+
+def test_every_attribute_that_is_named_exists() -> None:
+    named = re.findall(r"`([A-Z]\w+)\.(\w+)(?:\(\))?`", TEXT)
+    assert len(named) > 30
+    for owner, attribute in named:
+        found = next(getattr(module, owner) for module in MODULES if hasattr(module, owner))
+        assert hasattr(found, attribute) or re.search(rf"self\.{attribute}\b", inspect.getsource(found)), f"{owner}.{attribute}"
+
+
+def test_every_rule_and_every_row_has_a_test() -> None:
+    rows = [line for line in TEXT.splitlines() if line.startswith("| ") and not line.startswith(("| it says", "| rule"))]
+    assert all("/test_" in row for row in rows)
+    assert [int(number) for number in re.findall(r"^\| A(\d+) ", TEXT, re.M)] == list(range(1, 39))
