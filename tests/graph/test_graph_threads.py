@@ -15,7 +15,7 @@ from fairlead.graph import CommandGraph, DynamicCommandGroup, DynamicParameter
 from fairlead.runtime import USM, Program, Queue, SYCLError
 
 THREADS = 6
-ROUNDS = 20
+ROUNDS = 10
 
 
 def together(work: Callable[[int], object]) -> list[object]:
