@@ -19,10 +19,15 @@ adapter, platform, count = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint32
 assert lib.urAdapterGet(1, ctypes.byref(adapter), None) == 0
 assert lib.urPlatformGet(adapter, 1, ctypes.byref(platform), None) == 0
 text, codes = ctypes.create_string_buffer(64), set()
+
+def ask():
+    codes.add(lib.urPlatformGetInfo(platform, 1, ctypes.c_size_t(64), text, None))
+
 try:
+    ask()
     print("ready", flush=True)
     while True:
-        codes.add(lib.urPlatformGetInfo(platform, 1, ctypes.c_size_t(64), text, None))
+        ask()
 except KeyboardInterrupt:
     print("interrupted", sorted(codes), flush=True)
 """
