@@ -110,6 +110,8 @@ class CommandGraph(Pictured):
         self.recorder = GraphRecorder(self._self)
         #: of each buffer: the node that wrote last, and those that have read since
         self._uses: dict[Buffer, tuple[Node | None, list[Node]]] = {}
+        #: a list of nodes, how many of it were looked at for leaves, and those that there were
+        self._leaves: tuple[list[Node], int, list[Node]] = [], 0, []
         self.allocations: Any = None  # allocation.Allocations, once there are any
 
     @property
@@ -324,7 +326,12 @@ class CommandGraph(Pictured):
     @property
     def leaves(self) -> list[Node]:
         """The nodes that none comes after."""
-        return [node for node in self.nodes if not node.successors]
+        with self.lock:
+            nodes, (of, seen, leaves) = self._nodes, self._leaves
+            found = leaves + nodes[seen:] if of is nodes else nodes  # no other can be one: edges do not go away
+            found = [node for node in found if not node.successors]
+            self._leaves = nodes, len(nodes), found
+            return found.copy()
 
     def empty(self) -> bool:
         """Whether it has no node."""
