@@ -120,13 +120,16 @@ def event_of(event: Any, context: Context) -> Event:
 
 
 def kernel_of(kernel: Any, context: Context) -> Kernel:
-    """A kernel for a pyopencl.Kernel of the context."""
-    from .program import Kernel
+    """A kernel for a pyopencl.Kernel of the context, whose program is alive: Intel's driver cannot tell it otherwise."""
+    from .program import Kernel, Program
 
     if not _is(kernel, "Kernel"):
         raise _refused(kernel, "kernel", "Kernel")
-    handle = context.adapter.made("urKernelCreateWithNativeHandle", kernel.int_ptr, context.handle, None, _not_owned("kernel"))
-    return Kernel(context, handle, keep=kernel)
+    adapter, its_own = context.adapter, kernel.program
+    made = adapter.made("urProgramCreateWithNativeHandle", its_own.int_ptr, context.handle, _not_owned("program"))
+    program = Program(context, b"", handle=made, built=True)
+    handle = adapter.made("urKernelCreateWithNativeHandle", kernel.int_ptr, context.handle, made, _not_owned("kernel"))
+    return Kernel(context, handle, program, keep=(kernel, its_own))
 
 
 class PyOpenCLMemory(Memory):

@@ -1,0 +1,188 @@
+"""USM: kinds, views, lifetime, and the commands that use it; NumPy arrays as host memory."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy
+import pytest
+from sycl_support import Gate, N, zeros
+
+from fairlead.runtime import USM, Errc, Program, Queue, SYCLError, malloc_device, malloc_host, malloc_shared
+
+KINDS = {"device": malloc_device, "host": malloc_host, "shared": malloc_shared}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_filled_and_copied(queue: Queue, program: Program, kind: str) -> None:
+    memory = KINDS[kind](N, numpy.int32, queue)
+    assert (memory.kind, memory.size, memory.nbytes, memory.context) == (kind, N, 4 * N, queue.context)
+    assert memory.device is (None if kind == "host" else queue.device)
+    event = queue.fill(memory, numpy.int32(5))
+    event = queue.parallel_for(N, program.mul, memory, numpy.int32(3), depends_on=[event])
+    got = numpy.zeros(N, numpy.int32)
+    queue.memcpy(got, memory, depends_on=[event]).wait()
+    assert (got == 15).all()
+
+
+def test_views_show_the_memory_and_keep_it(queue: Queue) -> None:
+    memory = malloc_shared(N, "float64", queue)
+    view = memory.array
+    view[:] = 2.5
+    gone = weakref.ref(memory)
+    address = memory.pointer
+    del memory
+    gc.collect()
+    assert gone() is not None and view.ctypes.data == address and view.sum() == 2.5 * N
+    del view
+    gc.collect()
+    assert gone() is None
+    with pytest.raises(SYCLError, match="host cannot reach device memory"):
+        _ = malloc_device(4, "int32", queue).array
+
+
+def test_parts_of_an_allocation(queue: Queue, program: Program, memory: USM) -> None:
+    part = memory + 10
+    assert (part.pointer, part.size) == (memory.pointer + 40, N - 10)
+    queue.parallel_for(5, program.add, part, numpy.int32(1)).wait()
+    assert memory.array.nonzero()[0].tolist() == [10, 11, 12, 13, 14]
+    for outside in (-1, N):
+        with pytest.raises(SYCLError, match="is not within"):
+            memory + outside
+
+
+def test_memory_of_other_packages(queue: Queue, program: Program, memory: USM) -> None:
+    class Theirs:
+        __sycl_usm_array_interface__ = memory.__sycl_usm_array_interface__
+
+    queue.parallel_for(N, program.add, Theirs(), numpy.int32(2)).wait()
+    queue.memset(Theirs(), 1, 4).wait()
+    assert memory.array[0] == 0x01010101 and (memory.array[1:] == 2).all()
+
+
+def test_sizes_that_are_nothing(queue: Queue, memory: USM) -> None:
+    for count in (0, -3):
+        with pytest.raises(SYCLError, match="at least one element") as caught:
+            malloc_device(count, "int32", queue)
+        assert caught.value.errc is Errc.invalid
+    queue.memcpy(memory, numpy.empty(0, numpy.int32)).wait()
+    queue.memset(memory, 1, 0).wait()
+    queue.fill(memory, numpy.int32(3), 0).wait()
+    assert not memory.array.any()
+
+
+def test_more_memory_than_there_is(queue: Queue) -> None:
+    with pytest.raises(SYCLError) as caught:
+        malloc_device(1 << 60, "uint8", queue)
+    assert caught.value.errc in (Errc.memory_allocation, Errc.runtime) and caught.value.routine == "urUSMDeviceAlloc"
+
+
+def test_memory_that_is_dropped_while_a_kernel_uses_it(queue: Queue, program: Program) -> None:
+    for _ in range(20):
+        memory = malloc_device(1 << 16, "int32", queue)
+        queue.parallel_for(1 << 16, program.slow, memory, numpy.int32(200))
+        del memory
+    lost = Queue(queue.context, queue.device)  # gone before its kernel has ended
+    memory = malloc_device(1 << 16, "int32", queue)
+    lost.parallel_for(1 << 16, program.slow, memory, numpy.int32(500))
+    del lost
+    del memory
+    gc.collect()
+
+
+def test_memory_that_is_dropped_before_its_command_began(queue: Queue, program: Program, gate: Gate) -> None:
+    memory, result = zeros(queue), zeros(queue)
+    gone = weakref.ref(memory)
+    first = queue.parallel_for(N, program.add, memory, numpy.int32(4), depends_on=[gate.event])
+    last = queue.memcpy(result, memory, depends_on=[first])
+    del memory
+    gc.collect()
+    assert gone() is not None
+    gate.open()
+    last.wait()
+    assert (result.array == 4).all()
+
+
+def test_arrays_that_nobody_names_live_until_they_are_copied(queue: Queue, device_gate: Gate) -> None:
+    memories = [malloc_device(1 << 18, "int32", queue) for _ in range(8)]
+    for number, memory in enumerate(memories):
+        queue.memcpy(memory, numpy.full(1 << 18, number, numpy.int32), depends_on=[device_gate.event])
+    noise = [numpy.full(1 << 18, -1, numpy.int32) for _ in range(8)]  # would take the places of what was freed
+    device_gate.open()
+    queue.wait()
+    for number, memory in enumerate(memories):
+        queue.memcpy(noise[number], memory).wait()
+        assert (noise[number] == number).all()
+
+
+def test_a_queue_that_nobody_names_has_its_arrays(queue: Queue, device_gate: Gate) -> None:
+    memory, array = malloc_device(N, "int32", queue), numpy.full(N, 7, numpy.int32)
+    gone = weakref.ref(array)
+    event = Queue(queue.context, queue.device).memcpy(memory, array, depends_on=[device_gate.event])
+    del array
+    gc.collect()
+    assert gone() is not None
+    device_gate.open()
+    event.wait()
+    gc.collect()
+    assert gone() is None
+
+
+def test_copied_arrays_are_let_go(queue: Queue) -> None:
+    memory, alive = malloc_device(N, "int32", queue), []
+    for _ in range(200):
+        array = numpy.zeros(N, numpy.int32)
+        alive.append(weakref.ref(array))
+        queue.memcpy(memory, array).wait()
+        del array
+    assert not any(ref() is not None for ref in alive)
+
+
+def test_copies_between_everything(queue: Queue) -> None:
+    source, target = malloc_host(N, "int32", queue), zeros(queue)
+    source.array[:] = numpy.arange(N)
+    queue.memcpy(target.pointer, source.pointer, 40).wait()
+    assert target.array[:12].tolist() == [*range(10), 0, 0]
+    queue.copy(source, target, 20).wait()
+    assert target.array[19] == 19 and target.array[20] == 0
+    into = numpy.zeros((4, 4), numpy.int32)
+    queue.copy(source, into).wait()
+    assert into.tolist() == numpy.arange(16).reshape(4, 4).tolist()
+
+
+def test_fills_repeat_their_pattern(queue: Queue, memory: USM) -> None:
+    queue.fill(memory, 3).wait()  # an element of the memory's type
+    assert (memory.array == 3).all()
+    queue.fill(memory, b"\1\0\0\0\2\0\0\0", 2).wait()
+    assert memory.array[:6].tolist() == [1, 2, 1, 2, 3, 3]
+    queue.fill(memory + 4, numpy.int64(-1), 3).wait()
+    assert memory.array[:12].tolist() == [1, 2, 1, 2, -1, -1, -1, -1, -1, -1, 3, 3]
+    queue.memset(memory, 0xAB).wait()
+    assert (memory.array.view("uint8") == 0xAB).all()
+
+
+def test_hints_are_taken(queue: Queue, memory: USM) -> None:
+    event = queue.prefetch(memory)
+    event = queue.mem_advise(memory, depends_on=[event])
+    queue.prefetch(memory, 64, depends_on=[event]).wait()
+    with pytest.raises(SYCLError, match="no advice 'SOON'") as caught:
+        queue.mem_advise(memory, "SOON")
+    assert "SET_READ_MOSTLY" in caught.value.remedy
+
+
+def test_what_is_no_memory(queue: Queue, memory: USM) -> None:
+    fixed = numpy.zeros(N, numpy.int32)
+    fixed.flags.writeable = False
+    for call, message in (
+        (lambda: queue.memcpy(memory, "text"), "str is no memory"),
+        (lambda: queue.memcpy(memory, True), "bool is no memory"),
+        (lambda: queue.memcpy(memory, numpy.zeros((8, 8))[:, ::2]), "not contiguous"),
+        (lambda: queue.memcpy(fixed, memory), "cannot be written to"),
+        (lambda: queue.memcpy(memory, fixed, 4 * N + 1), "more than there are"),
+        (lambda: queue.memcpy(memory.pointer, memory.pointer), "not known from addresses"),
+        (lambda: queue.memset(memory, 0, -1), "-1 bytes"),
+    ):
+        with pytest.raises(SYCLError, match=message) as caught:
+            call()
+        assert caught.value.errc is Errc.invalid and caught.value.remedy
