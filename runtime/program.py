@@ -72,9 +72,7 @@ class Program(Object):
     def _build(self, options: str) -> None:
         devices = self.context.devices
         try:
-            self.adapter.call(
-                "urProgramBuildExp", self.handle, len(devices), array(device.handle for device in devices), 0, options.encode()
-            )
+            self.adapter.call("urProgramBuild", self.context.handle, self.handle, options.encode())
         except SYCLError as error:
             logs = "\n".join(filter(None, (self._log(device.handle) for device in devices)))
             raise SYCLError(
