@@ -298,15 +298,20 @@ class ExecutableGraph(Pictured):
 
     def _in_flight(self) -> list[Deferred]:
         """What was submitted and is not with the adapter yet, where updates do not reach it."""
-        parts = self._last[0].parts() if self._last is not None else ()
-        return [part.deferred for part in parts if part.deferred is not None]
+        if self._last is None:
+            return []
+        event = self._last[0]
+        return [part.deferred for part in (event.parts() if event.others else (event,)) if part.deferred is not None]
 
     def _exchange(self, changes: dict[int, Command]) -> None:
         """Put commands in the place of others, by index: one call of the adapter's for each partition."""
-        commands = self.snapshot.commands
+        commands, of = self.snapshot.commands, self.partitions.of
         by_partition: dict[int, dict[int, tuple[Command, Command]]] = {}
         for node, new in changes.items():
-            by_partition.setdefault(self.partitions.of[node], {})[node] = commands[node], new
+            number = of[node]
+            if number not in by_partition:
+                by_partition[number] = {}
+            by_partition[number][node] = commands[node], new
         done: list[tuple[Segment, dict[int, tuple[Command, Command]]]] = []
         try:
             for number, pairs in by_partition.items():
@@ -318,7 +323,7 @@ class ExecutableGraph(Pictured):
             raise
         for node, new in changes.items():
             commands[node] = new
-        if any(new.requirements for new in changes.values()):
+        if any([new.requirements for new in changes.values()]):
             self.requirements = merged(accessor for command in commands for accessor in command.requirements)
 
     # looks

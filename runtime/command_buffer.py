@@ -54,4 +54,5 @@ class CommandBuffer(Object):
         """Put launches in the place of others: all of them or, if the adapter refuses one, none."""
         count, block = describe(changes, self.context)
         if count:
-            self.adapter.call("urCommandBufferUpdateKernelLaunchExp", self.handle, count, block)
+            code = self.adapter.ur.urCommandBufferUpdateKernelLaunchExp(self.handle, count, block)
+            check(code, "urCommandBufferUpdateKernelLaunchExp")
