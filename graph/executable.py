@@ -323,7 +323,7 @@ class ExecutableGraph(Pictured):
             raise
         for node, new in changes.items():
             commands[node] = new
-        if any([new.requirements for new in changes.values()]):
+        if any(new.requirements for new in changes.values()):
             self.requirements = merged(accessor for command in commands for accessor in command.requirements)
 
     # looks
