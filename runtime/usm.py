@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy
 
 from .arguments import MAKERS, POINTER, Argument
-from .errors import invalid
+from .errors import SYCLError, invalid, unsupported
 from .interop import memory_of
 
 if TYPE_CHECKING:
@@ -99,7 +99,16 @@ def allocate(kind: str, count: int, dtype: Any, where: Queue | tuple[Context, De
     if nbytes <= 0:
         raise invalid("an allocation has at least one element", routine=f"malloc_{kind}")
     routine, devices = f"urUSM{kind.capitalize()}Alloc", () if kind == "host" else (device.handle,)
-    address = context.adapter.made(routine, context.handle, *devices, None, None, nbytes)
+    try:
+        address = context.adapter.made(routine, context.handle, *devices, None, None, nbytes)
+    except SYCLError as error:
+        if device.has(f"usm_{kind}_allocations"):
+            raise
+        raise unsupported(
+            f"{device.name} has no {kind} memory",
+            routine=f"malloc_{kind}",
+            remedy="malloc_device and queue.memcpy, or a Buffer",
+        ) from error
     return USM(_Allocation(context, address), address, nbytes, dtype, kind, context, None if kind == "host" else device)
 
 

@@ -7,6 +7,7 @@ import weakref
 
 import numpy
 import pytest
+from support import RunPython
 from sycl_support import Gate, N, zeros
 
 from fairlead.runtime import USM, Errc, Program, Queue, SYCLError, malloc_device, malloc_host, malloc_shared
@@ -186,3 +187,19 @@ def test_what_is_no_memory(queue: Queue, memory: USM) -> None:
         with pytest.raises(SYCLError, match=message) as caught:
             call()
         assert caught.value.errc is Errc.invalid and caught.value.remedy
+
+
+LACKING = """
+from fairlead.runtime import Queue, SYCLError, devices, malloc_host, malloc_shared
+for device in devices():
+    for allocate in (malloc_host, malloc_shared):
+        try:
+            allocate(16, "int32", Queue(device))
+        except SYCLError as error:
+            print(error.errc.name, error.routine, "has no" in error.message, bool(error.remedy))
+"""
+
+
+def test_a_device_without_a_kind_says_so(run_python: RunPython) -> None:
+    said = set(run_python(LACKING, env={"FAIRLEAD_USM": "buffer"}).out.splitlines())
+    assert said == {f"feature_not_supported malloc_{kind} True True" for kind in ("host", "shared")}
