@@ -151,7 +151,8 @@ class ExecutableGraph(Pictured):
             devices=self.snapshot.engines(), policy=policy,
             not_in_order=[index for index, command in enumerate(commands) if isinstance(command, Transfer) and "rect" in command.title],
         )  # fmt: skip
-        self._segments = [self._segment(part) for part in self.partitions.partitions]
+        self._places = [self._places_of(part) for part in self.partitions.partitions]
+        self._segments = list(map(self._segment, self.partitions.partitions, self._places))
         only = self._segments[0] if len(self._segments) == 1 else None
         self._only = only if only is not None and not isinstance(only, HostSegment) and len(self.devices) == 1 else None
 
@@ -166,7 +167,12 @@ class ExecutableGraph(Pictured):
         self._only: Segment | None = None
         self._not_profiled = "" if profiling else "the graph was finalized without enable_profiling"
 
-    def _segment(self, part: Partition) -> Segment:
+    def _places_of(self, part: Partition) -> Sequence[Device]:
+        """The devices of a partition's nodes, but for those that are there for their order alone."""
+        commands, devices = self.snapshot.commands, self.snapshot.devices
+        return tuple(dict.fromkeys(devices[node] for node in part.nodes if not isinstance(commands[node], ORDER_ONLY)))
+
+    def _segment(self, part: Partition, places: Sequence[Device]) -> Segment:
         commands = self.snapshot.commands
         if part.host:
             command = commands[part.nodes[0]]
@@ -178,7 +184,7 @@ class ExecutableGraph(Pictured):
         if first.engine is not None:
             return first.engine.segment(self, part)
         return BufferSegment(
-            self.context, self.snapshot.devices[part.nodes[0]], part.nodes, commands, self.snapshot.predecessors,
+            self.context, places[0], part.nodes, commands, self.snapshot.predecessors,
             in_order=part.in_order, updatable=self.updatable, profiling=self.profiling,
         )  # fmt: skip
 
@@ -267,10 +273,10 @@ class ExecutableGraph(Pictured):
 
     def _on(self, queue: Queue, number: int) -> Queue:
         """The queue for a partition: the caller's, or one of ours if none of its nodes is for that device."""
-        nodes, devices = self.partitions.partitions[number].nodes, self.snapshot.devices
-        if not nodes or any(devices[node] is queue.device for node in nodes):
+        places = self._places[number]
+        if not places or queue.device in places:
             return queue
-        device = devices[nodes[0]]
+        device = places[0]
         if device not in self._queues:
             self._queues[device] = Queue(self.context, device, profiling=queue.profiling)
         return self._queues[device]
