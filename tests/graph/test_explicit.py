@@ -5,10 +5,24 @@ from __future__ import annotations
 import numpy
 import pytest
 from graph_support import edges, refused
-from sycl_support import N, zeros
+from sycl_support import SOURCE, N, zeros
 
 from fairlead.graph import CommandGraph, Node
-from fairlead.runtime import USM, Buffer, Errc, Event, Handler, LocalMemory, NDRange, Program, Queue, SYCLError, malloc_device
+from fairlead.runtime import (
+    USM,
+    Buffer,
+    Context,
+    Device,
+    Errc,
+    Event,
+    Handler,
+    LocalMemory,
+    NDRange,
+    Program,
+    Queue,
+    SYCLError,
+    malloc_device,
+)
 
 
 @pytest.fixture
@@ -311,3 +325,26 @@ def test_a_barrier_is_refused(graph: CommandGraph) -> None:
     with refused(message):
         graph.add(lambda h: h.barrier([graph.add().event()]))
     assert len(graph) == 1
+
+
+def test_nodes_of_several_devices_and_an_empty_one_among_them(device: Device) -> None:
+    parts = device.partition(equally=1)[:2]
+    context = Context(parts)
+    queue, program = Queue(context, parts[0]), Program(context, SOURCE)
+    buffer = Buffer(numpy.zeros(N, numpy.int32), write_back=False)
+    graph = CommandGraph(context, parts, assume_buffer_outlives_graph=True)
+    first = graph.add(device=parts[0])
+    second = graph.add(
+        lambda h: h.parallel_for(N, program.store, h.access(buffer, "discard"), numpy.int32(3)),
+        depends_on=first,
+        device=parts[1],
+    )
+    executable = graph.finalize()
+    assert second.device is parts[1] and len(executable.partitions.partitions) == 1
+    graph.add(lambda h: h.parallel_for(N, program.mul, h.access(buffer), numpy.int32(7)), device=parts[0])
+    both = graph.finalize()
+    assert len(both.partitions.partitions) == 2
+    queue.graph(executable).wait()
+    assert (buffer.numpy() == 3).all()
+    queue.graph(both).wait()
+    assert (buffer.numpy() == 21).all()
