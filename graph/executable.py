@@ -236,8 +236,8 @@ class ExecutableGraph(Pictured):
                 remedy="submit it to a queue of its context and device",
             )  # fmt: skip
         with self._lock:
-            if self._last is not None:
-                dependencies = [*dependencies, *self._before(queue, *self._last)]
+            if self._last is not None and (before := self._before(queue, *self._last)):
+                dependencies = [*dependencies, *before]
             only = self._only
             if only is not None:
                 event = submit(self.context, dependencies, lambda count, waits: only.enqueue(queue, count, waits))
@@ -252,7 +252,7 @@ class ExecutableGraph(Pictured):
         """What a submission comes after of the one before it: what did not fail, unless the queue keeps the order by itself."""
         if last.deferred is None and not last.others and where is queue and queue.in_order:
             return []
-        return [part for part in last.parts() if part.error is None]
+        return [part for part in (last.parts() if last.others else (last,)) if part.error is None]
 
     def _run_partitions(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
         events: list[Event] = []

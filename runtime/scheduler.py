@@ -200,6 +200,8 @@ def _let_go_on(followers: Iterable[Deferred]) -> None:
 
 def submit(context: Context, dependencies: Iterable[Event], enqueue: Enqueue) -> Event:
     """Have `enqueue` called when all dependencies can be waited for by the adapter; at once if they can be now."""
+    if not dependencies:
+        return Event(context, enqueue(0, None))
     event = Event(context)
     handles = []
     wait = False
