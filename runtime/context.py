@@ -55,6 +55,11 @@ class Context(Object):
         with self._lock:
             self._queues.add(queue)
 
+    def queues(self) -> list[Queue]:
+        """Its queues."""
+        with self._lock:
+            return list(self._queues)
+
     def leave(self, handle: int) -> None:
         """A queue is gone that may have commands: its handle is kept until they have ended, since they may use memory."""
         with self._lock:
@@ -66,8 +71,8 @@ class Context(Object):
         """Wait for everything that was submitted in it."""
         ur = self.adapter.ur
         with self._lock:
-            queues, left, self._left = list(self._queues), self._left, []
-        for queue in queues:
+            left, self._left = self._left, []
+        for queue in self.queues():
             ur.urQueueFinish(queue.handle)
         for handle in left:
             ur.urQueueFinish(handle)

@@ -13,12 +13,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from ..loader.forks import in_child
 from ..loader.ur import UR
 from .buffer import lock as buffers
 from .commands import Barrier, Command, HostTask
-from .context import Context
+from .context import Context, contexts
 from .errors import invalid
 from .event import Event, Unfinished
 from .handler import Handler, NDRange
@@ -224,6 +225,7 @@ class Queue(Object):
 
         Raises SYCLError (invalid) while it is recording.
         """
+        self.adapter.check_open("Queue.wait")
         if self.recorder is not None:
             raise invalid(
                 "wait cannot be called for a queue which is recording to a command graph",
@@ -290,3 +292,20 @@ def default_context(device: Device) -> Context:
             for member in context.devices:
                 _contexts[member] = context
         return _contexts[device]
+
+
+class _Forked:
+    """What the queues of a parent record to in a forked child: nothing, and they say why."""
+
+    graph = None
+
+    def handler(self, queue: Queue) -> Handler:
+        queue.adapter.check_open("submit")
+        raise AssertionError("its adapter is closed in a child")
+
+
+@in_child
+def _refuse_all() -> None:
+    for context in list(contexts):
+        for queue in context.queues():
+            queue.recorder = cast("Recorder", _Forked())

@@ -196,13 +196,15 @@ for device in devices():
     event = queue.memset(memory, 1, depends_on=[queue.host_task(never.wait)])
     child = os.fork()
     if not child:
-        try:
-            Queue(device)
-        except SYCLError as error:
-            assert "forked" in str(error) and "spawn" in str(error)
-            del queue, memory, buffer, event
-            gc.collect()
-            os._exit(7)
+        told = []
+        for use in (lambda: Queue(device), lambda: queue.memset(memory, 2), queue.wait):
+            try:
+                use()
+            except SYCLError as error:
+                told.append("forked" in str(error) and "spawn" in str(error))
+        del queue, memory, buffer, event, use
+        gc.collect()
+        os._exit(7 if told == [True, True, True] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     never.set()
     event.wait()
