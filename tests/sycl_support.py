@@ -50,9 +50,9 @@ kernel void slow(global int *a, int rounds) {
 
 
 def driver_name(device: Device) -> str:
-    """What tests call a driver: "pocl-3.0", "intel"."""
-    if "Intel" in device.platform.name:
-        return "intel"
+    """What tests call a driver: "pocl-3.0", "intel", "nvidia"."""
+    if "PoCL " not in device.platform.version:
+        return device.platform.name.replace("(", " ").split()[0].lower()
     return "pocl-" + device.platform.version.split("PoCL ")[-1].split("-")[0].split()[0]
 
 
