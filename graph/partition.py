@@ -20,7 +20,7 @@ import sys
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from .execution_order import Neighbours, execution_order, execution_orders
 
@@ -31,8 +31,7 @@ _PATIENCE: Final = 10_000
 _NEVER: Final = sys.maxsize
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(NamedTuple):
     """Nodes that are enqueued as one.
 
     Attributes:
@@ -103,19 +102,24 @@ def partition(
     if cut and (policy == "rank" or reason):
         policy, of = "rank", _numbered(_ranks(successors, predecessors, places, order))
     members = execution_orders(_members(of), of, successors, predecessors) if cut else [order]
-    before: list[list[int]] = []
+    before: list[tuple[int, ...]] = []
     after: list[list[int]] = [[] for _ in members]
     for number, nodes in enumerate(members):
-        before.append(sorted({of[earlier] for node in nodes for earlier in predecessors[node]} - {number}))
-        for earlier in before[number]:
-            after[earlier].append(number)
+        if len(nodes) == 1:
+            earlier = {of[node] for node in predecessors[nodes[0]]}
+        else:
+            earlier = {of[node] for later in nodes for node in predecessors[later]}
+            earlier.discard(number)
+        before.append(tuple(sorted(earlier)))
+        for other in earlier:
+            after[other].append(number)
     apart = frozenset(not_in_order)
     partitions = []
     for nodes, earlier, later in zip(members, before, after, strict=True):
         is_host = bool(nodes) and host[nodes[0]]
         device = devices[nodes[0]] if devices and nodes and not is_host else None
         in_order = _is_path(nodes, successors) and apart.isdisjoint(nodes)
-        partitions.append(Partition(tuple(nodes), is_host, device, tuple(earlier), tuple(later), in_order))
+        partitions.append(Partition(tuple(nodes), is_host, device, earlier, tuple(later), in_order))
     exits = tuple(number for number, later in enumerate(after) if not later)
     return Partitions(tuple(partitions), of, policy, reason, exits)
 
@@ -160,11 +164,14 @@ def _ranks(successors: Neighbours, predecessors: Neighbours, places: Sequence[in
     for first, place in enumerate(places):
         if group[first] >= 0:
             continue
-        group[first], connected = first, [first]
+        group[first] = first
+        if place < 0:  # a host task, which shares its place with nothing
+            continue
+        connected, own = [first], rank[first]
         for node in connected:  # grows
             for neighbours in (successors[node], predecessors[node]):
                 for near in neighbours:
-                    if group[near] < 0 and places[near] == place and rank[near] == rank[first]:
+                    if group[near] < 0 and places[near] == place and rank[near] == own:
                         group[near] = first
                         connected.append(near)
     # Groups around a group: those before it are of a lower rank, those after it of a higher one, so that one set tells them apart.
