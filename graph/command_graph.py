@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import RLock
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from ..runtime.buffer import MODES, Accessor, Buffer
 from ..runtime.commands import Barrier, Command
@@ -31,7 +31,7 @@ from .dynamic import DynamicCommandGroup, check_dynamic
 from .executable import ExecutableGraph, GraphExecution
 from .node import Node
 from .picture import Pictured
-from .recording import GraphRecorder
+from .recording import GraphRecorder, several
 
 #: What `add` takes: a command-group function, a dynamic command-group, or nothing, for an empty node.
 Addable = Callable[[Handler], object] | DynamicCommandGroup | None
@@ -203,7 +203,7 @@ class CommandGraph(Pictured):
         Raises SYCLError (invalid) for a queue that records already, or is of another context or device.
         """
         with self.lock:
-            self.recorder.begin([queues] if isinstance(queues, Queue) else list(queues), self)
+            self.recorder.begin(several(queues, "begin_recording"), self)
         return True
 
     def end_recording(self, queues: Queue | Iterable[Queue] | None = None) -> bool:
@@ -212,17 +212,21 @@ class CommandGraph(Pictured):
         Raises SYCLError (invalid) for a queue that records to another graph; one that does not record is left alone.
         """
         with self.lock:
-            self.recorder.end([queues] if isinstance(queues, Queue) else None if queues is None else list(queues))
+            self.recorder.end(None if queues is None else several(queues, "end_recording"))
         return True
 
     @contextmanager
     def recording(self, *queues: Queue) -> Iterator[CommandGraph]:
-        """Have queues record to this graph for the length of a block, and whatever queue a command in it makes record."""
-        self.begin_recording(queues)
+        """Have queues record to this graph for the length of a block, and whatever queue a command in it makes record. Those that
+        recorded before go on afterwards."""
+        with self.lock:
+            before = self.recorder.queues
+            self.begin_recording(queues)
         try:
             yield self
         finally:
-            self.end_recording()
+            with self.lock:
+                self.end_recording(queue for queue in self.recorder.queues if queue not in before)
 
     @property
     def is_recording(self) -> bool:
@@ -365,6 +369,12 @@ class CommandGraph(Pictured):
                     routine="finalize", remedy="finalize without updatable=True, or use the reference adapter",
                 )  # fmt: skip
             return ExecutableGraph(self, updatable=updatable, profiling=enable_profiling, policy=policy)
+
+    def as_command(self, context: Context) -> NoReturn:
+        """What a submission asks an executable graph for: this one is not. Raises SYCLError (invalid)."""
+        raise invalid(
+            "a modifiable graph cannot be submitted", routine="ext_oneapi_graph", remedy="submit what finalize() gives"
+        )
 
     def __del__(self) -> None:
         """The last reference is gone: queues that recorded to it execute again."""

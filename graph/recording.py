@@ -56,6 +56,12 @@ class GraphRecorder:
         """Whether a queue records."""
         return bool(self._recording)
 
+    @property
+    def queues(self) -> list[Queue]:
+        """The queues that record."""
+        with _lock:
+            return list(self._recording)
+
     def begin(self, queues: Sequence[Queue], graph: CommandGraph) -> None:
         """Have queues record, all or none."""
         with _lock:
@@ -149,3 +155,15 @@ def _check_place(queue: Queue, graph: CommandGraph) -> None:
             "begin_recording called for a queue whose device differs from the graph device.", routine="begin_recording",
             remedy="make the graph for both devices: CommandGraph(context, [devices])",
         )  # fmt: skip
+
+
+def several(queues: Queue | Iterable[Queue], routine: str) -> list[Queue]:
+    """A queue, or several, as a list. Raises SYCLError (invalid) for what is no queue of the runtime's."""
+    found = [queues] if isinstance(queues, Queue) else list(queues)
+    for queue in found:
+        if not isinstance(queue, Queue):
+            raise invalid(
+                f"{type(queue).__name__} is no queue that records", routine=routine,
+                remedy="give a fairlead.runtime.Queue; a pyopencl.CommandQueue is recorded by fairlead.capture",
+            )  # fmt: skip
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 import numpy
+import pyopencl as cl
 import pytest
 from graph_support import edges, refused
 from sycl_support import N, zeros
@@ -41,6 +42,25 @@ def test_a_block_records_and_nothing_runs(queue: Queue, graph: CommandGraph, pro
         queue.graph(executable)
     queue.wait()
     assert (memory.array == 39).all()
+
+
+def test_a_block_within_a_block_ends_what_it_began(queue: Queue, second: Queue, graph: CommandGraph, memory: USM) -> None:
+    third = Queue(queue.device)
+    with graph.recording(queue):
+        event = queue.memset(memory, 0)
+        with graph.recording(second):
+            third.memset(memory, 0, depends_on=[event])
+            assert second.state == third.state == "recording"
+        assert queue.state == "recording" and second.state == third.state == "executing"
+    assert not graph.is_recording
+
+
+def test_what_is_no_queue_is_refused(queue: Queue, graph: CommandGraph) -> None:
+    theirs = cl.CommandQueue(cl.Context.from_int_ptr(queue.context.native(), True))
+    for call in (graph.begin_recording, graph.end_recording):
+        with refused("CommandQueue is no queue that records"):
+            call([queue, theirs])
+    assert queue.state == "executing"
 
 
 def test_a_block_that_fails_ends_the_recording(queue: Queue, graph: CommandGraph) -> None:

@@ -248,6 +248,14 @@ def test_a_queue_of_another_context_or_device_is_refused(queue: Queue, graph: Co
         Queue(context, parts[1]).graph(CommandGraph(context, parts[0]).finalize())
 
 
+def test_a_modifiable_graph_is_refused(queue: Queue, graph: CommandGraph) -> None:
+    with refused("a modifiable graph cannot be submitted"):
+        queue.graph(graph)
+    with refused("a modifiable graph cannot be submitted"):
+        graph.add(lambda h: h.graph_execution(CommandGraph(queue)))
+    assert graph.empty()
+
+
 def test_a_graph_may_go_while_it_runs(queue: Queue, program: Program, device_gate: Gate) -> None:
     result = zeros(queue)
 
