@@ -75,12 +75,12 @@ class Snapshot:
     def engines(self) -> list[Hashable] | None:
         """What each node's partition must have in common: what runs it, or the device of those that the adapter runs. None if all have.
 
-        A node that is only there for its order is with a neighbour, so that it parts none of them.
+        A node that is only there for its order is with a neighbour, so that it parts none of them; host tasks are apart in any case.
         """
         if len(set(self.devices)) < 2 and all(command.engine is None for command in self.commands):
             return None
         engines: list[Hashable] = [
-            None if isinstance(command, ORDER_ONLY) else command.engine or device
+            None if isinstance(command, (HostTask, *ORDER_ONLY)) else command.engine or device
             for command, device in zip(self.commands, self.devices, strict=True)
         ]
         for node, engine in enumerate(engines):
