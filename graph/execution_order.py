@@ -6,11 +6,14 @@ was added before it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Sequence, Set
+from typing import TypeAlias, TypeVar
 
 from ..runtime.errors import SYCLError, invalid
 
 Neighbours = Sequence[Sequence[int]]
+_Place = TypeVar("_Place", bound=Hashable)
+_Ways: TypeAlias = Callable[[_Place], Iterable[_Place]]
 
 
 def execution_order(nodes: Sequence[int], successors: Neighbours, predecessors: Neighbours) -> list[int]:
@@ -68,22 +71,22 @@ def _cycle(waiting: Set[int], predecessors: Neighbours) -> SYCLError:
     )
 
 
-def has_cycle(successors: Neighbours, predecessors: Neighbours, source: int, destination: int) -> bool:
-    """Whether an edge from `source` to `destination` would close a cycle, one node's edge to itself among them.
+def leads_to(start: _Place, goal: _Place, after: _Ways[_Place], before: _Ways[_Place]) -> bool:
+    """Whether a way leads from `start` to `goal`, by what comes `after` and `before` each place: nodes, or their numbers.
 
-    Looks down from the destination and up from the source in turns and ends when either side has nothing more, so that an edge at
-    the beginning or at the end of a graph costs next to nothing.
+    Looks down from the one and up from the other in turns and ends when either side has nothing more, so that an edge at the
+    beginning or at the end of a graph costs next to nothing.
     """
-    if source == destination:
+    if start == goal:
         return True
-    near, far = (successors, [destination], {destination}), (predecessors, [source], {source})
+    near, far = (after, [start], {start}), (before, [goal], {goal})
     while near[1]:
-        neighbours, frontier, seen = near
-        for node in neighbours[frontier.pop()]:
-            if node in far[2]:
+        neighbours, waiting, seen = near
+        for place in neighbours(waiting.pop()):
+            if place in far[2]:
                 return True
-            if node not in seen:
-                seen.add(node)
-                frontier.append(node)
+            if place not in seen:
+                seen.add(place)
+                waiting.append(place)
         near, far = far, near
     return False

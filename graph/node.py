@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from ..runtime.commands import Command, KernelLaunch
 from ..runtime.errors import Errc, SYCLError, invalid
 from ..runtime.event import Event
 from ..runtime.handler import NDRange, sizes
+from .execution_order import leads_to
 
 if TYPE_CHECKING:
     from ..runtime.platform import Device
@@ -85,19 +87,8 @@ class Node:
             graph.make_edge(node, self)
 
     def leads_to(self, other: Node) -> bool:
-        """Whether another node comes after this one, however indirectly. Looks down from here and up from there in turns, and ends when
-        either side has nothing more, so that an edge at the beginning or at the end of a graph costs next to nothing."""
-        near, far = ("successors", [self], {self}), ("predecessors", [other], {other})
-        while near[1]:
-            neighbours, waiting, seen = near
-            for node in getattr(waiting.pop(), neighbours):
-                if node in far[2]:
-                    return True
-                if node not in seen:
-                    seen.add(node)
-                    waiting.append(node)
-            near, far = far, near
-        return False
+        """Whether another node comes after this one, however indirectly."""
+        return self is not other and leads_to(self, other, attrgetter("successors"), attrgetter("predecessors"))
 
     @staticmethod
     def of_event(event: Event) -> Node:
