@@ -47,6 +47,8 @@ class Context(Object):
         self._held = Unfinished()  # those that hold host memory
         self._transfers = 0
         contexts.add(self)
+        atexit.unregister(_end)
+        atexit.register(_end)  # to be called before what its adapter has registered
 
     # queues
 
@@ -124,7 +126,6 @@ contexts: Final[weakref.WeakSet[Context]] = weakref.WeakSet()
 _LONGEST_END: Final = 10.0  # seconds
 
 
-@atexit.register
 def _end() -> None:
     """The process ends. Drivers that are still running commands then may crash, so these are waited for, unless they take too long: they
     may be waiting for an event that nobody is left to complete. The memory that they use is never freed."""
