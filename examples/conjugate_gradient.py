@@ -40,16 +40,16 @@ kernel void sums(global const float *r, global const float *w, global float *rr,
 class Solver:
     """The equations on a device: `x` solves them when the residual `r` is small."""
 
-    def __init__(self, queue: Queue, size: int) -> None:
-        self.queue, self.size, count = queue, size, size * size
+    def __init__(self, queue: Queue, b: np.ndarray) -> None:
+        self.queue, self.b, self.size = queue, b, len(b)
         self.program = Program(queue.context, KERNELS)
-        self.x, self.r, self.w, self.p, self.s = (malloc_shared(count, np.float32, queue) for _ in range(5))
+        self.x, self.r, self.w, self.p, self.s = (malloc_shared(b.size, np.float32, queue) for _ in range(5))
         self.rr, self.rw = (malloc_shared(PARTS, np.float32, queue) for _ in range(2))
 
-    def reset(self, b: np.ndarray) -> None:
+    def reset(self) -> None:
         for memory in (self.x, self.p, self.s):
             memory.array[:] = 0
-        self.r.array[:] = b.ravel()
+        self.r.array[:] = self.b.ravel()
         self.multiply()
         self.queue.wait()
 
@@ -109,13 +109,11 @@ def main() -> bool:
     u = np.pad(solution, 1)
     b = 4 * solution - u[1:-1, :-2] - u[1:-1, 2:] - u[:-2, 1:-1] - u[2:, 1:-1]
     queue = Queue(in_order=True)  # to the device that ONEAPI_DEVICE_SELECTOR selects
-    solver = Solver(queue, size)
+    solver = Solver(queue, b)
     solver.record()
     what = f"{size}×{size} unknowns; the graph of an iteration has {len(solver.graph)} nodes"
     ways = {"direct": solver.direct, "replayed": solver.replayed}
-    return compare(
-        queue.device, what, "iteration", lambda: solver.reset(b), ways, lambda: solver.x.array, solution.ravel(), TOLERANCE
-    )
+    return compare(queue.device, what, "iteration", solver.reset, ways, lambda: solver.x.array, solution.ravel(), TOLERANCE)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,75 @@
+"""The examples of command graphs, as their readers run them: they must be right on every driver, and say so."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from support import ROOT, RunPython
+
+EXAMPLES = ROOT / "examples"
+
+#: Small arguments of each example, the sentence about what it does with them, and what it counts.
+CASES = {
+    "conjugate_gradient": ("--size 12", "12×12 unknowns; the graph of an iteration has 3 nodes", "iteration"),
+    "wave_3d": ("--size 8 --steps 21", "8³ points, 21 steps; the graph of a step has 2 nodes", "step"),
+    "image_pipeline": ("--size 24 --pictures 3", "3 pictures of 24×24; the graph has 6 nodes", "picture"),
+    "array_program": ("--countries 33 --days 40", "33 countries, 40 days; the graph of a day has 7 commands", "day"),
+}
+
+#: Runs the script that the first argument names as Python does, with the other arguments.
+RUN = """
+import os, runpy, sys
+sys.argv = sys.argv[1:]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def check_claims(out: str, platform: str, what: str, unit: str) -> None:
+    """What it printed: every claim is there, and the numbers bear them out."""
+    assert re.search(rf"^{platform}.*: \S+", out, re.MULTILINE), out
+    assert f"\n  {what}\n" in out
+    for way in ("direct", "replayed"):
+        line = re.search(rf"{way} +([\d.]+) µs per {unit}; off NumPy by (\S+) \(allowed: (\S+)\)", out)
+        assert line, out
+        taken, error, allowed = map(float, line.groups())
+        assert taken > 0 and error <= allowed
+    assert re.search(r"replaying is [\d.]+ times as fast", out)
+    assert "direct and replayed results agree: bit for bit" in out
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("number", "platform"), [("0", "OpenCL 3.[^P]*"), ("1", "OpenCL 3.0 PoCL 3.0-rc2")], ids=["intel", "pocl"]
+)
+def test_it_is_right(run_python: RunPython, wheel_drivers: dict[str, str], name: str, number: str, platform: str) -> None:
+    arguments, what, unit = CASES[name]
+    env = {**wheel_drivers, "ONEAPI_DEVICE_SELECTOR": f"opencl:{number}"}
+    check_claims(run_python(RUN, str(EXAMPLES / f"{name}.py"), *arguments.split(), env=env).out, platform, what, unit)
+
+
+def test_a_wrong_result_is_told(run_python: RunPython) -> None:
+    code = """
+import sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from comparison import compare
+from fairlead.runtime import devices
+found = np.zeros(2)
+ways = {"direct": lambda: 1, "replayed": lambda: found.__iadd__(1) is found}
+print(compare(devices()[0], "nothing", "time", lambda: found.fill(0), ways, lambda: found, np.ones(2), 0.5))
+"""
+    lines = run_python(code, str(EXAMPLES)).out.splitlines()
+    assert "off NumPy by 1.0e+00 (allowed: 0.5)" in lines[2] and "off NumPy by 0.0e+00" in lines[3]
+    assert lines[-2].endswith("results DIFFER") and lines[-1] == "True"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_a_short_read(name: str) -> None:
+    assert len((EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def test_every_example_is_in_the_list() -> None:
+    listed = set(re.findall(r"python examples/(\w+\.py)", (EXAMPLES / "README.md").read_text(encoding="utf-8")))
+    assert listed == {path.name for path in EXAMPLES.glob("*.py")} - {"comparison.py", "toy_adapter.py"}
