@@ -740,7 +740,9 @@ def answers(run_python: RunPython, real_plugins: Path, tmp_path_factory: pytest.
     found = {}
     for kind, path in (("adapter", "ur-then/libur_adapter_opencl.so.0"), ("plugin", "pi/libpi_opencl.so")):
         arguments = (kind, str(real_plugins / path), str(real_plugins / "umf"), libraries)
-        found[kind] = json.loads(run_python(_PROGRAM.read_text(encoding="utf-8"), *arguments, env={"OCL_ICD_VENDORS": str(vendors)}).out)
+        found[kind] = json.loads(
+            run_python(_PROGRAM.read_text(encoding="utf-8"), *arguments, env={"OCL_ICD_VENDORS": str(vendors)}).out
+        )
     return found
 
 
