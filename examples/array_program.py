@@ -5,6 +5,7 @@ for comparison. Its temporary arrays are captured too.
 """
 
 import sys
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -18,7 +19,7 @@ from fairlead.runtime.interop import to_pyopencl
 RECOVERY, TOLERANCE = 0.1, 1e-4  # who recovers in a day; how far from NumPy, in parts of the largest value
 
 
-def day(susceptible, infected, recovered, rate) -> None:
+def day(susceptible: Any, infected: Any, recovered: Any, rate: Any) -> None:
     """What happens in a day, in place. (Kermack and McKendrick)"""
     caught = rate * susceptible * infected
     healed = RECOVERY * infected

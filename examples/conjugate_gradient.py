@@ -1,17 +1,18 @@
 """Conjugate gradients: an iteration is a command graph, two of whose arguments are new in each iteration.
 
-The equation is Poisson's on a square: four times a point minus its neighbours is given, the points are wanted. The method is Chronopoulos'
-and Gear's, in which the host has to know the sums of an iteration only once: it computes alpha and beta from them, and gives them to
-the next iteration through dynamic parameters. The other two kernels are recorded from the function that runs them directly.
+The equation is Poisson's on a square: four times a point minus its neighbours is given, the points are wanted. In Chronopoulos' and Gear's
+method the host looks at an iteration's sums once: it computes alpha and beta, and gives them to the next iteration through dynamic
+parameters. The other two kernels are recorded from the function that runs them directly.
 """
 
 import sys
+from collections.abc import Callable
 
 import numpy as np
 from comparison import compare, options
 
 from fairlead.graph import CommandGraph, DynamicParameter
-from fairlead.runtime import Event, Program, Queue, malloc_shared
+from fairlead.runtime import Event, Handler, Program, Queue, malloc_shared
 
 PARTS = 64  # work-items that add up the parts of a sum
 SMALL, TOLERANCE = 1e-6, 1e-3  # where the residual's norm ends it, in parts of the first; how far off the solution may be
@@ -47,9 +48,8 @@ class Solver:
         self.rr, self.rw = (malloc_shared(PARTS, np.float32, queue) for _ in range(2))
 
     def reset(self) -> None:
-        for memory in (self.x, self.p, self.s):
-            memory.array[:] = 0
-        self.r.array[:] = self.b.ravel()
+        for memory, values in ((self.x, 0), (self.p, 0), (self.s, 0), (self.r, self.b.ravel())):
+            memory.array[:] = values
         self.multiply()
         self.queue.wait()
 
@@ -58,7 +58,7 @@ class Solver:
         self.queue.parallel_for((self.size, self.size), self.program.apply, self.r, self.w, depends_on=before)
         return self.queue.parallel_for(PARTS, self.program.sums, self.r, self.w, self.rr, self.rw, np.int32(self.size**2))
 
-    def advance(self, alpha, beta):
+    def advance(self, alpha: np.float32 | DynamicParameter, beta: np.float32 | DynamicParameter) -> Callable[[Handler], None]:
         """The command group of the rest."""
         memory = self.x, self.r, self.w, self.p, self.s
         return lambda h: h.parallel_for(self.size**2, self.program.advance, *memory, alpha, beta)
@@ -88,7 +88,7 @@ class Solver:
 
         return self.solve(iterate)
 
-    def solve(self, iterate) -> int:
+    def solve(self, iterate: Callable[[np.float32, np.float32], object]) -> int:
         """Iterate until the residual is small; the answer is how often."""
         rr, rw = (memory.array.sum(dtype=float) for memory in (self.rr, self.rw))
         end, alpha, beta = rr * SMALL**2, rr / rw, 0.0

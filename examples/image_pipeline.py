@@ -5,12 +5,13 @@ accessors: nobody says that the threshold has to wait for the blur and the host 
 """
 
 import sys
+from collections.abc import Callable
 
 import numpy as np
 from comparison import compare, options
 
 from fairlead.graph import CommandGraph
-from fairlead.runtime import Buffer, Handler, Program, Queue
+from fairlead.runtime import Buffer, Handler, Kernel, Program, Queue
 
 KERNELS = """
 kernel void blur(global const uchar *in, global uchar *out) {  // weights 1 2 1; the outermost pixels stay
@@ -46,10 +47,10 @@ class Pipeline:
     def __init__(self, queue: Queue, pictures: np.ndarray) -> None:
         self.queue, self.pictures = queue, pictures
         self.program = Program(queue.context, KERNELS)
-        self.picture, self.found = pictures[0].copy(), np.empty_like(pictures)
-        self.result = np.empty_like(self.picture)
-        shape = self.picture.shape
-        self.raw, self.blurred, self.mask, self.outline = (Buffer(shape, np.uint8, write_back=False) for _ in range(4))
+        self.picture, self.result, self.found = pictures[0].copy(), pictures[0].copy(), np.empty_like(pictures)
+        self.raw, self.blurred, self.mask, self.outline = (
+            Buffer(self.picture.shape, np.uint8, write_back=False) for _ in range(4)
+        )
         self.threshold = Buffer(1, np.uint8, write_back=False)
 
     def run(self) -> None:
@@ -60,7 +61,7 @@ class Pipeline:
             blurred, threshold = h.access(self.blurred, "read"), h.access(self.threshold, "discard")
             h.host_task(lambda: threshold.array.fill(threshold_of(blurred.array)))
 
-        def submit(kernel, size, *accesses: tuple[Buffer, str]) -> None:
+        def submit(kernel: Kernel, size: int | tuple[int, ...], *accesses: tuple[Buffer, str]) -> None:
             self.queue.submit(lambda h: h.parallel_for(size, kernel, *(h.access(*access) for access in accesses)))
 
         self.queue.submit(lambda h: h.copy(self.picture, h.access(self.raw, "discard")))
@@ -76,7 +77,7 @@ class Pipeline:
             self.run()
         self.loop = self.graph.finalize()
 
-    def each(self, process) -> int:
+    def each(self, process: Callable[[], object]) -> int:
         """Process all pictures."""
         for picture, found in zip(self.pictures, self.found, strict=True):
             self.picture[:] = picture
@@ -100,20 +101,18 @@ def in_numpy(picture: np.ndarray) -> np.ndarray:
 def main() -> bool:
     chosen = options(__doc__, size=128, pictures=20)
     x, y = np.meshgrid(np.arange(chosen.size), np.arange(chosen.size))
-    noise = np.random.default_rng(1).integers(0, 60, (chosen.pictures, chosen.size, chosen.size))
+    noise = np.random.default_rng(1).integers(0, 80, (chosen.pictures, chosen.size, chosen.size))
     discs = [np.hypot(x - chosen.size / 2, y - chosen.size / 3) < 2 + number for number in range(chosen.pictures)]
-    pictures = (noise + 30 + 130 * np.array(discs)).astype(np.uint8)
+    light = 10 * np.arange(chosen.pictures).reshape(-1, 1, 1) % 80  # each picture has its own
+    pictures = (noise + 40 * np.array(discs) + light).astype(np.uint8)
 
-    pipeline = Pipeline(queue := Queue(), pictures)  # to the device that ONEAPI_DEVICE_SELECTOR selects
-    pipeline.record()
-    print(pipeline.loop.explain())
-    what = f"{chosen.pictures} pictures of {chosen.size}×{chosen.size}; the graph has {len(pipeline.graph)} nodes"
-    ways = {
-        "direct": lambda: pipeline.each(pipeline.run),
-        "replayed": lambda: pipeline.each(lambda: queue.graph(pipeline.loop)),
-    }
+    images = Pipeline(queue := Queue(), pictures)  # to the device that ONEAPI_DEVICE_SELECTOR selects
+    images.record()
+    print(images.loop.explain())
+    what = f"{chosen.pictures} pictures of {chosen.size}×{chosen.size}; the graph has {len(images.graph)} nodes"
+    ways = {"direct": lambda: images.each(images.run), "replayed": lambda: images.each(lambda: queue.graph(images.loop))}
     expected = np.array([in_numpy(picture) for picture in pictures]).astype(int)
-    return compare(queue.device, what, "picture", lambda: pipeline.found.fill(0), ways, lambda: pipeline.found, expected, 0)
+    return compare(queue.device, what, "picture", lambda: images.found.fill(0), ways, lambda: images.found, expected, 0)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,13 @@ to the other one. A microphone at one point listens in the same graph.
 """
 
 import sys
+from collections.abc import Callable
 
 import numpy as np
 from comparison import compare, options
 
 from fairlead.graph import CommandGraph, DynamicCommandGroup
-from fairlead.runtime import USM, Program, Queue, malloc_shared
+from fairlead.runtime import USM, Handler, Program, Queue, malloc_shared
 
 SPEED2 = np.float32(0.25)  # (c·dt/dx)²
 TOLERANCE = 1e-4  # how far from NumPy, in parts of the largest value: the rounding of all steps
@@ -42,11 +43,11 @@ class Wave:
             points.array[:] = pulse(self.size).ravel()
         self.time.array[:] = 0
 
-    def advance(self, now: USM, other: USM):
+    def advance(self, now: USM, other: USM) -> Callable[[Handler], None]:
         """A command group: a step of the wave."""
         return lambda h: h.parallel_for((self.size,) * 3, self.program.advance, now, other, SPEED2)
 
-    def listen(self, now: USM, other: USM):
+    def listen(self, now: USM, other: USM) -> Callable[[Handler], None]:
         """A command group: the microphone after that step."""
         return lambda h: h.single_task(self.program.listen, other, self.place, self.heard, self.time)
 
@@ -88,8 +89,7 @@ def pulse(size: int) -> np.ndarray:
 
 def in_numpy(size: int, steps: int, place: int) -> np.ndarray:
     """What the microphone hears, without OpenCL."""
-    now = before = pulse(size)
-    heard = np.empty(steps, np.float32)
+    now, before, heard = pulse(size), pulse(size), np.empty(steps, np.float32)
     for step in range(steps):
         u = np.pad(now, 1)
         around = (
