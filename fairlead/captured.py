@@ -56,11 +56,6 @@ class CapturedGraph(CommandGraph):
         self.block.end(failed)
         self.__dict__.pop("_nodes", None)
 
-    @property
-    def recording(self) -> Recording:
-        """The native recording of the block."""
-        return self.block.recording
-
     # what a command graph is made for: the runtime's objects for PyOpenCL's, when they are needed
 
     @cached_property
@@ -214,11 +209,11 @@ class capture:
         graph = self._graph
         if graph is None:
             raise CaptureError("the block was never entered.", call="capture", remedy="with fairlead.capture(queue) as graph:")
-        graph.recording.end()
-        refusals = graph.recording.refusals
-        graph._end(failed=bool(raised or refusals or graph.recording.raised))
-        if raised is None and graph.recording.raised is not None:
-            raise graph.recording.raised
+        graph.block.recording.end()
+        refusals = graph.block.recording.refusals
+        graph._end(failed=bool(raised or refusals or graph.block.recording.raised))
+        if raised is None and graph.block.recording.raised is not None:
+            raise graph.block.recording.raised
         if refusals and (raised is None or _is_code(raised, "INVALID_OPERATION")):
             # PyOpenCL knows only the code: the same error again, in the same line, with the reason.
             raise refusals[-1 if raised else 0].error().with_traceback(trace) from raised

@@ -93,7 +93,7 @@ class CapturedTransfer(Captured):
         return "memfill" if "fill" in self.op else "memcpy"
 
 
-class CapturedBarrier(Captured, Barrier):
+class CapturedBarrier(Captured, Barrier):  # pyright: ignore[reportIncompatibleVariableOverride]
     """A barrier, a marker or a migration: a place in the order, for which nothing is enqueued."""
 
 
@@ -104,7 +104,7 @@ class _Function(NamedTuple):
     handle: int
 
 
-class CapturedLaunch(Captured, KernelLaunch):
+class CapturedLaunch(Captured, KernelLaunch):  # pyright: ignore[reportIncompatibleVariableOverride]
     """A launch. Its sizes and its arguments can be changed."""
 
     node_type: ClassVar[str] = "kernel"
@@ -134,35 +134,35 @@ class CapturedLaunch(Captured, KernelLaunch):
         handle = address(self.native.kernel)
         return _Function(self.block.kernel_name(handle), handle)
 
-    def _sizes(self, first: int) -> tuple[int, ...]:
+    def _three(self, first: int) -> tuple[int, ...]:
         return tuple(self.native.n[first : first + self.native.work_dim])
 
-    def _set_sizes(self, first: int, sizes: tuple[int, ...]) -> None:
+    def _set_three(self, first: int, sizes: tuple[int, ...]) -> None:
         self._own().n[first : first + len(sizes)] = sizes
 
     @property
     def global_size(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._sizes(3)
+        return self._three(3)
 
     @global_size.setter
     def global_size(self, sizes: tuple[int, ...]) -> None:
-        self._set_sizes(3, sizes)
+        self._set_three(3, sizes)
 
     @property
     def local_size(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._sizes(6) if self.native.has_local else ()
+        return self._three(6) if self.native.has_local else ()
 
     @local_size.setter
     def local_size(self, sizes: tuple[int, ...]) -> None:
-        self._set_sizes(6, sizes)
+        self._set_three(6, sizes)
 
     @property
     def offset(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._sizes(0) if self.native.has_offset else ()
+        return self._three(0) if self.native.has_offset else ()
 
     @offset.setter
     def offset(self, sizes: tuple[int, ...]) -> None:
-        self._set_sizes(0, sizes or (0,) * self.native.work_dim)
+        self._set_three(0, sizes or (0,) * self.native.work_dim)
         self.native.has_offset = bool(sizes)
 
     def set_arg(self, index: int, value: Any) -> None:

@@ -29,7 +29,7 @@ class Numbers:
     def new(self, value: int = 0) -> cl.Buffer:
         """Another buffer."""
         buffer = cl.Buffer(self.queue.context, cl.mem_flags.READ_WRITE, 256)
-        cl.enqueue_fill_buffer(self.queue, buffer, np.int32(value), 0, 256).wait()
+        cl.enqueue_fill_buffer(self.queue, buffer, np.array(value, np.int32), 0, 256).wait()
         return buffer
 
     def add(self, number: int, buffer: cl.Buffer | None = None, **options: Any) -> cl.Event:

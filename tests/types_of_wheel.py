@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 #: Folders of tests whose modules other tests import by name (conftest.py has them on the path).
-_MODULES = ("clients", "loader", "native", "packaging", "plugins", "plugins/opencl", "plugins/fuzz")
+_MODULES = ("clients", "graph", "loader", "native", "packaging", "plugins", "plugins/opencl", "plugins/fuzz")
 
 
 def main() -> int:
@@ -24,7 +24,7 @@ def main() -> int:
     subprocess.run([sys.executable, *install], check=True)
     settings = {
         "include": ["fairlead", *(f"../../{folder}" for folder in ("tests", "examples", "bench"))],
-        "extraPaths": [".", *(f"../../tests/{folder}" for folder in _MODULES), "../../tests", "../.."],
+        "extraPaths": [".", *(f"../../tests/{folder}" for folder in _MODULES), "../../tests", "../../examples", "../.."],
         "pythonVersion": "3.10",
         "typeCheckingMode": "standard",
         "venvPath": "../..",

@@ -202,7 +202,7 @@ def test_buffers_from_before_the_block_that_the_program_drops(queue: cl.CommandQ
     with capture(queue) as graph:
         program.add(queue, (N,), None, result, b, np.float32(2))
         cl.enqueue_copy(queue, b, c)
-    before = graph.recording.kept
+    before = graph.block.recording.kept
     del b, c
     gc.collect()
     rubbish = [buffer(queue, np.full(N, np.nan, np.float32)) for _ in range(200)]
@@ -210,7 +210,7 @@ def test_buffers_from_before_the_block_that_the_program_drops(queue: cl.CommandQ
     loop.replay(queue)
     loop.replay(queue)
     assert np.allclose(content(queue, result), 2 * ramp() + 20 * ramp(), rtol=1e-5)
-    assert graph.recording.kept == before and len(rubbish) == 200
+    assert graph.block.recording.kept == before and len(rubbish) == 200
 
 
 def test_host_arrays_that_the_program_drops(queue: cl.CommandQueue) -> None:

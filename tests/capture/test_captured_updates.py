@@ -215,7 +215,7 @@ def test_a_second_capture_updates_the_whole_graph(numbers: Numbers) -> None:
 
 def test_transfers_and_kernels_of_other_programs_are_taken_over_too(numbers: Numbers) -> None:
     def step(target: cl.Buffer, host: np.ndarray, kernel: cl.Kernel) -> None:
-        cl.enqueue_fill_buffer(numbers.queue, target, np.int32(host[0]), 0, 256)
+        cl.enqueue_fill_buffer(numbers.queue, target, np.array(host[0], np.int32), 0, 256)
         kernel(numbers.queue, (64,), None, target, np.int32(3))
         cl.enqueue_copy(numbers.queue, host, target, is_blocking=False)
 

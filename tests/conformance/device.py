@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from fairlead.loader.errors import FairleadError
 from fairlead.loader.selector import Selectable, SelectorError, parse
 
-
-class Named(Selectable, Protocol):
-    """A device as selectors see it, with a name."""
-
-    @property
-    def name(self) -> str:
-        """What its driver calls it."""
-        ...
-
-
-D = TypeVar("D", bound=Named)
+D = TypeVar("D", bound=Selectable)
 
 
 class UsageError(FairleadError):
@@ -40,9 +30,13 @@ def choose(devices: Sequence[D], text: str) -> D:
     except SelectorError:
         found = ()
     if not found:
-        there = "; ".join(f"{i} ({device.backend}:{device.type}, {device.name})" for i, device in enumerate(devices))
+        there = "; ".join(_line(number, device) for number, device in enumerate(devices))
         raise UsageError(
             f"the library has no device {text}",
             remedy=f"give --device a number or a selector, such as {devices[0].backend}:{devices[0].type}; there are: {there}",
         )
     return found[0]
+
+
+def _line(number: int, device: Any) -> str:
+    return f"{number} ({device.backend}:{device.type}, {device.name})"

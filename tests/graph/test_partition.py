@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -56,7 +57,7 @@ def path(count: int, *hosts: int) -> Case:
 
 
 #: The seed's graphs: nodes of each partition in order of execution, and the predecessors of each partition.
-TRACES = {
+TRACES: dict[str, Any] = {
     "G1": (case(8, G1, HT1, HT2), [[A], [HT1], [C, F], [B, D], [HT2], [E]], [[], [0], [1], [], [3], [4]]),
     "G2": (case(8, [*G1, (E, HT1)], HT1, HT2), [[B, D, A], [HT2], [E], [HT1], [C, F]], [[], [0], [1], [0, 2], [3]]),
     "G3, a path": (path(4, 2), [[0, 1], [2], [3]], [[], [0], [1]]),
@@ -93,7 +94,7 @@ def test_traces_of_the_seed(name: str) -> None:
 @pytest.mark.parametrize("name", TRACES)
 def test_the_same_by_rank(name: str) -> None:
     graph = TRACES[name][0]
-    nodes, predecessors = RANKS.get(name, TRACES[name][1:])
+    nodes, predecessors = RANKS[name] if name in RANKS else TRACES[name][1:]
     result = graph.partition("rank")
     assert (result.policy, result.reason) == ("rank", "")
     assert [list(part.nodes) for part in result.partitions] == nodes

@@ -59,7 +59,7 @@ def test_what_is_no_queue_is_refused(queue: Queue, graph: CommandGraph) -> None:
     theirs = cl.CommandQueue(cl.Context.from_int_ptr(queue.context.native(), True))
     for call in (graph.begin_recording, graph.end_recording):
         with refused("CommandQueue is no queue that records"):
-            call([queue, theirs])
+            call([queue, theirs])  # pyright: ignore[reportArgumentType]
     assert queue.state == "executing"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
@@ -95,7 +96,8 @@ def test_a_device_that_cannot_be_divided_so_says_it(device: Device) -> None:
     with pytest.raises(SYCLError, match="cannot be divided so") as caught:
         device.partition(counts=[device.info("MAX_COMPUTE_UNITS") + 1])
     assert caught.value.errc is Errc.feature_not_supported
-    for wrong in ({}, {"equally": -1}, {"counts": [0]}):
+    wrongs: list[dict[str, Any]] = [{}, {"equally": -1}, {"counts": [0]}]
+    for wrong in wrongs:
         with pytest.raises(SYCLError, match="at least one compute unit"):
             device.partition(**wrong)
 

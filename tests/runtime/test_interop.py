@@ -7,7 +7,7 @@ import weakref
 
 import numpy
 import pyopencl as cl
-import pyopencl.array
+import pyopencl.array as cl_array
 import pytest
 from support import RunPython
 from sycl_support import SOURCE, N, zeros
@@ -95,7 +95,7 @@ def test_their_buffers_and_arrays_are_arguments(queue: Queue, theirs: cl.Command
     buffer = cl.Buffer(
         theirs.context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=numpy.arange(N, dtype=numpy.int32)
     )
-    array = cl.array.zeros(theirs, N, numpy.int32)
+    array = cl_array.zeros(theirs, N, numpy.int32)
     theirs.finish()
     event = queue.parallel_for(N, program.copy, buffer, array)
     queue.parallel_for(N, program.add, array, numpy.int32(1), depends_on=[event]).wait()
@@ -107,7 +107,7 @@ def test_their_buffers_and_arrays_are_arguments(queue: Queue, theirs: cl.Command
 
 def test_their_memory_is_copied_and_filled(queue: Queue, theirs: cl.CommandQueue, memory: USM) -> None:
     data = numpy.arange(N, dtype=numpy.int32)
-    array, other = cl.array.zeros(theirs, N, numpy.int32), cl.Buffer(theirs.context, cl.mem_flags.READ_WRITE, 4 * N)
+    array, other = cl_array.zeros(theirs, N, numpy.int32), cl.Buffer(theirs.context, cl.mem_flags.READ_WRITE, 4 * N)
     theirs.finish()
     event = queue.memcpy(array, data)
     event = queue.memcpy(other, array, depends_on=[event])
@@ -134,7 +134,7 @@ def test_memory_of_another_context_of_theirs_is_refused(queue: Queue, device: De
 def test_their_memory_lives_until_the_command_has_run(queue: Queue, theirs: cl.CommandQueue, program: Program) -> None:
     opened = cl.UserEvent(theirs.context)
     gate = queue.host_task(lambda: opened.wait())
-    array = cl.array.zeros(theirs, N, numpy.int32)
+    array = cl_array.zeros(theirs, N, numpy.int32)
     theirs.finish()
     gone = weakref.ref(array)
     event = queue.parallel_for(N, program.add, array, numpy.int32(1), depends_on=[gate])
@@ -155,7 +155,7 @@ def test_a_native_command_uses_the_native_queue(queue: Queue, program: Program, 
     def native(handle: InteropHandle) -> None:
         there = cl.CommandQueue.from_int_ptr(handle.native_queue(), True)
         seen.append(handle.native_command_buffer())
-        cl.enqueue_fill_buffer(there, buffer, numpy.int32(9), 0, 4 * N)
+        cl.enqueue_fill_buffer(there, buffer, numpy.array(9, numpy.int32), 0, 4 * N)
         cl.enqueue_barrier(there)
 
     queue.submit(lambda h: h.native_command(native)).wait()

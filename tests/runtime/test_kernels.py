@@ -142,7 +142,7 @@ def test_ranges_of_every_dimension(queue: Queue, program: Program) -> None:
     queue.parallel_for(NDRange((8, 8), (4, 2)), program.ids, memory).wait()
     y, x = numpy.mgrid[0:8, 0:8]
     assert (memory.array.reshape(8, 8) == x + 100 * y + 4000000).all()
-    queue.parallel_for((numpy.int64(N),), program.store, memory, numpy.int32(1)).wait()
+    queue.parallel_for((numpy.int64(N),), program.store, memory, numpy.int32(1)).wait()  # pyright: ignore[reportArgumentType]
     queue.submit(lambda h: h.single_task(program.store, memory, numpy.int32(2))).wait()
     assert memory.array[0] == 2 and (memory.array[1:] == 1).all()
 

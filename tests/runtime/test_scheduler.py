@@ -42,10 +42,9 @@ def test_long_chains_of_host_tasks_and_commands(queue: Queue, program: Program, 
 def test_a_chain_behind_one_gate_is_no_recursion(in_order: Queue, program: Program) -> None:
     opened, memory = threading.Event(), zeros(in_order)
     in_order.host_task(opened.wait)
-    for _ in range(1500):
-        event = in_order.parallel_for(1, program.add, memory, numpy.int32(1))
+    events = [in_order.parallel_for(1, program.add, memory, numpy.int32(1)) for _ in range(1500)]
     opened.set()
-    event.wait()
+    events[-1].wait()
     assert memory.array[0] == 1500
 
 
@@ -116,10 +115,9 @@ def test_the_first_error_of_many_tasks_is_what_a_queue_tells(queue: Queue) -> No
     def fail(number: int) -> None:
         raise ValueError(number)
 
-    for number in range(300):  # more than a queue remembers once they have ended
-        last = queue.host_task(lambda number=number: fail(number))
+    events = [queue.host_task(lambda number=number: fail(number)) for number in range(300)]
     with pytest.raises(ValueError, match="299"):
-        last.wait()
+        events[-1].wait()
     with pytest.raises(ValueError):
         queue.wait()
 

@@ -50,7 +50,7 @@ def test_parts_of_an_allocation(queue: Queue, program: Program, memory: USM) -> 
     assert memory.array.nonzero()[0].tolist() == [10, 11, 12, 13, 14]
     for outside in (-1, N):
         with pytest.raises(SYCLError, match="is not within"):
-            memory + outside
+            _ = memory + outside
 
 
 def test_memory_of_other_packages(queue: Queue, program: Program, memory: USM) -> None:
