@@ -241,7 +241,7 @@ class ExecutableGraph(Pictured):
             only = self._only
             if only is not None:
                 event = submit(self.context, dependencies, lambda count, waits: only.enqueue(queue, count, waits))
-                event.profiled = self._not_profiled or ()
+                event.profiled = self._why_not_profiled(queue) or ()
             else:
                 event = self._run_partitions(queue, dependencies)
             self._last = event, queue
@@ -268,8 +268,12 @@ class ExecutableGraph(Pictured):
         else:
             final = events[-1]
             final.others = tuple(end for end in ends if end is not final)
-        final.profiled = self._not_profiled or tuple(events)
+        final.profiled = self._why_not_profiled(queue) or tuple(events)
         return final
+
+    def _why_not_profiled(self, queue: Queue) -> str:
+        """Why a submission to a queue has no times, "" if it has: both the graph and the queue have to profile."""
+        return self._not_profiled or ("" if queue.profiling else "the queue was made without profiling=True")
 
     def _on(self, queue: Queue, number: int) -> Queue:
         """The queue for a partition: the caller's, or one of ours if none of its nodes is for that device."""

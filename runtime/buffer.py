@@ -150,6 +150,8 @@ class Buffer(Memory):
         self._check_open("submit")
         if where is not None:
             self.memory(where)
+        else:  # a copy of its own is made now, not when the host task runs: later commands are told where it is
+            self.host(writable=MODES[mode][1])
         if MODES[mode][2] and self._valid and where not in self._valid:
             if _HOST not in self._valid:
                 self._move("Read", next(filter(None, self._valid)), self.host(writable=True))
@@ -328,6 +330,11 @@ class Accessor:
             )  # fmt: skip
         part = tuple(slice(start, start + size) for start, size in zip(self.offset, self.shape, strict=True))
         return self.buffer.view(self.mode)[part]
+
+    @property
+    def reads(self) -> bool:
+        """Whether its command may read."""
+        return MODES[self.mode][0]
 
     @property
     def writes(self) -> bool:

@@ -8,6 +8,7 @@ PyOpenCL, whereas SYCL's C++ classes turn them round. (SYCL 2020, section 4.9.4.
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -22,7 +23,7 @@ from .event import Event
 from .handles import struct
 from .interop import event_of, kernel_of
 from .program import Kernel
-from .usm import pointer_of
+from .usm import USM, pointer_of
 
 if TYPE_CHECKING:
     from .context import Context
@@ -154,16 +155,12 @@ class Handler:
         self._fill("memset", destination, bytes([value & 0xFF]), nbytes)
 
     def fill(self, destination: Any, pattern: Any, count: int | None = None) -> None:
-        """Fill USM memory with `count` times a pattern (a NumPy scalar, or bytes), or an accessor's part of a buffer with an element."""
+        """Fill USM memory with `count` times an element of its dtype, or a pattern of bytes; or an accessor's part of a buffer with an
+        element."""
         if isinstance(destination, Accessor):
             self._fill_accessor(destination, pattern)
             return
-        dtype = getattr(destination, "dtype", None)
-        data = (
-            pattern
-            if isinstance(pattern, bytes)
-            else numpy.asarray(pattern, None if isinstance(pattern, numpy.generic) else dtype).tobytes()
-        )
+        data = pattern if isinstance(pattern, bytes) else _element(pattern, getattr(destination, "dtype", None))
         self._fill("usm_fill", destination, data, None if count is None else count * len(data))
 
     def _fill(self, row: str, destination: Any, pattern: bytes, nbytes: int | None) -> None:
@@ -177,7 +174,7 @@ class Handler:
 
     def _fill_accessor(self, accessor: Accessor, pattern: Any) -> None:
         buffer = accessor.buffer
-        data = numpy.asarray(pattern).astype(buffer.dtype).tobytes()
+        data = _element(pattern, buffer.dtype)
         kept = ctypes.create_string_buffer(data, len(data))
         begin, contiguous = _span(accessor)
         if not contiguous:
@@ -186,6 +183,7 @@ class Handler:
                 routine="fill",
                 remedy="fill rows one by one, or launch a kernel",
             )
+        self._check(accessor, "fill", writes=True)
         self.require(accessor)
         self.set_command(
             Transfer(
@@ -199,9 +197,16 @@ class Handler:
         Memory is USM, a NumPy array or an address. The parts of accessors have the same number of elements; two-dimensional and
         three-dimensional ones are copied as rectangles. `count` is of elements, for memory alone.
         """
-        for accessor in (source, destination):
+        for accessor, writes in ((source, False), (destination, True)):
             if isinstance(accessor, Accessor):
+                self._check(accessor, "copy", writes=writes)
                 self.require(accessor)
+        types = [getattr(memory, "buffer", memory).dtype for memory in (source, destination) if _has_type(memory)]
+        if len(types) == 2 and types[0] != types[1]:
+            raise invalid(
+                f"elements of {types[0]} cannot be copied to elements of {types[1]}", routine="copy",
+                remedy="convert them first (array.astype), or copy bytes with memcpy",
+            )  # fmt: skip
         if isinstance(source, Accessor) and isinstance(destination, Accessor):
             self._copy_accessors(source, destination)
         elif isinstance(source, Accessor):
@@ -211,6 +216,16 @@ class Handler:
         else:
             item = getattr(source, "dtype", getattr(destination, "dtype", numpy.dtype(numpy.uint8))).itemsize
             self.memcpy(destination, source, None if count is None else count * item)
+
+    @staticmethod
+    def _check(accessor: Accessor, routine: str, *, writes: bool) -> None:
+        """Raise SYCLError (invalid) unless the accessor lets a command write, or read."""
+        if not (accessor.writes if writes else accessor.reads):
+            can, needed = ("written to", "write") if writes else ("read", "read")
+            raise invalid(
+                f"the accessor's mode is {accessor.mode!r}: it cannot be {can}", routine=routine,
+                remedy=f'access(buffer, "{needed}")',
+            )  # fmt: skip
 
     def _copy_accessors(self, source: Accessor, destination: Accessor) -> None:
         if source.nbytes != destination.nbytes:
@@ -311,7 +326,7 @@ class Handler:
 
 def sizes(range: NDRange | Sequence[int] | int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Global size, local size and offset of a launch, as tuples of one to three numbers; () where there is none."""
-    if type(range) is int:
+    if type(range) is int and range >= 0:
         return (range,), (), ()
     if isinstance(range, NDRange):
         whole, local, offset = _tuple(range.global_size), _tuple(range.local_size), _tuple(range.offset)
@@ -331,7 +346,35 @@ def sizes(range: NDRange | Sequence[int] | int) -> tuple[tuple[int, ...], tuple[
 
 
 def _tuple(sizes: Any) -> tuple[int, ...]:
-    return (int(sizes),) if isinstance(sizes, (int, numpy.integer)) else tuple(int(size) for size in sizes)
+    numbers = sizes if isinstance(sizes, Sequence) and not isinstance(sizes, (str, bytes)) else (sizes,)
+    try:
+        found = tuple(map(operator.index, numbers))
+    except TypeError:
+        found = (-1,)
+    if min(found, default=0) < 0 or any(isinstance(number, bool) for number in numbers):
+        raise SYCLError(
+            Errc.nd_range, f"{sizes!r} is no range: its parts are whole numbers from 0 on", routine="parallel_for",
+            remedy="parallel_for(1024, kernel) or parallel_for((width, height), kernel)",
+        )  # fmt: skip
+    return found
+
+
+def _has_type(memory: Any) -> bool:
+    return isinstance(memory, (Accessor, USM, numpy.ndarray))
+
+
+def _element(value: Any, dtype: Any) -> bytes:
+    """A value as an element of a dtype, by NumPy's rules for numbers of the same kind. Raises SYCLError (invalid)."""
+    try:
+        if dtype is None or not isinstance(value, numpy.generic):
+            return numpy.asarray(value, dtype).tobytes()
+        return numpy.asarray(value).astype(dtype, casting="same_kind").tobytes()
+    except (TypeError, ValueError, OverflowError) as error:
+        raise invalid(
+            f"{value!r} is no element of {dtype}: {error}",
+            routine="fill",
+            remedy="give a value of that type, or a pattern of bytes",
+        ) from error
 
 
 def _count(nbytes: int | None, room: int | None, there: int | None, routine: str) -> int:

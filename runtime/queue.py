@@ -197,8 +197,7 @@ class Queue(Object):
 
     def _shortcut(self, depends_on: Iterable[Any], operation: str, *arguments: Any) -> Event:
         def function(handler: Handler) -> None:
-            if depends_on:
-                handler.depends_on(*depends_on)
+            handler.depends_on(*(depends_on if isinstance(depends_on, Iterable) else (depends_on,)))
             getattr(handler, operation)(*arguments)
 
         return self.submit(function)

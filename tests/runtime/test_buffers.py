@@ -357,3 +357,38 @@ def test_parts_that_are_none(queue: Queue) -> None:
         queue.submit(lambda h: h.copy(h.access(buffer, "read"), small))
     with pytest.raises(SYCLError, match="differ in size"):
         queue.submit(lambda h: h.copy(h.access(buffer, "read", (2, 2)), h.access(Buffer(9, "int16"), "write")))
+
+
+def test_a_host_task_writes_to_the_copy_that_later_commands_see(queue: Queue, program: Program) -> None:
+    """Also where the buffer's first contents are an array that must not be written to."""
+    for _ in range(20):
+        buffer = Buffer(numpy.ones(N, numpy.int32), write_back=False)
+
+        def ten_more(handler: Handler, buffer: Buffer = buffer) -> None:
+            accessor = handler.access(buffer)
+
+            def add() -> None:
+                accessor.array[:] += 10
+
+            handler.host_task(add)
+
+        queue.submit(ten_more)
+        queue.submit(lambda h, buffer=buffer: h.parallel_for(N, program.add, h.access(buffer), numpy.int32(1)))
+        assert (buffer.numpy() == 12).all()
+
+
+def test_an_accessor_is_used_as_its_mode_says(queue: Queue) -> None:
+    with Buffer(numpy.zeros(N, numpy.int32)) as buffer:
+        host = numpy.zeros(N, numpy.int32)
+        for use in (
+            lambda h: h.fill(h.access(buffer, "read"), 1),
+            lambda h: h.copy(host, h.access(buffer, "read")),
+            lambda h: h.copy(h.access(buffer, "discard"), host),
+        ):
+            with pytest.raises(SYCLError, match="the accessor's mode is") as caught:
+                queue.submit(use)
+            assert caught.value.errc is Errc.invalid
+        with pytest.raises(SYCLError, match="cannot be copied to elements of float64"):
+            queue.submit(lambda h: h.copy(h.access(buffer, "read"), host.astype(numpy.float64)))
+        with pytest.raises(SYCLError, match="is no element of int32"):
+            queue.submit(lambda h: h.fill(h.access(buffer), numpy.float64(1.5)))

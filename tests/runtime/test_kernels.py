@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from typing import Any
 
 import numpy
 import pytest
@@ -217,3 +218,10 @@ def test_two_threads_launch_one_kernel(queue: Queue, context: Context) -> None:
     for thread in threads:
         thread.join()
     assert [int(memory.array[3]) for memory in memories] == [50, 100, 150, 200]
+
+
+@pytest.mark.parametrize("wrong", [-1, (4, -4), 8.0, None, "8", True, NDRange(-8, 8)], ids=repr)
+def test_what_is_no_range_is_refused(queue: Queue, program: Program, memory: USM, wrong: Any) -> None:
+    with pytest.raises(SYCLError, match="is no range") as caught:
+        queue.parallel_for(wrong, program.add, memory, numpy.int32(1))
+    assert caught.value.errc is Errc.nd_range

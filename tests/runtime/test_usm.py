@@ -157,7 +157,7 @@ def test_fills_repeat_their_pattern(queue: Queue, memory: USM) -> None:
     assert (memory.array == 3).all()
     queue.fill(memory, b"\1\0\0\0\2\0\0\0", 2).wait()
     assert memory.array[:6].tolist() == [1, 2, 1, 2, 3, 3]
-    queue.fill(memory + 4, numpy.int64(-1), 3).wait()
+    queue.fill(memory + 4, b"\xff" * 8, 3).wait()
     assert memory.array[:12].tolist() == [1, 2, 1, 2, -1, -1, -1, -1, -1, -1, 3, 3]
     queue.memset(memory, 0xAB).wait()
     assert (memory.array.view("uint8") == 0xAB).all()
@@ -203,3 +203,12 @@ for device in devices():
 def test_a_device_without_a_kind_says_so(run_python: RunPython) -> None:
     said = set(run_python(LACKING, env={"FAIRLEAD_USM": "buffer"}).out.splitlines())
     assert said == {f"feature_not_supported malloc_{kind} True True" for kind in ("host", "shared")}
+
+
+def test_a_fill_is_of_elements_or_of_bytes(queue: Queue, memory: USM) -> None:
+    queue.fill(memory, numpy.int64(7), depends_on=queue.memset(memory, 0)).wait()
+    assert (memory.array == 7).all()
+    queue.fill(memory, b"\1\0\0\0\2\0\0\0").wait()
+    assert memory.array[:4].tolist() == [1, 2, 1, 2]
+    with pytest.raises(SYCLError, match="is no element of int32"):
+        queue.fill(memory, numpy.float32(1.5))
