@@ -141,7 +141,7 @@ class Queue(Object):
             self._last = event
         elif isinstance(command, Barrier):
             self._barrier = event
-        if event.deferred is not None or event.others:
+        if event.deferred is not None or event.error is not None or event.others:
             self._unsettled.add(event)
         if command.host_memory:
             self.context.hold(event, command.keep)
