@@ -150,38 +150,44 @@ class Queue(Object):
     # shortcuts
 
     def parallel_for(
-        self, range: NDRange | Sequence[int] | int, kernel: Any, *arguments: Any, depends_on: Iterable[Any] = ()
+        self, range: NDRange | Sequence[int] | int, kernel: Any, *arguments: Any, depends_on: Event | Iterable[Any] = ()
     ) -> Event:
         """Launch a kernel. See `Handler.parallel_for`."""
         return self._shortcut(depends_on, "parallel_for", range, kernel, *arguments)
 
-    def memcpy(self, destination: Any, source: Any, nbytes: int | None = None, *, depends_on: Iterable[Any] = ()) -> Event:
+    def memcpy(
+        self, destination: Any, source: Any, nbytes: int | None = None, *, depends_on: Event | Iterable[Any] = ()
+    ) -> Event:
         """Copy bytes. See `Handler.memcpy`."""
         return self._shortcut(depends_on, "memcpy", destination, source, nbytes)
 
-    def memset(self, destination: Any, value: int, nbytes: int | None = None, *, depends_on: Iterable[Any] = ()) -> Event:
+    def memset(
+        self, destination: Any, value: int, nbytes: int | None = None, *, depends_on: Event | Iterable[Any] = ()
+    ) -> Event:
         """Set bytes. See `Handler.memset`."""
         return self._shortcut(depends_on, "memset", destination, value, nbytes)
 
-    def fill(self, destination: Any, pattern: Any, count: int | None = None, *, depends_on: Iterable[Any] = ()) -> Event:
+    def fill(
+        self, destination: Any, pattern: Any, count: int | None = None, *, depends_on: Event | Iterable[Any] = ()
+    ) -> Event:
         """Fill with a pattern. See `Handler.fill`."""
         return self._shortcut(depends_on, "fill", destination, pattern, count)
 
-    def copy(self, source: Any, destination: Any, count: int | None = None, *, depends_on: Iterable[Any] = ()) -> Event:
+    def copy(self, source: Any, destination: Any, count: int | None = None, *, depends_on: Event | Iterable[Any] = ()) -> Event:
         """Copy elements. See `Handler.copy`."""
         return self._shortcut(depends_on, "copy", source, destination, count)
 
-    def prefetch(self, memory: Any, nbytes: int | None = None, *, depends_on: Iterable[Any] = ()) -> Event:
+    def prefetch(self, memory: Any, nbytes: int | None = None, *, depends_on: Event | Iterable[Any] = ()) -> Event:
         """Tell the device that it will need memory. See `Handler.prefetch`."""
         return self._shortcut(depends_on, "prefetch", memory, nbytes)
 
     def mem_advise(
-        self, memory: Any, advice: str | int = "DEFAULT", nbytes: int | None = None, *, depends_on: Iterable[Any] = ()
+        self, memory: Any, advice: str | int = "DEFAULT", nbytes: int | None = None, *, depends_on: Event | Iterable[Any] = ()
     ) -> Event:
         """Tell the device how memory will be used. See `Handler.mem_advise`."""
         return self._shortcut(depends_on, "mem_advise", memory, advice, nbytes)
 
-    def host_task(self, function: Callable[[], object], *, depends_on: Iterable[Any] = ()) -> Event:
+    def host_task(self, function: Callable[[], object], *, depends_on: Event | Iterable[Any] = ()) -> Event:
         """Run a Python function. See `Handler.host_task`."""
         return self._shortcut(depends_on, "host_task", function)
 
@@ -189,13 +195,13 @@ class Queue(Object):
         """What comes later in this queue comes after these events, or after everything before. See `Handler.barrier`."""
         return self._shortcut((), "barrier", list(events))
 
-    def graph(self, executable: Any, *, depends_on: Iterable[Any] = ()) -> Event:
+    def graph(self, executable: Any, *, depends_on: Event | Iterable[Any] = ()) -> Event:
         """Run an executable graph; while recording, make it a sub-graph. (ext_oneapi_graph)"""
         if depends_on or self.recorder is not None:
             return self._shortcut(depends_on, "graph_execution", executable)
         return self.run(executable.as_command(self.context), ())
 
-    def _shortcut(self, depends_on: Iterable[Any], operation: str, *arguments: Any) -> Event:
+    def _shortcut(self, depends_on: Event | Iterable[Any], operation: str, *arguments: Any) -> Event:
         def function(handler: Handler) -> None:
             handler.depends_on(*(depends_on if isinstance(depends_on, Iterable) else (depends_on,)))
             getattr(handler, operation)(*arguments)
