@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,3 +48,13 @@ class RunPython(Protocol):
     """
 
     def __call__(self, code: str, *arguments: str, env: Mapping[str, str | None] = {}, check: bool = True) -> Output: ...
+
+
+def check_named_tests(text: str) -> int:
+    """Every `folder/test_file.py::function` that a document names exists under tests/; the answer is how many it names."""
+    named = re.findall(r"`((?:[a-z]+/)*test_\w+\.py)(?:::(\w+))?`", text)
+    for file, function in named:
+        path = ROOT / "tests" / file
+        assert path.exists(), file
+        assert not function or re.search(rf"^def {function}\(", path.read_text(encoding="utf-8"), re.M), f"{file}::{function}"
+    return len(named)

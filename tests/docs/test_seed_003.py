@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import re
 
-from support import ROOT
+from support import ROOT, check_named_tests
 
 TEXT = (ROOT / "docs/seed_003.md").read_text(encoding="utf-8")
 
 
 def test_every_test_that_is_named_exists() -> None:
-    named = re.findall(r"`((?:[a-z]+/)?test_\w+\.py)(?:::(\w+))?`", TEXT)
-    assert len(named) > 50
-    for file, function in named:
-        path = ROOT / "tests" / file
-        assert path.exists(), file
-        assert not function or re.search(rf"^def {function}\(", path.read_text(encoding="utf-8"), re.M), f"{file}::{function}"
+    assert check_named_tests(TEXT) > 50
 
 
 def test_every_file_that_is_named_exists() -> None:
