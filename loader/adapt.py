@@ -11,8 +11,10 @@ import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+from weakref import WeakValueDictionary
 
 from .errors import FairleadError
+from .forks import new_lock
 from .layers import Layer
 from .table import POINTER_SIZE, DispatchTable
 from .ur import UR, UR_RESULT_SUCCESS
@@ -26,12 +28,23 @@ class _Functions:
 
     def __init__(self, table: DispatchTable) -> None:
         self._table = table
+        self._lock = new_lock()
+        self._turns: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
     def __getattr__(self, name: str) -> Any:
         function = UR.functions[name]
         call = function.prototype(self._table.pointer(function.slot or 0))
         setattr(self, name, call)
         return call
+
+    def turn(self, kernel: int) -> Any:
+        """The lock of whoever sets this kernel's arguments, for as long as the launch has not taken them: the newest API gives them with
+        the launch, so that threads may launch one kernel at the same time."""
+        with self._lock:
+            lock = self._turns.get(kernel)
+            if lock is None:
+                lock = self._turns[kernel] = new_lock()
+            return lock
 
 
 @dataclass(frozen=True)
@@ -83,12 +96,13 @@ def _with_arguments(routine: str, first: int) -> Adaptation:
         kernel, count, where = arguments[1], arguments[first], arguments[first + 1]
         if count and not where:
             return _code("UR_RESULT_ERROR_INVALID_NULL_POINTER")
-        for argument in (_argument_type() * count).from_address(where) if count else ():
-            code = _set_argument(functions, kernel, argument)
-            if code != UR_RESULT_SUCCESS:
-                return code
-        rest = [*arguments[:first], *arguments[first + 2 :]]
-        return getattr(functions, routine)(*_converted(routine, rest))
+        rest = _converted(routine, [*arguments[:first], *arguments[first + 2 :]])
+        with functions.turn(kernel):
+            for argument in (_argument_type() * count).from_address(where) if count else ():
+                code = _set_argument(functions, kernel, argument)
+                if code != UR_RESULT_SUCCESS:
+                    return code
+            return getattr(functions, routine)(*rest)
 
     return answer
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -81,6 +82,23 @@ def test_a_launch_with_arguments_sets_each_by_its_type_and_then_launches() -> No
         ("urKernelSetArgSampler", (2, 4, None, 0x40)),
     ]
     assert adapter.calls[-1][0] == "urEnqueueKernelLaunch_2025_3"
+
+
+def test_threads_that_launch_one_kernel_take_turns() -> None:
+    adapter = Adapter("urEnqueueKernelLaunch_2025_3", *SETTERS)
+
+    def launch(number: int) -> None:
+        call, given = (
+            adapter.table.urEnqueueKernelLaunchWithArgsExp,
+            arguments_of(("LOCAL", 0, number, 0), ("LOCAL", 1, number, 0)),
+        )
+        for _ in range(500):
+            assert call(number, 2, 1, None, None, None, 2, given, None, 0, None, None) == 0
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(launch, range(1, 5)))
+    launches = zip(*[iter(adapter.calls)] * 3, strict=True)  # a launch's two arguments, and the launch from its queue
+    assert all(first[2] == second[2] == enqueued[0] for (_, first), (_, second), (_, enqueued) in launches)
 
 
 def test_an_argument_that_is_refused_ends_it() -> None:
