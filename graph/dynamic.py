@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
-from ..runtime.arguments import Argument, DynamicArgument, LocalMemory, argument
+from ..runtime.arguments import LOCAL, Argument, DynamicArgument, LocalMemory, argument, check_local
 from ..runtime.buffer import Accessor
 from ..runtime.commands import Command, HostTask, KernelLaunch
 from ..runtime.errors import invalid
@@ -64,6 +64,8 @@ class DynamicParameter(DynamicArgument):
                 "Cannot use a Dynamic Parameter with a node associated with a graph other than the one it was created with.",
                 routine="set_arg", remedy="make a parameter for each graph",
             )  # fmt: skip
+        if self._argument.type == LOCAL:
+            handler.check_local(self._argument, index)
         return self._argument
 
     def register(self, command: Command, index: int) -> None:
@@ -91,11 +93,13 @@ class DynamicParameter(DynamicArgument):
         with _locked(graph):
             if isinstance(found.keep, Accessor) and graph is not None:
                 graph.check_buffer(found.keep.buffer)
+            uses = [(command, index) for use, index in self._uses if isinstance(command := use(), KernelLaunch)]
+            if found.type == LOCAL and graph is not None:
+                for command, index in uses:
+                    check_local(_with(command, index, found), graph.context, "DynamicParameter.update")
             self._argument = found
-            for use, index in self._uses:
-                command = use()
-                if isinstance(command, KernelLaunch):
-                    _exchange(command, index, found)
+            for command, index in uses:
+                _exchange(command, index, found)
 
 
 def _locked(graph: CommandGraph | None) -> AbstractContextManager[object]:
@@ -103,10 +107,14 @@ def _locked(graph: CommandGraph | None) -> AbstractContextManager[object]:
     return graph.lock if graph is not None else nullcontext()
 
 
+def _with(command: KernelLaunch, index: int, found: Argument) -> tuple[Argument, ...]:
+    """A launch's arguments with another one in a place."""
+    return (*command.arguments[:index], found, *command.arguments[index + 1 :])
+
+
 def _exchange(command: KernelLaunch, index: int, found: Argument) -> None:
-    arguments = command.arguments
-    old = arguments[index]
-    command.arguments = (*arguments[:index], found, *arguments[index + 1 :])
+    old = command.arguments[index]
+    command.arguments = _with(command, index, found)
     if isinstance(found.keep, Accessor):
         others = {id(one.keep) for one in command.arguments}
         kept = [one for one in command.requirements if one is not old.keep or id(one) in others]

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy
 
 from ..loader.ur import UR
-from .errors import Errc, SYCLError
+from .checks import element_type, no, whole
+from .errors import Errc, SYCLError, invalid
 
 if TYPE_CHECKING:
     from .buffer import Memory
@@ -53,27 +54,58 @@ class Argument(NamedTuple):
     buffer: Memory | None = None
 
 
-class LocalMemory:
+class BoundArgument:
+    """What is made an argument of by `bind`, which is told of the handler that uses it."""
+
+    def bind(self, handler: Handler, index: int) -> Argument:
+        raise NotImplementedError
+
+
+class DynamicArgument(BoundArgument):
+    """An argument whose value can be exchanged later: `bind` gives the present one."""
+
+
+class LocalMemory(BoundArgument):
     """Local memory of a work-group: a number of bytes, or of elements of a dtype. (SYCL: local_accessor)"""
 
     def __init__(self, count: int, dtype: Any = None) -> None:
-        self.size = count * (numpy.dtype(dtype).itemsize if dtype is not None else 1)
+        self.size = whole(count, "number of bytes or elements", "LocalMemory")
+        self.size *= element_type(dtype, "LocalMemory").itemsize if dtype is not None else 1
         if self.size <= 0:
             raise SYCLError(Errc.invalid, "local memory has at least one byte", routine="LocalMemory")
+
+    def bind(self, handler: Handler, index: int) -> Argument:
+        """It is an argument of a handler's kernel. Raises SYCLError (invalid) if its devices have not that much."""
+        found = Argument(LOCAL, self.size)
+        handler.check_local(found, index)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<LocalMemory of {self.size} bytes>"
 
 
 class RawArgument:
     """The bytes of an argument as the kernel is to see them. (SYCL: raw_kernel_arg)"""
 
     def __init__(self, value: bytes) -> None:
-        self.value = bytes(value)
+        try:
+            self.value = bytes(memoryview(value))
+        except TypeError as error:
+            raise no(value, "bytes", "RawArgument", "bytes(…), array.tobytes()") from error
+
+    def __repr__(self) -> str:
+        return f"<RawArgument of {len(self.value)} bytes>"
 
 
-class DynamicArgument:
-    """An argument whose value can be exchanged later: `bind` is told of the handler that uses it, and gives the present one."""
-
-    def bind(self, handler: Handler, index: int) -> Argument:
-        raise NotImplementedError
+def check_local(arguments: Iterable[Argument | None], context: Context, routine: str) -> None:
+    """Raise SYCLError (invalid) if arguments are more local memory than a device of the context has: some drivers end the process then."""
+    total = sum(one.size for one in arguments if one is not None and one.type == LOCAL)
+    most = max(device.local_memory for device in context.devices)
+    if total > most:
+        raise invalid(
+            f"a work-group would have {total} bytes of local memory, the device has {most}", routine=routine,
+            remedy="use smaller work-groups, or several launches",
+        )  # fmt: skip
 
 
 def of_bytes(value: bytes) -> Argument:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy
 
 from ..loader.ur import UR
-from .arguments import Argument, DynamicArgument, argument
+from .arguments import Argument, BoundArgument, DynamicArgument, argument, check_local
 from .buffer import Accessor, Buffer, Memory
+from .checks import check_executable, expect, no, whole
 from .commands import Barrier, Command, Empty, HostTask, InteropHandle, KernelLaunch, NativeCommand, Transfer
 from .errors import Errc, SYCLError, invalid
 from .event import Event
@@ -80,7 +81,7 @@ class Handler:
             if isinstance(event, (list, tuple)):
                 self.depends_on(*event)
             else:
-                self.dependencies.append(event if isinstance(event, Event) else event_of(event, self.context))
+                self.dependencies.append(event if isinstance(event, Event) else event_of(event, self.context, "depends_on"))
 
     def access(self, buffer: Buffer, mode: str = "read_write", shape: Any = None, offset: Any = None) -> Accessor:
         """An accessor of a buffer for this command: `mode` is "read", "write", "read_write" or "discard"."""
@@ -89,6 +90,8 @@ class Handler:
     def require(self, accessor: Accessor | DynamicArgument) -> Accessor:
         """Say that the command uses an accessor that was made elsewhere, or that a dynamic parameter holds."""
         used: Accessor = accessor.bind(self, 0).keep if isinstance(accessor, DynamicArgument) else accessor
+        if type(used) is not Accessor:
+            expect(used, Accessor, "require", "access(buffer) makes one")
         if used not in self.requirements:
             self.requirements.append(used)
         return used
@@ -96,9 +99,10 @@ class Handler:
     def set_arg(self, index: int, value: Any) -> None:
         """Set the kernel's argument of an index (arguments.py lists what it can be)."""
         arguments = self._arguments
-        if isinstance(value, DynamicArgument):
+        if isinstance(value, BoundArgument):
             found = value.bind(self, index)
-            self.dynamic.append((value, index))
+            if isinstance(value, DynamicArgument):
+                self.dynamic.append((value, index))
         else:
             found = argument(value, index)
         if found.buffer is not None and isinstance(found.keep, Accessor):
@@ -106,10 +110,14 @@ class Handler:
         if index == len(arguments):
             arguments.append(found)
             return
-        if index < 0:
+        if whole(index, "argument's index", "set_arg") < 0:
             raise SYCLError(Errc.kernel_argument, "an argument's index is 0 or more", routine="set_arg")
         arguments.extend([None] * (index + 1 - len(arguments)))
         arguments[index] = found
+
+    def check_local(self, found: Argument, index: int) -> None:
+        """Raise SYCLError (invalid) if an argument is more local memory than there is besides that of the others."""
+        check_local([*self._arguments[:index], found, *self._arguments[index + 1 :]], self.context, "set_arg")
 
     def set_args(self, *values: Any) -> None:
         """Set all arguments, from 0 on."""
@@ -124,7 +132,7 @@ class Handler:
 
         Raises SYCLError (nd_range, kernel_argument).
         """
-        kernel = kernel if isinstance(kernel, Kernel) else kernel_of(kernel, self.context)
+        kernel = kernel if isinstance(kernel, Kernel) else kernel_of(kernel, self.context, "parallel_for")
         if arguments:
             self.set_args(*arguments)
         given = tuple(self._arguments)
@@ -144,15 +152,20 @@ class Handler:
     def memcpy(self, destination: Any, source: Any, nbytes: int | None = None) -> None:
         """Copy bytes between USM allocations, NumPy arrays, PyOpenCL's buffers and arrays, and addresses; by default as many as the smaller
         of the two has."""
-        to, room, owner = pointer_of(destination, writable=True, objects=True)
-        start, there, other = pointer_of(source, objects=True)
-        count = _count(nbytes, room, there, "memcpy")
+        self._memcpy(destination, source, nbytes, "memcpy")
+
+    def _memcpy(self, destination: Any, source: Any, nbytes: int | None, routine: str) -> None:
+        to, room, owner = pointer_of(destination, writable=True, routine=routine, objects=True)
+        start, there, other = pointer_of(source, routine=routine, objects=True)
+        count = _count(nbytes, room, there, routine)
         row, fields = _copying(to, start, count)
         self.set_command(Transfer(row, fields, keep=(owner, other)) if count else Empty())
 
     def memset(self, destination: Any, value: int, nbytes: int | None = None) -> None:
         """Set every byte of USM memory to a value from 0 to 255."""
-        self._fill("memset", destination, bytes([value & 0xFF]), nbytes)
+        if not 0 <= whole(value, "value of a byte", "memset") <= 255:
+            raise invalid(f"{value} is no value of a byte", routine="memset", remedy="0 to 255; fill takes elements")
+        self._fill("memset", destination, bytes([value]), nbytes)
 
     def fill(self, destination: Any, pattern: Any, count: int | None = None) -> None:
         """Fill USM memory with `count` times an element of its dtype, or a pattern of bytes; or an accessor's part of a buffer with an
@@ -161,11 +174,14 @@ class Handler:
             self._fill_accessor(destination, pattern)
             return
         data = pattern if isinstance(pattern, bytes) else _element(pattern, getattr(destination, "dtype", None))
-        self._fill("usm_fill", destination, data, None if count is None else count * len(data))
+        self._fill("usm_fill", destination, data, None if count is None else whole(count, "count", "fill") * len(data))
 
     def _fill(self, row: str, destination: Any, pattern: bytes, nbytes: int | None) -> None:
-        to, room, owner = pointer_of(destination, writable=True, routine=row, objects=True)
-        count = _count(nbytes, room, room, row) // len(pattern) * len(pattern)
+        routine = row.removeprefix("usm_")
+        if not pattern:
+            raise invalid("the pattern is empty", routine=routine, remedy="give an element, or bytes")
+        to, room, owner = pointer_of(destination, writable=True, routine=routine, objects=True)
+        count = _count(nbytes, room, room, routine) // len(pattern) * len(pattern)
         kept = ctypes.create_string_buffer(pattern, len(pattern))
         fields: tuple[Any, ...] = (to, ctypes.addressof(kept), len(pattern), count)
         if isinstance(to, Memory):
@@ -215,7 +231,7 @@ class Handler:
             self._copy_host("buffer_write", destination, source)
         else:
             item = getattr(source, "dtype", getattr(destination, "dtype", numpy.dtype(numpy.uint8))).itemsize
-            self.memcpy(destination, source, None if count is None else count * item)
+            self._memcpy(destination, source, None if count is None else whole(count, "count", "copy") * item, "copy")
 
     @staticmethod
     def _check(accessor: Accessor, routine: str, *, writes: bool) -> None:
@@ -279,7 +295,7 @@ class Handler:
         if isinstance(advice, str) and _ADVICE + advice not in UR.constants:
             known = ", ".join(name.removeprefix(_ADVICE) for name in UR.constants if name.startswith(_ADVICE))
             raise invalid(f"there is no advice {advice!r}", routine="mem_advise", remedy=f"one of {known}")
-        value = UR[_ADVICE + advice] if isinstance(advice, str) else advice
+        value = UR[_ADVICE + advice] if isinstance(advice, str) else whole(advice, "advice", "mem_advise")
         self.set_command(Transfer("mem_advise", (to, _count(nbytes, room, room, "mem_advise"), value), keep=owner))
 
     def host_task(self, function: Callable[[], object]) -> None:
@@ -288,22 +304,28 @@ class Handler:
         What it raises is raised by `wait` of the event, and of the queue.
         """
         if not callable(function):
-            raise invalid("a host task is a function", routine="host_task")
+            raise no(function, "function", "host_task", "host_task(lambda: …)")
         self.set_command(HostTask(function, self.requirements))
 
-    def barrier(self, events: Iterable[Any] = ()) -> None:
+    def barrier(self, events: Event | Iterable[Any] = ()) -> None:
         """What is submitted to the queue later runs after these events, or after all that was submitted to it before."""
-        self.depends_on(*events)
+        self.depends_on(*(events if isinstance(events, Iterable) else (events,)))
         self.set_command(Barrier())
 
     def native_command(self, function: Callable[[InteropHandle], object]) -> None:
         """Let a function give commands to the native queue, or record them into the native command-buffer.
         (sycl_ext_codeplay_enqueue_native_command)"""
+        if not callable(function):
+            raise no(function, "function", "native_command", "native_command(lambda interop: …)")
         self.set_command(NativeCommand(function, self.requirements))
 
     def graph_execution(self, executable: Any) -> None:
         """Run an executable graph; in a graph, it becomes a sub-graph. (ext_oneapi_graph)"""
-        command: Command = executable.as_command(self.context)
+        try:
+            command: Command = executable.as_command(self.context)
+        except AttributeError:
+            check_executable(executable, "graph_execution")
+            raise
         for accessor in command.requirements:
             self.require(accessor)
         self.set_command(command)
@@ -366,6 +388,8 @@ def _has_type(memory: Any) -> bool:
 def _element(value: Any, dtype: Any) -> bytes:
     """A value as an element of a dtype, by NumPy's rules for numbers of the same kind. Raises SYCLError (invalid)."""
     try:
+        if value is None:
+            raise TypeError("it is nothing")
         if dtype is None or not isinstance(value, numpy.generic):
             return numpy.asarray(value, dtype).tobytes()
         return numpy.asarray(value).astype(dtype, casting="same_kind").tobytes()
@@ -381,7 +405,7 @@ def _count(nbytes: int | None, room: int | None, there: int | None, routine: str
     known = [size for size in (room, there) if size is not None]
     if nbytes is None and not known:
         raise invalid("how many bytes is not known from addresses", routine=routine, remedy="say how many bytes")
-    count = min(known) if nbytes is None else nbytes
+    count = min(known) if nbytes is None else whole(nbytes, "number of bytes", routine)
     if count < 0 or any(count > size for size in known):
         raise invalid(f"{count} bytes are more than there are: {min(known)}", routine=routine, remedy="stay within the memory")
     return count

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..loader.ur import UR
 from .arguments import FOREIGN, MEMORY, POINTER, Argument
 from .buffer import Memory
+from .checks import no
 from .errors import Errc, SYCLError, invalid
 from .event import Event
 from .handles import array, struct
@@ -35,12 +36,12 @@ def _is(value: Any, name: str) -> bool:
     return _is_class(type(value), name)
 
 
-def _refused(value: Any, what: str, name: str) -> SYCLError:
-    return invalid(
-        f"{type(value).__name__} is no {what}",
-        routine="from_pyopencl",
-        remedy=f"give a {name} of the runtime's or of pyopencl's",
-    )
+def _check(value: Any, name: str, routine: str) -> None:
+    """Raise SYCLError (invalid) unless it is an object of a pyopencl class."""
+    if not _is(value, name):
+        kind = name.removeprefix("Command")
+        remedy = f"give a {kind} of fairlead.runtime, or a pyopencl.{name}"
+        raise no(value, kind, routine, remedy + ("; of a graph's node, node.event()" if name == "Event" else ""))
 
 
 def _not_owned(kind: str) -> Any:
@@ -50,6 +51,7 @@ def _not_owned(kind: str) -> Any:
 
 def device_of(device: Any) -> Device:
     """The runtime's device for a pyopencl.Device. Raises SYCLError (invalid) if no adapter has it."""
+    _check(device, "Device", "device_of")
     wanted = device.int_ptr
     for platform in platforms():
         if platform.backend == "opencl":
@@ -57,7 +59,7 @@ def device_of(device: Any) -> Device:
                 if found.native() == wanted:
                     return found
     raise invalid(
-        f"no adapter of the runtime has the device {device.name}", routine="from_pyopencl", remedy="run `fairlead doctor`"
+        f"no adapter of the runtime has the device {device.name}", routine="device_of", remedy="run `fairlead doctor`"
     )
 
 
@@ -65,8 +67,7 @@ def context_of(context: Any) -> Context:
     """The runtime's context for a pyopencl.Context: the same one each time, as long as it lives, and its own if it was made by one."""
     from .context import Context, contexts
 
-    if not _is(context, "Context"):
-        raise _refused(context, "context", "Context")
+    _check(context, "Context", "context_of")
     native = context.int_ptr
     for known in list(contexts):
         if known.platform.backend == "opencl" and known.adapter.open and known.native() == native:
@@ -83,13 +84,12 @@ def context_of(context: Any) -> Context:
 _queues: Final[weakref.WeakValueDictionary[int, Queue]] = weakref.WeakValueDictionary()
 
 
-def queue_of(queue: Any) -> Queue:
+def queue_of(queue: Any, routine: str = "queue_of") -> Queue:
     """The runtime's queue for a pyopencl.CommandQueue, the same one each time, as long as it lives. Commands of both follow each other if
-    it is in order."""
+    it is in order. `routine` is named in errors."""
     from .queue import Queue
 
-    if not _is(queue, "CommandQueue"):
-        raise _refused(queue, "queue", "CommandQueue")
+    _check(queue, "CommandQueue", routine)
     import pyopencl
 
     known = _queues.get(queue.int_ptr)
@@ -107,10 +107,9 @@ def queue_of(queue: Any) -> Queue:
     return made
 
 
-def event_of(event: Any, context: Context) -> Event:
-    """An event for a pyopencl.Event, of this context or of another one."""
-    if not _is(event, "Event"):
-        raise _refused(event, "event", "Event")
+def event_of(event: Any, context: Context, routine: str = "event_of") -> Event:
+    """An event for a pyopencl.Event, of this context or of another one. `routine` is named in errors."""
+    _check(event, "Event", routine)
     its_own = event.context
     if its_own.int_ptr != context.native():
         context = context_of(its_own)
@@ -119,12 +118,12 @@ def event_of(event: Any, context: Context) -> Event:
     )
 
 
-def kernel_of(kernel: Any, context: Context) -> Kernel:
-    """A kernel for a pyopencl.Kernel of the context, whose program is alive: Intel's driver cannot tell it otherwise."""
+def kernel_of(kernel: Any, context: Context, routine: str = "kernel_of") -> Kernel:
+    """A kernel for a pyopencl.Kernel of the context, whose program is alive: Intel's driver cannot tell it otherwise. `routine` is named
+    in errors."""
     from .program import Kernel, Program
 
-    if not _is(kernel, "Kernel"):
-        raise _refused(kernel, "kernel", "Kernel")
+    _check(kernel, "Kernel", routine)
     adapter, its_own = context.adapter, kernel.program
     made = adapter.made("urProgramCreateWithNativeHandle", its_own.int_ptr, context.handle, _not_owned("program"))
     program = Program(context, b"", handle=made, built=True)

@@ -89,6 +89,11 @@ class Device:
                 found.add("ext_oneapi_graph")
         return frozenset(found)
 
+    @cached_property
+    def local_memory(self) -> int:
+        """How many bytes of local memory a work-group can have. (UR_DEVICE_INFO_LOCAL_MEM_SIZE)"""
+        return self.info("LOCAL_MEM_SIZE")
+
     def has(self, aspect: str) -> bool:
         """Whether it has an aspect."""
         return aspect in self.aspects

@@ -171,6 +171,12 @@ def test_local_memory_of_another_size(queue: Queue, graph: CommandGraph, context
         executable.update(node)
         queue.graph(executable).wait()
         assert (out.array == number * (number - 1) // 2).all()
+    too_much = LocalMemory(queue.device.local_memory + 1)
+    with refused("bytes of local memory, the device has"):
+        scratch.update(too_much)
+    with refused("bytes of local memory, the device has"):
+        graph.add(lambda h: h.set_arg(1, DynamicParameter(graph, too_much)))
+    assert scratch.argument.size == 400 and len(graph) == 1
 
 
 def test_nothing_is_kept_of_nodes_and_graphs_that_are_gone(queue: Queue, program: Program, memory: USM) -> None:

@@ -108,7 +108,7 @@ def test_a_device_that_is_not_the_context_s_is_refused(queue: Queue, other_devic
 
 
 def test_what_no_graph_can_be_made_of_is_refused() -> None:
-    with refused("int is no queue"):
+    with refused("int is no Queue"):
         CommandGraph(42)
 
 

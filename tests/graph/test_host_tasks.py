@@ -179,7 +179,7 @@ def test_a_graph_waits_behind_a_host_task_of_the_queue(queue: Queue, graph: Comm
 
 
 def test_what_is_not_a_function_is_refused(graph: CommandGraph) -> None:
-    with refused("a host task is a function"):
+    with refused("int is no function"):
         graph.add(lambda h: h.host_task(42))  # pyright: ignore[reportArgumentType]
     assert graph.empty()
 

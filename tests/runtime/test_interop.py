@@ -56,7 +56,7 @@ def test_events_go_both_ways(queue: Queue, theirs: cl.CommandQueue, program: Pro
     marker.wait()
     with pytest.raises(SYCLError, match="no single event"):
         task.to_pyopencl()
-    with pytest.raises(SYCLError, match="int is no event"):
+    with pytest.raises(SYCLError, match="int is no Event"):
         queue.barrier([3])
 
 
@@ -87,7 +87,7 @@ def test_their_kernels_are_launched(queue: Queue, theirs: cl.CommandQueue, memor
     kernel = program.store
     queue.parallel_for(N, kernel, memory, numpy.int32(8)).wait()
     assert (memory.array == 8).all()
-    with pytest.raises(SYCLError, match="str is no kernel"):
+    with pytest.raises(SYCLError, match="str is no Kernel"):
         queue.parallel_for(N, "store", memory)
 
 

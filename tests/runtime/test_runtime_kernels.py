@@ -17,6 +17,7 @@ from fairlead.runtime import (
     Context,
     Errc,
     Event,
+    Handler,
     LocalMemory,
     NDRange,
     Program,
@@ -225,3 +226,20 @@ def test_what_is_no_range_is_refused(queue: Queue, program: Program, memory: USM
     with pytest.raises(SYCLError, match="is no range") as caught:
         queue.parallel_for(wrong, program.add, memory, numpy.int32(1))
     assert caught.value.errc is Errc.nd_range
+
+
+def test_more_local_memory_than_there_is_is_refused(queue: Queue, context: Context, memory: USM) -> None:
+    """One driver ends the process otherwise."""
+    built, most = Program(context, ARGUMENTS), queue.device.local_memory
+    for sizes in ((most + 4,), (most, 4)):
+        with pytest.raises(SYCLError, match=f"{sum(sizes)} bytes of local memory, the device has {most}") as caught:
+            queue.parallel_for(NDRange(N, 8), built.shared_sum, memory, *map(LocalMemory, sizes))
+        assert caught.value.errc is Errc.invalid and caught.value.routine == "set_arg"
+
+    def twice(handler: Handler) -> None:
+        handler.set_args(memory, LocalMemory(32), LocalMemory(32))
+        handler.set_arg(2, LocalMemory(most - 32))  # in place of what was set before: just enough
+        handler.parallel_for(NDRange(N, 8), built.shared_sum)
+
+    queue.submit(twice).wait()
+    assert (memory.array == 36).all()

@@ -1,0 +1,78 @@
+"""What public functions are given, looked at where it comes in: SYCLError (invalid), with the routine that was called and the remedy,
+in place of whatever Python would raise further inside."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+import numpy
+
+from .errors import SYCLError, invalid
+
+T = TypeVar("T")
+
+#: What kinds are called in messages, where that is not the class's name.
+_NAMES: Final[dict[Any, str]] = {Callable: "function", str: "text", numpy.ndarray: "NumPy array"}
+
+
+def no(value: Any, what: str, routine: str, remedy: str = "") -> SYCLError:
+    """The error: a value is not what it should be."""
+    kind = type(value)
+    shown = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__.split('.')[0]}'s {kind.__name__}"
+    return invalid(f"{shown} is no {what}", routine=routine, remedy=remedy)
+
+
+def expect(value: Any, kinds: type[T] | tuple[Any, ...] | Any, routine: str, remedy: str = "") -> Any:
+    """A value, if it is of one of the kinds. Raises SYCLError (invalid)."""
+    if not isinstance(value, kinds):
+        several = kinds if isinstance(kinds, tuple) else (kinds,)
+        raise no(value, " or ".join(_NAMES.get(kind) or kind.__name__ for kind in several), routine, remedy)
+    return value
+
+
+def several(given: T | Iterable[T], kind: type[T], routine: str, remedy: str = "") -> list[T]:
+    """One of a kind, or several of it, as a list. Raises SYCLError (invalid)."""
+    try:
+        found: list[Any] = [given] if isinstance(given, kind) else list(given)  # pyright: ignore[reportArgumentType]
+    except TypeError:
+        found = [given]
+    for one in found:
+        expect(one, kind, routine, remedy)
+    return found
+
+
+def whole(value: Any, what: str, routine: str) -> int:
+    """A whole number, NumPy's too. Raises SYCLError (invalid)."""
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise no(value, what, routine, "give a whole number") from error
+
+
+def element_type(dtype: Any, routine: str) -> numpy.dtype[Any]:
+    """A dtype that devices can have. Raises SYCLError (invalid)."""
+    try:
+        found = numpy.dtype(dtype)
+    except TypeError as error:
+        raise invalid(f"{dtype!r} is no dtype", routine=routine, remedy='numpy.float32, "int32"') from error
+    if found.hasobject:
+        raise invalid("Python objects have no place in a device's memory", routine=routine, remedy="use a dtype of numbers")
+    return found
+
+
+def check_group(error: TypeError, function: Any, routine: str) -> None:
+    """A command-group function was called and there was a TypeError: raise SYCLError (invalid) if that is not from within it."""
+    if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+        name = getattr(function, "__qualname__", None) or type(function).__name__
+        raise invalid(
+            f"{name} is no command-group function: {error}", routine=routine,
+            remedy=f"{routine}(lambda handler: handler.parallel_for(…))",
+        ) from error  # fmt: skip
+
+
+def check_executable(value: Any, routine: str) -> None:
+    """Raise SYCLError (invalid) for what is no executable graph, of whatever package."""
+    if not hasattr(value, "as_command"):
+        raise no(value, "ExecutableGraph", routine, f"{routine}(graph.finalize())")
