@@ -21,7 +21,7 @@ from .icd.edits import copy_of, has_all_arguments, put, same_function
 from .icd.errors import OpenCLError, describe, error
 from .loader.forks import new_lock
 from .loader.schedule import Order
-from .runtime.errors import unsupported
+from .runtime.event import Event
 from .runtime.handles import struct
 
 if TYPE_CHECKING:
@@ -53,14 +53,7 @@ class Replays:
     context: int
 
     def segment(self, graph: ExecutableGraph, part: Partition) -> CapturedSegment:
-        """A partition of them, with empty nodes and barriers of the graph's own. Raises SYCLError (feature_not_supported) for a graph that
-        is to be profiled: the event of its end does not tell when the first command began."""
-        if graph.profiling:
-            raise unsupported(
-                "captured commands in a graph cannot be asked for times",
-                routine="finalize",
-                remedy="leave enable_profiling out",
-            )
+        """A partition of them, with empty nodes and barriers of the graph's own."""
         commands, predecessors = graph.snapshot.commands, graph.snapshot.predecessors
         nodes = _in_order_of_recording(part.nodes, predecessors)
         place = {node: number for number, node in enumerate(nodes)}
@@ -78,7 +71,7 @@ class Replays:
         order = Order(array.dependencies, array.order_only)
         return CapturedSegment(
             self.context, list(numbers), array.array, order, list(blocks), commands.__getitem__, nodes, owner=array,
-            schedule=getattr(graph, "schedule", "auto"), updatable=graph.updatable,
+            schedule=getattr(graph, "schedule", "auto"), updatable=graph.updatable, profiled=graph.profiling,
         )  # fmt: skip
 
 
@@ -117,6 +110,9 @@ class CapturedSegment:
         blocks: where they were captured.
         command_at: gives the command of a number in the graph; `nodes` are the numbers of those in the array, by place.
         owner: of the array.
+        schedule: as `CapturedGraph.finalize` takes it.
+        updatable: commands can be put in the place of others, by `update`.
+        profiled: a run can be asked for times.
     """
 
     def __init__(
@@ -132,23 +128,28 @@ class CapturedSegment:
         owner: Any = None,
         schedule: str = "auto",
         updatable: bool = False,
+        profiled: bool = False,
     ) -> None:
         self._array, self._blocks, self._command_at, self._nodes = array, blocks, command_at, nodes
         self._make = lambda: CommandBuffer(
-            context, devices, array, order, (owner, blocks), schedule=schedule, updatable=updatable
+            context, devices, array, order, (owner, blocks), schedule=schedule, updatable=updatable, profiled=profiled
         )
+        self._profiled = profiled
         self._pending = list(dict.fromkeys(event for block in blocks for event in block.recording.pending))
         self._lock = new_lock()
         self.buffer = self._make()
         keep_until(0, None)
 
     @classmethod
-    def whole(cls, block: Block, command_at: Callable[[int], Command], schedule: str) -> CapturedSegment:
+    def whole(
+        cls, block: Block, command_at: Callable[[int], Command], schedule: str, *, profiled: bool = False
+    ) -> CapturedSegment:
         """All commands of a block, as they lie in its recording."""
         recording, nodes = block.recording, range(len(block))
         return cls(
-            recording.context, block.devices, recording.commands, block.order, (block,), command_at, nodes, schedule=schedule
-        )
+            recording.context, block.devices, recording.commands, block.order, (block,), command_at, nodes, schedule=schedule,
+            profiled=profiled,
+        )  # fmt: skip
 
     @cached_property
     def _place(self) -> dict[int, int]:
@@ -156,26 +157,40 @@ class CapturedSegment:
 
     # running
 
-    def run(self, queue: int, device: int, in_order: bool, times: int, waits: list[int]) -> int:
-        """Enqueue it `times` times on a native queue after events: the event of its end, a reference for the caller.
+    def run(self, queue: int, device: int, in_order: bool, times: int, waits: list[int]) -> tuple[int, int]:
+        """Enqueue it `times` times on a native queue after events.
 
-        Raises ReplayError, OpenCLError.
+        Returns the events of its end and, if it is profiled, of its first command; 0 where that of the end tells both times. References
+        are for the caller. Raises ReplayError, OpenCLError.
         """
         with self._lock:
             if self._pending:
                 waits += self._still_pending()
-            code, event, failed, _ = self.buffer.enqueue(queue, device, in_order, times, waits)
+            if not self._profiled or times == 1:
+                return self._run(queue, device, in_order, times, waits)
+            end, first = self._run(queue, device, in_order, 1, waits)
+            last, again = self._run(queue, device, in_order, times - 1, ())
+        for event in (end, again) if first else ():
+            call(event, "clReleaseEvent")
+        return last, first or end
+
+    def _run(self, queue: int, device: int, in_order: bool, times: int, waits: Sequence[int]) -> tuple[int, int]:
+        code, event, failed, exported = self.buffer.enqueue(queue, device, in_order, times, waits)
         if code:
             raise self._failure(code, failed)
-        return event
+        return event, exported[0] if exported else 0
 
-    def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
+    def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:
         """Enqueue it on a runtime queue after `count` events; the handle of its event."""
         adapter, native = queue.adapter, queue.native()
         before = [adapter.made("urEventGetNativeHandle", waits[number]) for number in range(count)]
-        event = self.run(native, queue.device.native(), queue.in_order, 1, before)
+        end, first = self.run(native, queue.device.native(), queue.in_order, 1, before)
         call(native, "clFlush")  # SPEC clFlush: a queue whose events are waited for elsewhere
-        return event_from(event, queue.context)
+        made = event_from(end, queue.context)
+        if first:
+            call(end, "clRetainEvent")
+            times += [Event(queue.context, event_from(one, queue.context)) for one in (first, end)]
+        return made
 
     def _still_pending(self) -> list[int]:
         """The events from before the capture that have still not completed."""

@@ -34,10 +34,15 @@ __all__ = ["SCHEDULES", "Executable", "ReplayError"]
 SCHEDULES: Final = ("auto", "in-order", "lanes", "levels", "events")
 
 
-def _is_in_order(queue: Any) -> bool:
+def _has(queue: Any, name: str) -> bool:
+    """Whether a pyopencl queue has a property."""
     import pyopencl
 
-    return not queue.properties & pyopencl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    return bool(queue.properties & getattr(pyopencl.command_queue_properties, name))
+
+
+def _is_in_order(queue: Any) -> bool:
+    return not _has(queue, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
 
 
 class Executable(ExecutableGraph):
@@ -56,9 +61,9 @@ class Executable(ExecutableGraph):
         self.graph, self.schedule = graph, schedule
         self._block = graph.block
         self._own_queues: dict[Device, Queue] = {}
-        if graph.is_as_recorded and not updatable and not profiling:
+        if graph.is_as_recorded and not updatable:
             self._begin(updatable, profiling)
-            self._only = CapturedSegment.whole(self._block, partial(command_of, self._block), schedule)
+            self._only = CapturedSegment.whole(self._block, partial(command_of, self._block), schedule, profiled=profiling)
         else:
             super().__init__(graph, updatable=updatable, profiling=profiling, policy=policy)
 
@@ -93,7 +98,8 @@ class Executable(ExecutableGraph):
 
         The queue belongs to the context and to a device that the graph was captured from. The first command comes after the
         events in `wait_for` and after the last replay of this executable. Nothing is waited for. If the graph has host tasks, what one
-        of them raises is raised by the event's `wait`.
+        of them raises is raised by the event's `wait`. If both the graph and the queue profile, `event.profile.start` is when the first
+        command began, in whatever replay of the `times`, and `event.profile.end` when the last one ended.
 
         Raises ReplayError if a command cannot be enqueued, OpenCLError for a wrong queue or event, ArgumentError for a wrong
         type.
@@ -107,16 +113,27 @@ class Executable(ExecutableGraph):
             raise CaptureError(
                 "the queue is being captured.", call="replay", remedy="replay on a queue that is not in a capture block"
             )
-        import pyopencl
-
+        profiled = self.profiling and _has(queue, "PROFILING_ENABLE")
         only = self._only
         if isinstance(only, CapturedSegment):
-            event = only.run(handle, queue.device.int_ptr, _is_in_order(queue), times, waits)
-            return pyopencl.Event.from_int_ptr(event, False)
+            return self._end(queue, *only.run(handle, queue.device.int_ptr, _is_in_order(queue), times, waits), profiled)
         with self._lock:
-            return self._replay_parts(queue, handle, times, waits)
+            return self._replay_parts(queue, handle, times, waits, profiled)
 
-    def _replay_parts(self, queue: Any, handle: int, times: int, waits: Sequence[int]) -> Any:
+    def _end(self, queue: Any, end: int, first: int, profiled: bool) -> Any:
+        """A replay's event, of the native events of its end and of its first command (0: none)."""
+        import pyopencl
+
+        from .replayed import ReplayedEvent
+
+        if first and profiled:
+            began, ended = (Event(self.context, event_from(one, self.context)) for one in (first, end))
+            return ReplayedEvent(queue.context, ended, began)
+        if first:
+            call(first, "clReleaseEvent")
+        return pyopencl.Event.from_int_ptr(end, False)
+
+    def _replay_parts(self, queue: Any, handle: int, times: int, waits: Sequence[int], profiled: bool) -> Any:
         """Run the graph on a queue of our own, between two barriers of the caller's."""
         import pyopencl
 
@@ -126,12 +143,13 @@ class Executable(ExecutableGraph):
         call(handle, "clFlush")  # SPEC clFlush: another queue's commands wait for it
         event = Event(self.context, event_from(begin, self.context))
         own = self._own_queue(queue)
-        for _ in range(times):
+        first = event = self.execute(own, [event])
+        for _ in range(times - 1):
             event = self.execute(own, [event])
         own.adapter.call("urQueueFlush", own.handle)
         parts = list(event.parts())
-        if any(part.deferred is not None or part.error is not None for part in parts):
-            ended = ReplayedEvent(queue.context, event)
+        if profiled or any(part.deferred is not None or part.error is not None for part in parts):
+            ended = ReplayedEvent(queue.context, event, first if profiled else None)
             natives = [ended.released.int_ptr]
         else:
             ended = None
@@ -143,7 +161,7 @@ class Executable(ExecutableGraph):
     def _own_queue(self, queue: Any) -> Queue:
         device = self.graph.devices_of_queues[self._block.devices.index(queue.device.int_ptr)]
         if device not in self._own_queues:
-            self._own_queues[device] = Queue(self.context, device)
+            self._own_queues[device] = Queue(self.context, device, profiling=self.profiling)
         return self._own_queues[device]
 
     def explain(self, queue: Any = None) -> str:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _FAILED: Final = pyopencl.status_code.EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST
 _COMPLETE: Final = pyopencl.command_execution_status.COMPLETE
+_BEGINS: Final = {getattr(pyopencl.profiling_info, name.upper()): name for name in ("queued", "submit", "start")}
+_ENDS: Final = (pyopencl.profiling_info.END, pyopencl.profiling_info.COMPLETE)
 
 
 class _Outcome:
@@ -50,11 +52,15 @@ class _Outcome:
 
 
 class ReplayedEvent(pyopencl.UserEvent):
-    """Completes when a runtime event does; `wait` raises what went wrong before it. `released` completes at the same time in any case."""
+    """Completes when a runtime event does; `wait` raises what went wrong before it. `released` completes at the same time in any case.
 
-    def __init__(self, context: Any, event: Event) -> None:
+    If it has times, `profile.start` is that of the first command, by the runtime event `first`, and `profile.end` that of the last one.
+    """
+
+    def __init__(self, context: Any, event: Event, first: Event | None = None) -> None:
         super().__init__(context)
         self.released = pyopencl.UserEvent(context)
+        self._times = None if first is None else (first, event)
         self._outcome = _Outcome(self.int_ptr, self.released)
         event.add_callback(self._outcome.end)
 
@@ -69,6 +75,14 @@ class ReplayedEvent(pyopencl.UserEvent):
         if outcome.error is not None:
             outcome.is_known = True
             raise outcome.error
+
+    def get_profiling_info(self, param: Any) -> Any:
+        """A time in ns, as of any pyopencl.Event; the replay is waited for."""
+        if self._times is None:
+            return super().get_profiling_info(param)
+        self.wait()
+        first, last = self._times
+        return last.profiling("end") if param in _ENDS else first.profiling(_BEGINS[param])
 
     def __del__(self) -> None:
         self._outcome.is_dropped = True

@@ -240,8 +240,9 @@ class ExecutableGraph(Pictured):
                 dependencies = [*dependencies, *before]
             only = self._only
             if only is not None:
-                event = submit(self.context, dependencies, lambda count, waits: only.enqueue(queue, count, waits))
-                event.profiled = self._why_not_profiled(queue) or ()
+                times: list[Event] = []
+                event = submit(self.context, dependencies, lambda count, waits: only.enqueue(queue, count, waits, times))
+                event.profiled = self._why_not_profiled(queue) or times
             else:
                 event = self._run_partitions(queue, dependencies)
             self._last = event, queue
@@ -256,19 +257,21 @@ class ExecutableGraph(Pictured):
 
     def _run_partitions(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
         events: list[Event] = []
+        times: list[Event] = []
         for number, (part, segment) in enumerate(zip(self.partitions.partitions, self._segments, strict=True)):
             before = [events[earlier] for earlier in part.predecessors] or dependencies
             if isinstance(segment, HostSegment):
                 events.append(run_on_host(self.context, before, segment.function))
             else:
-                events.append(submit(self.context, before, _enqueue(segment, self._on(queue, number))))
+                events.append(submit(self.context, before, _enqueue(segment, self._on(queue, number), times)))
         ends = [events[number] for number in self.partitions.exits]
         if len(self.devices) > 1:  # who waits for the queue waits for what ran on others too
-            final = submit(self.context, ends, _enqueue(EmptySegment(), queue))
+            final = submit(self.context, ends, _enqueue(EmptySegment(), queue, times))
         else:
             final = events[-1]
             final.others = tuple(end for end in ends if end is not final)
-        final.profiled = self._why_not_profiled(queue) or tuple(events)
+        times += events
+        final.profiled = self._why_not_profiled(queue) or times
         return final
 
     def _why_not_profiled(self, queue: Queue) -> str:
@@ -362,8 +365,8 @@ class ExecutableGraph(Pictured):
         return f"<ExecutableGraph of {len(self)} nodes in {len(self.partitions.partitions)} partitions>"
 
 
-def _enqueue(segment: Segment, queue: Queue) -> Any:
-    return lambda count, waits: segment.enqueue(queue, count, waits)
+def _enqueue(segment: Segment, queue: Queue, times: list[Event]) -> Any:
+    return lambda count, waits: segment.enqueue(queue, count, waits, times)
 
 
 def merged(accessors: Iterable[Accessor]) -> Sequence[Accessor]:

@@ -33,9 +33,12 @@ ORDER_ONLY: Final = (Empty, Barrier)
 
 
 class Segment(Protocol):
-    """A partition that can be enqueued: `enqueue(queue, count, waits)` gives the handle of its event."""
+    """A partition that can be enqueued: `enqueue` after `count` events gives the handle of its own.
 
-    def enqueue(self, queue: Queue, count: int, waits: Any) -> int: ...
+    `times` gets events whose times count, if those of its own event are not those of all of it.
+    """
+
+    def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int: ...
     def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None: ...
 
 
@@ -49,7 +52,7 @@ class Engine(Protocol):
 class EmptySegment:
     """Nothing to run: its event is complete when what it waits for is."""
 
-    def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
+    def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:
         event = ctypes.c_void_p()
         check(queue.adapter.ur.urEnqueueEventsWait(queue.handle, count, waits, ctypes.byref(event)), "urEnqueueEventsWait")
         return event.value or 0
@@ -65,7 +68,7 @@ class HostSegment:
         self._context = context
         self.function: Callable[[], object] = partial(_run, command, context)
 
-    def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
+    def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:
         raise AssertionError("the scheduler runs it")
 
     def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None:
@@ -138,7 +141,7 @@ class BufferSegment:
                 self._handles[node] = handle
         self.buffer.finalize()
 
-    def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
+    def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:
         return self.buffer.enqueue(queue.handle, count, waits)
 
     def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.ur import UR
@@ -64,7 +64,7 @@ class Event:
         self.error: BaseException | None = None
         self.node: Any = None
         self.held: Any = None
-        self.profiled: tuple[Event, ...] | str = ()
+        self.profiled: Sequence[Event] | str = ()
 
     def parts(self) -> Iterator[Event]:
         """Itself and all that it stands for."""
@@ -169,7 +169,7 @@ class Event:
             raise SYCLError(Errc.profiling, self.profiled, routine="Event.profiling",
                             remedy="finalize(enable_profiling=True), and a queue with profiling=True")  # fmt: skip
         self.wait()
-        parts = [part for part in (self.profiled or tuple(self.parts())) if part.handle]
+        parts = [part for part in (self.profiled or self.parts()) if part.handle]
         if not parts:
             raise SYCLError(
                 Errc.profiling,

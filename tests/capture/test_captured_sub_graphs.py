@@ -163,13 +163,6 @@ def test_other_contexts_are_refused(numbers: Numbers, steps: Executable, device:
         graph.add(lambda handler: handler.graph_execution(steps))
 
 
-def test_captured_commands_have_no_times_of_their_own(steps: Executable, runtime_queue: Queue) -> None:
-    graph = CommandGraph(runtime_queue)
-    graph.add(lambda handler: handler.graph_execution(steps))
-    with pytest.raises(SYCLError, match="captured commands in a graph cannot be asked for times"):
-        graph.finalize(enable_profiling=True)
-
-
 def test_memory_of_the_host_lives_until_a_submission_has_ended(numbers: Numbers, runtime_queue: Queue) -> None:
     gate = cl.UserEvent(numbers.queue.context)
     target = np.zeros(64, np.int32)
