@@ -110,8 +110,8 @@ class Context(Object):
         super().__del__()
 
     def __contains__(self, device: object) -> bool:
-        """Whether a device is one of its own."""
-        return device in self.devices
+        """Whether a device is one of its own, or a part of one: PoCL's contexts of sub-devices name the whole device."""
+        return device in self.devices or (isinstance(device, Device) and device.parent is not None and device.parent in self)
 
     def __repr__(self) -> str:
         return f"<Context of {', '.join(device.name for device in self.devices)}>"

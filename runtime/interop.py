@@ -50,14 +50,20 @@ def _not_owned(kind: str) -> Any:
 
 
 def device_of(device: Any) -> Device:
-    """The runtime's device for a pyopencl.Device. Raises SYCLError (invalid) if no adapter has it."""
+    """The runtime's device for a pyopencl.Device, which may be a sub-device. Raises SYCLError (invalid) if no adapter has it."""
     _check(device, "Device", "device_of")
     wanted = device.int_ptr
     for platform in platforms():
         if platform.backend == "opencl":
-            for found in platform.devices:
+            for found in (*platform.devices, *platform.parts.values()):
                 if found.native() == wanted:
                     return found
+    if device.parent_device is not None:
+        whole = device_of(device.parent_device)
+        adapter = whole.adapter
+        return whole.part(
+            adapter.made("urDeviceCreateWithNativeHandle", wanted, adapter.plugin.handles[0], _not_owned("device"))
+        )
     raise invalid(
         f"no adapter of the runtime has the device {device.name}", routine="device_of", remedy="run `fairlead doctor`"
     )

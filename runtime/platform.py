@@ -124,8 +124,13 @@ class Device:
             raise unsupported(f"{self.name} cannot be divided so: {error.message}", routine="partition") from error
         handles = (ctypes.c_void_p * count.value)()
         self.adapter.call("urDevicePartition", self.handle, ctypes.byref(how), count.value, handles, None)
-        self.adapter.plugin.held += [handle for handle in handles if handle]
-        return tuple(Device(self.platform, handle, self) for handle in handles if handle)
+        return tuple(self.part(handle) for handle in handles if handle)
+
+    def part(self, handle: int) -> Device:
+        """The object for a part's handle, of which a reference is taken over."""
+        self.adapter.plugin.held.append(handle)
+        parts = self.platform.parts
+        return parts.get(handle) or parts.setdefault(handle, Device(self.platform, handle, self))
 
     def native(self) -> int:
         """The native handle behind it: an OpenCL device's cl_device_id."""
@@ -136,10 +141,11 @@ class Device:
 
 
 class Platform:
-    """A platform of an adapter, with its `devices`."""
+    """A platform of an adapter, with its `devices`; `parts` are sub-devices of them, by handle."""
 
     def __init__(self, adapter: Adapter, found: FoundPlatform) -> None:
         self.adapter, self.found, self.handle = adapter, found, found.handle
+        self.parts: dict[int, Device] = {}
 
     @property
     def name(self) -> str:
