@@ -10,10 +10,10 @@ How it is done: `icd.capture` exchanges the queue's dispatch pointer, `block` is
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import Any, overload
+from typing import Any
 
 from . import _client
 from .block import Block, Observer
@@ -99,26 +99,6 @@ class CapturedGraph(CommandGraph):
 
     def __len__(self) -> int:
         return len(self._nodes) if "_nodes" in self.__dict__ else len(self.block)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.nodes)
-
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Any]: ...
-    def __getitem__(self, index: int | slice) -> Any:
-        with self.lock:
-            if isinstance(index, int) and not -len(self) <= index < len(self):
-                raise IndexError(f"the graph has {len(self)} nodes, there is no node {index}")
-            return self._nodes[index]
-
-    @property
-    def edges(self) -> Iterator[tuple[int, int]]:
-        """Pairs (earlier node, later node) of places in `nodes`."""
-        nodes = self.nodes
-        place = {node: number for number, node in enumerate(nodes)}
-        return ((place[before], number) for number, node in enumerate(nodes) for before in node.predecessors)
 
     @property
     def uses_host_memory(self) -> bool:

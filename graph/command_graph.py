@@ -30,6 +30,7 @@ from ..runtime.queue import Queue, default_context
 from .dynamic import DynamicCommandGroup, check_dynamic
 from .executable import ExecutableGraph, GraphExecution
 from .node import Node
+from .nodes import Nodes
 from .picture import Pictured
 from .recording import GraphRecorder, several
 
@@ -39,7 +40,7 @@ Addable = Callable[[Handler], object] | DynamicCommandGroup | None
 _ids: Final = itertools.count()
 
 
-class CommandGraph(Pictured):
+class CommandGraph(Nodes, Pictured):
     """A modifiable graph of commands for the devices of a context.
 
     Args:
@@ -101,6 +102,7 @@ class CommandGraph(Pictured):
         assume_data_outlives_buffer: bool = False,
     ) -> None:
         """What a graph has besides its context, its devices and its nodes."""
+        super().__init__()
         self.id = next(_ids)
         self.no_cycle_check = no_cycle_check
         self.assume_buffer_outlives_graph = assume_buffer_outlives_graph
@@ -110,8 +112,6 @@ class CommandGraph(Pictured):
         self.recorder = GraphRecorder(self._self)
         #: of each buffer: the node that wrote last, and those that have read since
         self._uses: dict[Buffer, tuple[Node | None, list[Node]]] = {}
-        #: a list of nodes, how many of it were looked at for leaves, and those that there were
-        self._leaves: tuple[list[Node], int, list[Node]] = [], 0, []
         self.allocations: Any = None  # allocation.Allocations, once there are any
 
     @property
@@ -313,39 +313,6 @@ class CommandGraph(Pictured):
     def _check_own(self, node: Node, routine: str) -> None:
         if not isinstance(node, Node) or node.graph is not self:
             raise invalid("Node must be a node inside the graph.", routine=routine, remedy="give nodes of this graph")
-
-    # looks
-
-    @property
-    def nodes(self) -> list[Node]:
-        """All nodes, in the order in which they were made. (get_nodes)"""
-        with self.lock:
-            return list(self._nodes)
-
-    @property
-    def roots(self) -> list[Node]:
-        """The nodes that come after none. (get_root_nodes)"""
-        return [node for node in self.nodes if not node.predecessors]
-
-    @property
-    def leaves(self) -> list[Node]:
-        """The nodes that none comes after."""
-        with self.lock:
-            nodes, (of, seen, leaves) = self._nodes, self._leaves
-            found = leaves + nodes[seen:] if of is nodes else nodes  # no other can be one: edges do not go away
-            found = [node for node in found if not node.successors]
-            self._leaves = nodes, len(nodes), found
-            return found.copy()
-
-    def empty(self) -> bool:
-        """Whether it has no node."""
-        return not self._nodes
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def __bool__(self) -> bool:
-        return True
 
     # the end
 

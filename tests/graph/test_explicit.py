@@ -34,6 +34,20 @@ def nothing(handler: Handler) -> None:
     """A command group that names no operation."""
 
 
+# nodes
+
+
+def test_a_graph_is_a_sequence_of_its_nodes(graph: CommandGraph) -> None:
+    first, second = graph.add(), graph.add()
+    third = graph.add(depends_on=first)
+    graph.make_edge(third, second)
+    assert list(graph) == graph.nodes == graph[:] == [first, second, third] and len(graph) == 3
+    assert (graph[0], graph[-1], graph[1:]) == (first, third, [second, third]) and second in graph
+    assert set(graph.edges) == {(0, 2), (2, 1)}
+    with pytest.raises(IndexError, match="the graph has 3 nodes, there is no node 3"):
+        graph[3]
+
+
 # add
 
 

@@ -1,0 +1,71 @@
+"""A modifiable graph as the collection of its nodes, in the order in which they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any, overload
+
+from .node import Node
+
+
+class Nodes:
+    """`graph[3]`, slices, iteration and `nodes` give nodes; `edges` gives pairs of their places."""
+
+    _nodes: list[Node]
+    lock: AbstractContextManager[Any]
+
+    def __init__(self) -> None:
+        #: a list of nodes, how many of it were looked at for leaves, and those that there were
+        self._leaves: tuple[list[Node], int, list[Node]] = [], 0, []
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All nodes, in the order in which they were made. (get_nodes)"""
+        with self.lock:
+            return list(self._nodes)
+
+    @property
+    def roots(self) -> list[Node]:
+        """The nodes that come after none. (get_root_nodes)"""
+        return [node for node in self.nodes if not node.predecessors]
+
+    @property
+    def leaves(self) -> list[Node]:
+        """The nodes that none comes after."""
+        with self.lock:
+            nodes, (of, seen, leaves) = self._nodes, self._leaves
+            found = leaves + nodes[seen:] if of is nodes else nodes  # no other can be one: edges do not go away
+            found = [node for node in found if not node.successors]
+            self._leaves = nodes, len(nodes), found
+            return found.copy()
+
+    @property
+    def edges(self) -> Iterator[tuple[int, int]]:
+        """Pairs (earlier node, later node) of places in `nodes`."""
+        nodes = self.nodes
+        place = {node: number for number, node in enumerate(nodes)}
+        return ((place[before], number) for number, node in enumerate(nodes) for before in node.predecessors)
+
+    def empty(self) -> bool:
+        """Whether it has no node."""
+        return not self._nodes
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.nodes)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        with self.lock:
+            if isinstance(index, int) and not -len(self) <= index < len(self):
+                raise IndexError(f"the graph has {len(self)} nodes, there is no node {index}")
+            return self._nodes[index]
