@@ -18,6 +18,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy
@@ -108,8 +109,9 @@ def check_local(arguments: Iterable[Argument | None], context: Context, routine:
         )  # fmt: skip
 
 
+@lru_cache(256)
 def of_bytes(value: bytes) -> Argument:
-    """A value of which the kernel gets a copy."""
+    """A value of which the kernel gets a copy. Equal values are one argument: many launches are given the same few."""
     kept = (ctypes.c_char * len(value)).from_buffer_copy(value)
     return Argument(VALUE, len(value), ctypes.addressof(kept), 0, kept)
 
