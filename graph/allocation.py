@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from ..runtime.checks import element_type, expect, whole
 from ..runtime.commands import Empty, HostTask
 from ..runtime.errors import invalid
 from ..runtime.handler import Handler
@@ -92,7 +93,7 @@ class Allocations:
         """Memory: some that was freed and is large enough, if its free comes before the new allocation, else new memory."""
         found = None if zero_init else self._again(nbytes, before)  # what was used before is not zero in the middle of a run
         if found is None:
-            found = allocate("device", nbytes, numpy.uint8, (graph.context, graph.device))
+            found = allocate("device", nbytes, numpy.uint8, (graph.context, graph.device), "async_malloc")
             self.blocks.append(found)
         self._in_use.add(found.pointer)
         memory = USM(found.allocation, found.pointer, nbytes, dtype, "device", graph.context, graph.device)
@@ -128,15 +129,17 @@ def async_malloc(handler: Handler, count: int, dtype: Any, *, kind: str = "devic
 
     With `zero_init` they are zeros whenever the graph is finalized. Raises SYCLError (invalid) for memory that is no device memory.
     """
+    expect(handler, Handler, "async_malloc", "call it in a command-group function: async_malloc(handler, count, dtype)")
     graph = handler.graph
     if graph is None:
-        memory = allocate(kind, count, dtype, (handler.context, handler.context.devices[0]))
+        memory = allocate(kind, count, dtype, (handler.context, handler.context.devices[0]), "async_malloc")
         handler.set_command(Empty())
         return memory
     if kind != "device":
         raise invalid("only device memory can be allocated in a graph", routine="async_malloc", remedy='kind="device"')
     allocations = graph.allocations = graph.allocations or Allocations()
-    memory = allocations.take(count * numpy.dtype(dtype).itemsize, dtype, graph, graph.named(handler), zero_init)
+    nbytes = whole(count, "number of elements", "async_malloc") * element_type(dtype, "async_malloc").itemsize
+    memory = allocations.take(nbytes, dtype, graph, graph.named(handler), zero_init)
     handler.set_command(AsyncMalloc(memory))
     return memory
 
@@ -146,6 +149,8 @@ def async_free(handler: Handler, memory: USM) -> None:
 
     Raises SYCLError (invalid) in a graph for memory that is not the graph's.
     """
+    expect(handler, Handler, "async_free", "call it in a command-group function: async_free(handler, memory)")
+    expect(memory, USM, "async_free", "give what async_malloc gave")
     graph = handler.graph
     if graph is None:
         handler.set_command(HostTask(lambda: memory))  # which holds it until then

@@ -20,24 +20,27 @@ from threading import RLock
 from typing import Any, Final, NoReturn
 
 from ..runtime.buffer import MODES, Accessor, Buffer
+from ..runtime.checks import check_group, several
 from ..runtime.commands import Barrier, Command
-from ..runtime.context import Context
+from ..runtime.context import Context, default_context
 from ..runtime.errors import invalid, unsupported
 from ..runtime.handler import Handler
 from ..runtime.interop import queue_of
 from ..runtime.platform import Device
-from ..runtime.queue import Queue, default_context
+from ..runtime.queue import Queue
 from .dynamic import DynamicCommandGroup, check_dynamic
 from .executable import ExecutableGraph, GraphExecution
 from .node import Node
 from .nodes import Nodes
+from .partition import POLICIES
 from .picture import Pictured
-from .recording import GraphRecorder, several
+from .recording import GraphRecorder, queues_of
 
 #: What `add` takes: a command-group function, a dynamic command-group, or nothing, for an empty node.
 Addable = Callable[[Handler], object] | DynamicCommandGroup | None
 
 _ids: Final = itertools.count()
+_NODE: Final = "give nodes of this graph: what graph.add gives, Node.of_event(event)"
 
 
 class CommandGraph(Nodes, Pictured):
@@ -72,9 +75,12 @@ class CommandGraph(Nodes, Pictured):
         elif isinstance(of, Device):
             self.context, device = default_context(of), device or of
         else:
-            queue = of if isinstance(of, Queue) else queue_of(of)
+            queue = of if isinstance(of, Queue) else queue_of(of, "CommandGraph")
             self.context, device = queue.context, device or queue.device
-        wanted = (device,) if isinstance(device, Device) else tuple(device or self.context.devices[:1])
+        given = self.context.devices[:1] if device is None else device
+        wanted: tuple[Device, ...] = tuple(several(given, Device, "CommandGraph", "CommandGraph(context, device)"))
+        if not wanted:
+            raise invalid("a graph needs a device", routine="CommandGraph", remedy="CommandGraph(context, device)")
         for one in wanted:
             if one not in self.context:
                 raise invalid(
@@ -141,12 +147,15 @@ class CommandGraph(Nodes, Pictured):
         """
         with self.lock:
             self._check_explicit("Add()")
-            before = [depends_on] if isinstance(depends_on, Node) else list(depends_on)
+            if not self.context.adapter.open:  # in a forked child
+                self.context.adapter.check_open("add")
+            before = several(depends_on, Node, "add", _NODE)
             for node in before:
-                self._check_own(node, "add")
+                if node.graph is not self:
+                    raise invalid("Node must be a node inside the graph.", routine="add", remedy=_NODE)
             if device is not None and device not in self.devices:
                 raise invalid(
-                    f"{device.name} is not a device of the graph", routine="add", remedy="CommandGraph(context, [devices])"
+                    f"{device!r} is not a device of the graph", routine="add", remedy="CommandGraph(context, [devices])"
                 )
             if depends_on_all_leaves:
                 before += self.leaves
@@ -155,7 +164,11 @@ class CommandGraph(Nodes, Pictured):
             handler = Handler(self.context, self)
             handler.dependencies += [node.event() for node in before]  # which async_malloc looks at too
             if what is not None:
-                what(handler)
+                try:
+                    what(handler)
+                except TypeError as error:
+                    check_group(error, what, "add")
+                    raise
             if isinstance(handler.command, Barrier):
                 raise invalid(
                     "The sycl_ext_oneapi_enqueue_barrier feature is not available with SYCL Graph Explicit API. "
@@ -183,9 +196,11 @@ class CommandGraph(Nodes, Pictured):
         with self.lock:
             self._check_explicit("make_edge()")
             if src is dst:
-                raise invalid("make_edge() cannot be called when Src and Dest are the same.", routine="make_edge")
+                raise invalid(
+                    "make_edge() cannot be called when Src and Dest are the same.", routine="make_edge", remedy="give two nodes"
+                )
             for node, name in ((src, "Src"), (dst, "Dest")):
-                if node.graph is not self:
+                if not isinstance(node, Node) or node.graph is not self:
                     raise invalid(
                         f"{name} must be a node inside the graph.", routine="make_edge", remedy="give nodes of this graph"
                     )
@@ -200,10 +215,10 @@ class CommandGraph(Nodes, Pictured):
     def begin_recording(self, queues: Queue | Iterable[Queue]) -> bool:
         """Have one or several queues record to this graph: all of them or, if one cannot, none. (command_graph::begin_recording)
 
-        Raises SYCLError (invalid) for a queue that records already, or is of another context or device.
+        Raises SYCLError (invalid) for a queue that records already, or is of another context or device, and for no queue at all.
         """
         with self.lock:
-            self.recorder.begin(several(queues, "begin_recording"), self)
+            self.recorder.begin(queues_of(queues, "begin_recording"), self)
         return True
 
     def end_recording(self, queues: Queue | Iterable[Queue] | None = None) -> bool:
@@ -212,13 +227,16 @@ class CommandGraph(Nodes, Pictured):
         Raises SYCLError (invalid) for a queue that records to another graph; one that does not record is left alone.
         """
         with self.lock:
-            self.recorder.end(None if queues is None else several(queues, "end_recording"))
+            self.recorder.end(None if queues is None else queues_of(queues, "end_recording"))
         return True
 
     @contextmanager
     def recording(self, *queues: Queue) -> Iterator[CommandGraph]:
         """Have queues record to this graph for the length of a block, and whatever queue a command in it makes record. Those that
-        recorded before go on afterwards."""
+        recorded before go on afterwards.
+
+        Raises SYCLError (invalid) as `begin_recording` does, and if no queue is given.
+        """
         with self.lock:
             before = self.recorder.queues
             self.begin_recording(queues)
@@ -310,10 +328,6 @@ class CommandGraph(Nodes, Pictured):
                 routine=routine, remedy="end the recording first",
             )  # fmt: skip
 
-    def _check_own(self, node: Node, routine: str) -> None:
-        if not isinstance(node, Node) or node.graph is not self:
-            raise invalid("Node must be a node inside the graph.", routine=routine, remedy="give nodes of this graph")
-
     # the end
 
     def finalize(self, *, updatable: bool = False, enable_profiling: bool = False, policy: str = "seed") -> ExecutableGraph:
@@ -327,6 +341,8 @@ class CommandGraph(Nodes, Pictured):
         Waits until the buffers that it uses are ready. Raises SYCLError (feature_not_supported) for a command that the adapter's
         command-buffers do not have, naming it. (command_graph::finalize)
         """
+        if policy not in POLICIES:
+            raise invalid(f"there is no policy {policy!r}", routine="finalize", remedy=f"one of {', '.join(POLICIES)}")
         with self.lock:
             if self.allocations is not None:
                 self.allocations.check_single()

@@ -8,14 +8,15 @@ graph sees it after its `update`. Edges never change. (sycl_ext_oneapi_graph, "D
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
-from ..runtime.arguments import LOCAL, Argument, DynamicArgument, LocalMemory, argument, check_local
+from ..runtime.arguments import LOCAL, MEMORY, POINTER, Argument, DynamicArgument, LocalMemory, argument, check_local
 from ..runtime.buffer import Accessor
+from ..runtime.checks import check_group, expect, no, whole
 from ..runtime.commands import Command, HostTask, KernelLaunch
-from ..runtime.errors import invalid
+from ..runtime.errors import SYCLError, invalid
 from ..runtime.handler import Handler
 
 if TYPE_CHECKING:
@@ -32,14 +33,22 @@ class DynamicParameter(DynamicArgument):
     """
 
     def __init__(self, graph: CommandGraph, value: Any) -> None:
-        self._graph = weakref.ref(graph)
+        kind = type(self).__name__
+        self._graph = weakref.ref(_graph(graph, kind))
         self._uses: list[tuple[weakref.ref[Command], int]] = []
-        self._argument = self._checked(value)
+        self._argument = self._checked(value, kind)
 
-    def _checked(self, value: Any) -> Argument:
+    @staticmethod
+    def _checked(value: Any, routine: str) -> Argument:
         if isinstance(value, DynamicArgument):
-            raise invalid("a dynamic parameter holds a value, not another dynamic parameter", routine="DynamicParameter")
-        return argument(value)
+            raise invalid(
+                "a dynamic parameter holds a value, not another dynamic parameter", routine=routine, remedy="give the value"
+            )
+        try:
+            return argument(value)
+        except SYCLError as error:
+            message = error.message.replace("argument 0", "the value", 1)
+            raise SYCLError(error.errc, message, routine=routine, remedy=error.remedy) from None
 
     @property
     def argument(self) -> Argument:
@@ -77,13 +86,13 @@ class DynamicParameter(DynamicArgument):
 
         Executable graphs see it after `executable.update(node)`. Raises SYCLError (invalid, kernel_argument).
         """
-        found = self._checked(value)
+        found = self._checked(value, "DynamicParameter.update")
         old = self._argument
         if found.type != old.type or (found.buffer is None) != (old.buffer is None):
             raise invalid(
                 "a dynamic parameter keeps its kind: value, pointer, accessor or local memory",
-                routine="DynamicParameter.update",
-            )
+                routine="DynamicParameter.update", remedy="make another parameter, in another graph",
+            )  # fmt: skip
         if found.size != old.size and not isinstance(self, DynamicLocalMemory):
             raise invalid(
                 f"the new value has {found.size} bytes, not {old.size}", routine="DynamicParameter.update",
@@ -100,6 +109,11 @@ class DynamicParameter(DynamicArgument):
             self._argument = found
             for command, index in uses:
                 _exchange(command, index, found)
+
+    def __repr__(self) -> str:
+        kind, size, *_ = self._argument
+        what = "a pointer" if kind == POINTER else repr(self._argument.keep) if kind == MEMORY else f"{size} bytes"
+        return f"<{type(self).__name__} of {what}, used {len(self._uses)} times>"
 
 
 def _locked(graph: CommandGraph | None) -> AbstractContextManager[object]:
@@ -156,15 +170,26 @@ class DynamicCommandGroup:
     Raises SYCLError (invalid) if there is none, if they are not all kernels or all host tasks, or if they depend on different nodes.
     """
 
-    def __init__(self, graph: CommandGraph, functions: Sequence[Callable[[Handler], object]]) -> None:
+    def __init__(self, graph: CommandGraph, functions: Iterable[Callable[[Handler], object]]) -> None:
+        _graph(graph, "DynamicCommandGroup")
+        if callable(functions) or not isinstance(functions, Iterable):
+            raise no(functions, "list of functions", "DynamicCommandGroup", "DynamicCommandGroup(graph, [one, another])")
+        functions = list(functions)
         if not functions:
-            raise invalid("Dynamic command-group cannot be created with an empty CGF list.", routine="DynamicCommandGroup")
+            raise invalid(
+                "Dynamic command-group cannot be created with an empty CGF list.", routine="DynamicCommandGroup",
+                remedy="DynamicCommandGroup(graph, [one, another])",
+            )  # fmt: skip
         self._graph = weakref.ref(graph)
         self._nodes: weakref.WeakSet[Node] = weakref.WeakSet()
         self._active = 0
         handlers = [Handler(graph.context, graph) for _ in functions]
         for handler, function in zip(handlers, functions, strict=True):
-            function(handler)
+            try:
+                function(handler)
+            except TypeError as error:
+                check_group(error, function, "DynamicCommandGroup")
+                raise
         _check(handlers, graph)
         self.before: list[Node] = graph.named(handlers[0])
         self.commands: tuple[Command, ...] = tuple(handler.finished() for handler in handlers)
@@ -188,7 +213,7 @@ class DynamicCommandGroup:
     @active_index.setter
     def active_index(self, index: int) -> None:
         """Make another one active, in all nodes; executable graphs see it after `update`. (set_active_index)"""
-        if not 0 <= index < len(self.commands):
+        if not 0 <= whole(index, "index", "active_index") < len(self.commands):
             raise invalid(
                 f"Index is out of range: there are {len(self.commands)} command-groups",
                 routine="active_index",
@@ -206,6 +231,17 @@ class DynamicCommandGroup:
 
     def __len__(self) -> int:
         return len(self.commands)
+
+    def __repr__(self) -> str:
+        return f"<DynamicCommandGroup of {len(self)}, active: {self._active}: {self.commands[self._active]}>"
+
+
+def _graph(value: Any, routine: str) -> CommandGraph:
+    """A modifiable graph. Raises SYCLError (invalid) for anything else."""
+    from .command_graph import CommandGraph
+
+    expect(value, CommandGraph, routine, f"{routine}(graph, …), of the graph in whose nodes it will be used")
+    return value
 
 
 def _check(handlers: Sequence[Handler], graph: CommandGraph) -> None:

@@ -94,7 +94,7 @@ class Node:
     def of_event(event: Event) -> Node:
         """The node of an event that a recorded submission gave. Raises SYCLError (invalid) for other events.
         (SYCL-Graph: node::get_node_from_event)"""
-        if event.node is None:
+        if getattr(event, "node", None) is None:
             raise invalid(
                 "No event associated with a node is in this event",
                 routine="Node.of_event",
@@ -127,7 +127,7 @@ class Node:
                 f"Cannot update node with {'an nd-range' if is_nd else 'a range'}: it was created with {there}", routine=routine,
                 remedy="update_nd_range(NDRange(…)) for nodes with work-groups, update_range(…) for others",
             )  # fmt: skip
-        whole, local, offset = sizes(range)
+        whole, local, offset = sizes(range, routine)
         if len(whole) != len(command.global_size):
             raise SYCLError(
                 Errc.invalid, f"Cannot update the node's range: it has {len(command.global_size)} dimensions, not {len(whole)}",

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
-from threading import RLock
 from typing import TYPE_CHECKING, Final
 
+from ..loader.forks import new_lock
+from ..runtime.checks import several
 from ..runtime.commands import Barrier, Command
 from ..runtime.errors import invalid
 from ..runtime.event import Event
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 #: Held while queues begin or end to record: of two graphs that both want a queue, one gets it. A graph may go in any line of Python.
-_lock: Final = RLock()
+_lock: Final = new_lock()
 
 
 class _Track:
@@ -64,8 +65,11 @@ class GraphRecorder:
 
     def begin(self, queues: Sequence[Queue], graph: CommandGraph) -> None:
         """Have queues record, all or none."""
+        if not queues:
+            raise invalid("there is no queue to be recorded", routine="begin_recording", remedy="graph.recording(queue)")
         with _lock:
             for queue in queues:
+                queue.adapter.check_open("begin_recording")
                 if queue.recorder is not None:
                     raise invalid(
                         "begin_recording cannot be called for a queue which is already in the recording state.",
@@ -157,13 +161,7 @@ def _check_place(queue: Queue, graph: CommandGraph) -> None:
         )  # fmt: skip
 
 
-def several(queues: Queue | Iterable[Queue], routine: str) -> list[Queue]:
+def queues_of(given: Queue | Iterable[Queue], routine: str) -> list[Queue]:
     """A queue, or several, as a list. Raises SYCLError (invalid) for what is no queue of the runtime's."""
-    found = [queues] if isinstance(queues, Queue) else list(queues)
-    for queue in found:
-        if not isinstance(queue, Queue):
-            raise invalid(
-                f"{type(queue).__name__} is no queue that records", routine=routine,
-                remedy="give a fairlead.runtime.Queue; a pyopencl.CommandQueue is recorded by fairlead.capture",
-            )  # fmt: skip
-    return found
+    remedy = "give a fairlead.runtime.Queue; a pyopencl.CommandQueue is recorded by fairlead.capture"
+    return several(given, Queue, routine, remedy, "queue that records")

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from ..runtime.checks import several
 from ..runtime.commands import Barrier, Command, HostTask, KernelLaunch, Transfer
 from ..runtime.errors import SYCLError, invalid
 from .node import Node
@@ -20,6 +21,7 @@ _SAME: Final = "make the second graph by the same calls as the first"
 
 def changes(executable: ExecutableGraph, what: CommandGraph | Node | Iterable[Node], strict: bool) -> dict[int, Command]:
     """What `ExecutableGraph.update` puts in the place of commands, by index. Raises SYCLError (invalid)."""
+    executable.context.adapter.check_open("update")
     if not executable.updatable:
         raise invalid(
             "update() cannot be called on a executable graph which was not created with property::updatable", routine="update",
@@ -29,14 +31,18 @@ def changes(executable: ExecutableGraph, what: CommandGraph | Node | Iterable[No
         return _of_nodes(executable, (what,))
     from .command_graph import CommandGraph
 
-    return _of_graph(executable, what, strict) if isinstance(what, CommandGraph) else _of_nodes(executable, what)
+    if isinstance(what, CommandGraph):
+        return _of_graph(executable, what, strict)
+    return _of_nodes(
+        executable, several(what, Node, "update", "give a node, several, or a CommandGraph", "Node or CommandGraph")
+    )
 
 
 def _of_nodes(executable: ExecutableGraph, nodes: Iterable[Node]) -> dict[int, Command]:
     changes: dict[int, Command] = {}
     for node in nodes:
-        index = executable.snapshot.index.get(node.id) if isinstance(node, Node) else None
-        if index is None and getattr(node, "type", "") != "subgraph":
+        index = executable.snapshot.index.get(node.id)
+        if index is None and node.type != "subgraph":
             raise invalid(
                 "Node passed to update() is not part of the graph.",
                 routine="update",

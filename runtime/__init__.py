@@ -3,7 +3,7 @@
     from fairlead.runtime import Program, Queue, malloc_shared
 
     queue = Queue()
-    kernel = Program(queue.context, "kernel void twice(global int *a) { a[get_global_id(0)] *= 2; }").twice
+    kernel = Program(queue, "kernel void twice(global int *a) { a[get_global_id(0)] *= 2; }").twice
     memory = malloc_shared(1024, "int32", queue)
     memory.array[:] = 21
     queue.parallel_for(1024, kernel, memory)

@@ -27,10 +27,11 @@ import numpy
 from ..loader.forks import new_lock
 from ..loader.ur import UR
 from .arguments import MAKERS, MEMORY, Argument
+from .checks import element_type, expect, no
 from .errors import Errc, SYCLError, check, invalid
 from .event import Event, Unfinished
 from .handles import struct
-from .scheduler import held_open, submit
+from .scheduler import check_not_own, held_open, submit
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -63,28 +64,36 @@ class Memory:
 
 
 class Buffer(Memory):
-    """A buffer of elements of `dtype` in `shape`, from a NumPy array (its contents are the first ones) or from a shape.
+    """A buffer of elements of `dtype` in `shape`, with first contents (an array, a list) or without (a shape).
 
     Args:
-        data: an array, which belongs to the buffer until it is closed, or the shape: a number or a tuple of numbers of elements.
-        dtype: of the elements, if `data` is a shape.
+        data: a NumPy array, which belongs to the buffer until it is closed; a list of elements, which are copied; or the shape, a number
+            or a tuple of numbers of elements.
+        dtype: of the elements. An array has its own: if both are given they must agree, nothing is converted.
         write_back: whether `close` writes the contents to the array; by default it does if the array can be written to.
+
+    Raises SYCLError (invalid).
     """
 
     def __init__(self, data: Any, dtype: Any = None, *, write_back: bool | None = None) -> None:
         self._closed = True  # until it is complete
-        array = data if isinstance(data, numpy.ndarray) else None
-        if array is None and dtype is None:
-            raise invalid("a buffer of a shape needs a dtype", routine="Buffer", remedy="Buffer(1024, numpy.float32)")
-        self.shape: tuple[int, ...] = array.shape if array is not None else _numbers(data)
-        self.dtype = array.dtype if array is not None else numpy.dtype(dtype)
-        if self.dtype.hasobject:
-            raise invalid("Python objects have no place in a buffer", routine="Buffer", remedy="use a dtype of numbers")
+        given = data if isinstance(data, numpy.ndarray) else None
+        if given is None and dtype is None:
+            expect(data, (int, numpy.integer, tuple, list), "Buffer", _MADE_OF, "array, list or shape")
+            raise invalid("a buffer of a shape or a list needs a dtype", routine="Buffer", remedy="Buffer(1024, numpy.float32)")
+        self.dtype = element_type(given.dtype if given is not None and dtype is None else dtype, "Buffer")
+        if given is not None and given.dtype != self.dtype:
+            raise invalid(
+                f"the array's elements are {given.dtype}, not {self.dtype}", routine="Buffer",
+                remedy=f'convert them first: array.astype("{self.dtype}")',
+            )  # fmt: skip
+        array = _elements(data, self.dtype) if isinstance(data, list) else given
+        self.shape: tuple[int, ...] = array.shape if array is not None else _numbers(data, "Buffer", _MADE_OF)
         if not 1 <= len(self.shape) <= 3 or min(self.shape) <= 0:
-            raise invalid("a buffer has one to three dimensions and at least one element", routine="Buffer")
+            raise invalid("a buffer has one to three dimensions and at least one element", routine="Buffer", remedy=_MADE_OF)
         self.size = math.prod(self.shape)
         self.nbytes = self.size * self.dtype.itemsize
-        self.final_data = array if array is not None and array.flags.writeable else None
+        self.final_data = given if given is not None and given.flags.writeable else None
         if write_back and self.final_data is None:
             raise invalid("there is no array that could be written to", routine="Buffer", remedy="set_final_data(array)")
         self.write_back = self.final_data is not None if write_back is None else write_back
@@ -106,6 +115,8 @@ class Buffer(Memory):
 
     def set_final_data(self, array: Any) -> None:
         """Where `close` writes the contents: a NumPy array of as many elements, or None for nowhere (SYCL: set_final_data)."""
+        if array is not None:
+            expect(array, numpy.ndarray, "set_final_data", "give a NumPy array, or None")
         if array is not None and (array.size != self.size or not array.flags.writeable):
             raise invalid(
                 f"the contents are {self.size} elements, and the array has {array.size} or cannot be written to",
@@ -144,10 +155,10 @@ class Buffer(Memory):
             found += self._readers
         return found if MODES[mode][2] else [event for event in found if event.error is None]
 
-    def prepare(self, where: Context | None, mode: str) -> None:
+    def prepare(self, where: Context | None, mode: str, routine: str = "submit") -> None:
         """Have its contents valid in a context, or on the host (None), for a command with this access; moving them is a command that it
-        depends on."""
-        self._check_open("submit")
+        depends on. `routine` is named in errors."""
+        self._check_open(routine)
         if where is not None:
             self.memory(where)
         else:  # a copy of its own is made now, not when the host task runs: later commands are told where it is
@@ -198,7 +209,8 @@ class Buffer(Memory):
             mode: "read", "write", "read_write", or "discard" if what was there before is not needed. With "read" the array cannot be
                 written to.
 
-        Raises SYCLError (invalid) if a graph that is being recorded uses the buffer; what a command that wrote to it raised.
+        Raises SYCLError (invalid) if a graph that is being recorded uses the buffer, or if this thread has another such block open that
+        this one would wait for; what a command that wrote to it raised.
         (SYCL: host_accessor)
         """
         check_mode(mode, "host_access")
@@ -208,7 +220,8 @@ class Buffer(Memory):
                 remedy="end the recording first",
             )  # fmt: skip
         with lock:
-            self.prepare(_HOST, mode)
+            check_not_own(self.dependencies(mode), "host_access")
+            self.prepare(_HOST, mode, "host_access")
             before = self.dependencies(mode)
             event, close = held_open(None)
             self.used(_HOST, mode, event)
@@ -244,6 +257,7 @@ class Buffer(Memory):
         with lock:
             if self._closed:
                 return
+            check_not_own(self.dependencies("write"), "Buffer.close")
             if self.write_back:
                 self.prepare(_HOST, "read")
             self._closed = True
@@ -288,7 +302,7 @@ class Buffer(Memory):
 
 def check_mode(mode: str, routine: str) -> None:
     """Raise SYCLError (invalid) unless it is an access mode."""
-    if mode not in MODES:
+    if not isinstance(mode, str) or mode not in MODES:
         raise invalid(f"there is no access mode {mode!r}", routine=routine, remedy=f"one of {', '.join(MODES)}")
 
 
@@ -302,16 +316,16 @@ class Accessor:
 
     def __init__(self, buffer: Buffer, mode: str = "read_write", shape: Any = None, offset: Any = None) -> None:
         if not isinstance(buffer, Buffer):
-            raise invalid("an accessor is of a Buffer", routine="Accessor", remedy="make a Buffer of the array first")
+            raise no(buffer, "Buffer", "Accessor", "an accessor is of a Buffer; make one of the array first")
         check_mode(mode, "Accessor")
         buffer._check_open("Accessor")
         self.buffer, self.mode = buffer, mode
         self.in_host_task = False
-        self.offset: Sequence[int] = (0,) * len(buffer.shape) if offset is None else _numbers(offset)
+        self.offset: Sequence[int] = (0,) * len(buffer.shape) if offset is None else _numbers(offset, "Accessor")
         if len(self.offset) != len(buffer.shape):
             raise invalid(f"the buffer has {len(buffer.shape)} dimensions, not {len(self.offset)}", routine="Accessor")
         whole = tuple(size - start for size, start in zip(buffer.shape, self.offset, strict=True))
-        self.shape: Sequence[int] = whole if shape is None else _numbers(shape)
+        self.shape: Sequence[int] = whole if shape is None else _numbers(shape, "Accessor")
         if len(self.shape) != len(whole):
             raise invalid(f"the buffer has {len(whole)} dimensions, not {len(self.shape)}", routine="Accessor")
         if min(self.offset) < 0 or any(not 0 < size <= rest for size, rest in zip(self.shape, whole, strict=True)):
@@ -355,9 +369,23 @@ class Accessor:
         return f"<Accessor {self.mode} of {self.buffer!r}>"
 
 
-def _numbers(given: Any) -> tuple[int, ...]:
-    """A number, or several, as a tuple."""
-    return tuple(map(index, given)) if isinstance(given, (tuple, list)) else (index(given),)
+_MADE_OF: Final = "Buffer(array), Buffer([1, 2, 3], numpy.int32) or Buffer((rows, columns), numpy.float32)"
+
+
+def _numbers(given: Any, routine: str, remedy: str = "give a number, or a tuple of numbers") -> tuple[int, ...]:
+    """A number, or several, as a tuple. Raises SYCLError (invalid)."""
+    try:
+        return tuple(map(index, given)) if isinstance(given, (tuple, list)) else (index(given),)
+    except TypeError as error:
+        raise invalid(f"{given!r} is no shape", routine=routine, remedy=remedy) from error
+
+
+def _elements(given: list[Any], dtype: numpy.dtype[Any]) -> numpy.ndarray[Any, Any]:
+    """A list as an array. Raises SYCLError (invalid)."""
+    try:
+        return numpy.array(given, dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise invalid(f"the list is none of {dtype}: {error}", routine="Buffer", remedy="give elements of that type") from error
 
 
 def _argument(accessor: Accessor) -> Argument:

@@ -4,7 +4,7 @@ in place of whatever Python would raise further inside."""
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
 import numpy
@@ -14,32 +14,33 @@ from .errors import SYCLError, invalid
 T = TypeVar("T")
 
 #: What kinds are called in messages, where that is not the class's name.
-_NAMES: Final[dict[Any, str]] = {Callable: "function", str: "text", numpy.ndarray: "NumPy array"}
+_NAMES: Final = {str: "text", numpy.ndarray: "NumPy array"}
 
 
 def no(value: Any, what: str, routine: str, remedy: str = "") -> SYCLError:
     """The error: a value is not what it should be."""
-    kind = type(value)
-    shown = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__.split('.')[0]}'s {kind.__name__}"
+    kind, package = type(value), type(value).__module__.split(".")[0]
+    shown = (
+        "None" if value is None else kind.__name__ if package in ("builtins", "fairlead") else f"{package}'s {kind.__name__}"
+    )
     return invalid(f"{shown} is no {what}", routine=routine, remedy=remedy)
 
 
-def expect(value: Any, kinds: type[T] | tuple[Any, ...] | Any, routine: str, remedy: str = "") -> Any:
-    """A value, if it is of one of the kinds. Raises SYCLError (invalid)."""
+def expect(value: Any, kinds: type | tuple[type, ...], routine: str, remedy: str = "", what: str = "") -> None:
+    """Raise SYCLError (invalid) unless a value is of one of the kinds; `what` is what these are called, by default by their names."""
     if not isinstance(value, kinds):
-        several = kinds if isinstance(kinds, tuple) else (kinds,)
-        raise no(value, " or ".join(_NAMES.get(kind) or kind.__name__ for kind in several), routine, remedy)
-    return value
+        names = (_NAMES.get(kind, kind.__name__) for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+        raise no(value, what or " or ".join(names), routine, remedy)
 
 
-def several(given: T | Iterable[T], kind: type[T], routine: str, remedy: str = "") -> list[T]:
+def several(given: T | Iterable[T], kind: type[T], routine: str, remedy: str = "", what: str = "") -> list[T]:
     """One of a kind, or several of it, as a list. Raises SYCLError (invalid)."""
     try:
         found: list[Any] = [given] if isinstance(given, kind) else list(given)  # pyright: ignore[reportArgumentType]
     except TypeError:
         found = [given]
     for one in found:
-        expect(one, kind, routine, remedy)
+        expect(one, kind, routine, remedy, what)
     return found
 
 
@@ -75,4 +76,4 @@ def check_group(error: TypeError, function: Any, routine: str) -> None:
 def check_executable(value: Any, routine: str) -> None:
     """Raise SYCLError (invalid) for what is no executable graph, of whatever package."""
     if not hasattr(value, "as_command"):
-        raise no(value, "ExecutableGraph", routine, f"{routine}(graph.finalize())")
+        raise no(value, "ExecutableGraph", routine, "give what graph.finalize() gives")

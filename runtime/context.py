@@ -6,11 +6,12 @@ import atexit
 import ctypes
 import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.forks import new_lock
 from ..loader.ur import UR
+from .checks import several
 from .errors import invalid
 from .event import Event, Unfinished
 from .handles import Object, array, struct
@@ -29,7 +30,7 @@ class Context(Object):
     _release, _native = "urContextRelease", "urContextGetNativeHandle"
 
     def __init__(self, of: Device | Iterable[Device] | None = None, *, handle: int = 0, keep: Any = None) -> None:
-        chosen: Sequence[Device] = (devices()[0],) if of is None else (of,) if isinstance(of, Device) else tuple(of)
+        chosen = [devices()[0]] if of is None else several(of, Device, "Context", "Context(devices()[0])")
         if not chosen:
             raise invalid("a context needs a device", routine="Context", remedy="Context(device)")
         if any(device.platform is not chosen[0].platform for device in chosen):
@@ -121,6 +122,31 @@ _MOST_LEFT: Final = 16
 
 #: All that there are.
 contexts: Final[weakref.WeakSet[Context]] = weakref.WeakSet()
+
+_lock: Final = new_lock()
+_defaults: Final[dict[Device, Context]] = {}
+
+
+def default_context(device: Device) -> Context:
+    """The context that queues to a device have if none is given: one of all devices of its platform, or of its own if it is a part."""
+    with _lock:
+        if device not in _defaults:
+            context = Context([device]) if device.parent is not None else Context(device.platform.devices)
+            for member in context.devices:
+                _defaults[member] = context
+        return _defaults[device]
+
+
+def context_for(of: Any, routine: str) -> Context:
+    """What a user may give where a context is wanted: a context, a queue or whatever else has one, a device, or several, for the one that
+    queues to them have. Raises SYCLError (invalid)."""
+    context = getattr(of, "context", of)
+    if isinstance(context, Context):
+        return context
+    members = several(of, Device, routine, f"{routine}(queue, …)", "Context, Queue or Device")
+    if not members or any(default_context(device) != default_context(members[0]) for device in members):
+        raise invalid("the devices have no context in common", routine=routine, remedy="Context([…]) makes one")
+    return default_context(members[0])
 
 
 _LONGEST_END: Final = 10.0  # seconds

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.ur import UR
+from .checks import no
 from .errors import Errc, SYCLError, check, invalid
 from .handles import Adapter, array
 
@@ -90,6 +91,8 @@ class Event:
     def _settle(self) -> None:
         deferred = self.deferred
         if deferred is not None:
+            if self.context is not None:
+                self.context.adapter.check_open("Event.wait")
             deferred.wait()
         if self.error is not None:
             raise self.error
@@ -97,9 +100,11 @@ class Event:
             self.context.adapter.call("urEventWait", 1, array((self.handle,)), detail="A command before this point has failed.")
 
     @staticmethod
-    def wait_all(events: Iterable[Event]) -> None:
-        """Wait for several events."""
-        for event in events:
+    def wait_all(events: Iterable[Any] | Event) -> None:
+        """Wait for several events, PyOpenCL's among them."""
+        for event in events if isinstance(events, Iterable) else (events,):
+            if not hasattr(event, "wait"):
+                raise no(event, "Event", "Event.wait_all", "give events")
             event.wait()
 
     @property
@@ -122,7 +127,16 @@ class Event:
 
     @property
     def done(self) -> bool:
-        """Whether its command, and everything that it stands for, is complete or has failed. Raises nothing."""
+        """Whether its command, and everything that it stands for, is complete or has failed.
+
+        Raises SYCLError (invalid) for an event of a graph's recording, as `status` does, and nothing otherwise.
+        """
+        if self.node is not None:
+            raise invalid(
+                "whether an event associated with a command graph is complete cannot be asked",
+                routine="Event.done",
+                remedy=_REMEDY_RECORDED,
+            )
         return all(part._own_done() for part in self.parts())
 
     def _own_done(self) -> bool:
@@ -190,6 +204,8 @@ class Event:
 
     def add_callback(self, callback: Callable[[Event], object]) -> None:
         """Have `callback(event)` called, in another thread, when it is complete or has failed. What it raises is lost."""
+        if not callable(callback):
+            raise no(callback, "function", "Event.add_callback", "add_callback(lambda event: …)")
         if self.node is not None:
             raise invalid(
                 "an event associated with a command graph never completes",

@@ -346,28 +346,30 @@ class Handler:
         return self.command or Empty()
 
 
-def sizes(range: NDRange | Sequence[int] | int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def sizes(
+    range: NDRange | Sequence[int] | int, routine: str = "parallel_for"
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Global size, local size and offset of a launch, as tuples of one to three numbers; () where there is none."""
     if type(range) is int and range >= 0:
         return (range,), (), ()
     if isinstance(range, NDRange):
-        whole, local, offset = _tuple(range.global_size), _tuple(range.local_size), _tuple(range.offset)
+        whole, local, offset = (_tuple(part, routine) for part in range)
     else:
-        whole, local, offset = _tuple(range), (), ()
+        whole, local, offset = _tuple(range, routine), (), ()
     if not 1 <= len(whole) <= 3 or any(len(other) not in (0, len(whole)) for other in (local, offset)):
         raise SYCLError(
-            Errc.nd_range, f"a range has one to three dimensions, and its parts have as many: {range}", routine="parallel_for",
-            remedy="parallel_for((width, height), kernel)",
+            Errc.nd_range, f"a range has one to three dimensions, and its parts have as many: {range}", routine=routine,
+            remedy="give a number, a tuple (width, height), or an NDRange",
         )  # fmt: skip
     if any(step <= 0 or size % step for size, step in zip(whole, local, strict=False)):
         raise SYCLError(
-            Errc.nd_range, f"work-groups of {local} do not divide {whole} work-items", routine="parallel_for",
+            Errc.nd_range, f"work-groups of {local} do not divide {whole} work-items", routine=routine,
             remedy="choose a local size that divides the global size in each dimension",
         )  # fmt: skip
     return whole, local, offset
 
 
-def _tuple(sizes: Any) -> tuple[int, ...]:
+def _tuple(sizes: Any, routine: str) -> tuple[int, ...]:
     numbers = sizes if isinstance(sizes, Sequence) and not isinstance(sizes, (str, bytes)) else (sizes,)
     try:
         found = tuple(map(operator.index, numbers))
@@ -375,8 +377,8 @@ def _tuple(sizes: Any) -> tuple[int, ...]:
         found = (-1,)
     if min(found, default=0) < 0 or any(isinstance(number, bool) for number in numbers):
         raise SYCLError(
-            Errc.nd_range, f"{sizes!r} is no range: its parts are whole numbers from 0 on", routine="parallel_for",
-            remedy="parallel_for(1024, kernel) or parallel_for((width, height), kernel)",
+            Errc.nd_range, f"{sizes!r} is no range: its parts are whole numbers from 0 on", routine=routine,
+            remedy="give a number, a tuple (width, height), or an NDRange",
         )  # fmt: skip
     return found
 

@@ -67,10 +67,12 @@ class Adapter:
 
     def call(self, routine: str, *arguments: Any, detail: str = "") -> None:
         """Call a function. Raises SYCLError."""
+        self.check_open(routine)
         check(getattr(self.ur, routine)(*arguments), routine, detail)
 
     def made(self, routine: str, *arguments: Any, detail: str = "") -> int:
         """What a function writes to its last parameter: a handle, an address."""
+        self.check_open(routine)
         made = ctypes.c_void_p()
         check(getattr(self.ur, routine)(*arguments, ctypes.byref(made)), routine, detail)
         return made.value or 0

@@ -36,12 +36,19 @@ def _is(value: Any, name: str) -> bool:
     return _is_class(type(value), name)
 
 
+#: Where the runtime's own objects come from that are accepted besides PyOpenCL's.
+_OURS: Final = {
+    "Event": "what a submission gave, of a node node.event()",
+    "Kernel": 'program.kernel("name")',
+    "CommandQueue": "a Queue",
+}
+
+
 def _check(value: Any, name: str, routine: str) -> None:
     """Raise SYCLError (invalid) unless it is an object of a pyopencl class."""
     if not _is(value, name):
-        kind = name.removeprefix("Command")
-        remedy = f"give a {kind} of fairlead.runtime, or a pyopencl.{name}"
-        raise no(value, kind, routine, remedy + ("; of a graph's node, node.event()" if name == "Event" else ""))
+        remedy = f"give {_OURS[name]}, or a pyopencl.{name}" if name in _OURS else f"give a pyopencl.{name}"
+        raise no(value, name.removeprefix("Command"), routine, remedy)
 
 
 def _not_owned(kind: str) -> Any:

@@ -22,6 +22,7 @@ from ..loader.forks import new_lock
 from ..loader.plugins import environment_selector, open_plugins
 from ..loader.search import secure_environ
 from ..loader.ur import UR
+from .checks import several
 from .errors import Errc, SYCLError, invalid, unsupported
 from .handles import Adapter, struct
 
@@ -46,6 +47,9 @@ _ASPECTS: Final = {
     "usm_atomic_shared_allocations": ("USM_SINGLE_SHARED_SUPPORT", _ATOMIC),
     "usm_system_allocations": ("USM_SYSTEM_SHARED_SUPPORT", _ACCESS),
 }
+
+
+_PARTS: Final = "partition(equally=1), partition(counts=[1, 2])"
 
 
 class Device:
@@ -108,9 +112,9 @@ class Device:
     def partition(self, *, equally: int = 0, counts: Sequence[int] = ()) -> tuple[Device, ...]:
         """Its parts: of `equally` compute units each, or of `counts` units. Raises SYCLError (feature_not_supported) if it cannot
         be divided so. (urDevicePartition)"""
-        kind, values = ("EQUALLY", [equally]) if equally else ("BY_COUNTS", list(counts))
+        kind, values = ("EQUALLY", [equally]) if equally else ("BY_COUNTS", several(counts, int, "partition", _PARTS))
         if not all(isinstance(value, int) and value > 0 for value in values) or not values:
-            raise invalid("a part has at least one compute unit", routine="partition", remedy="partition(equally=1)")
+            raise invalid("a part has at least one compute unit", routine="partition", remedy=_PARTS)
         property_type = UR.struct("ur_device_partition_property_t")
         properties = (property_type * len(values))()
         for one, value in zip(properties, values, strict=True):
@@ -177,7 +181,11 @@ _lock: Final = new_lock()
 def platforms(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Platform, ...]:
     """The platforms of the runtime's adapters, or those of `plugins`: what `fairlead.adapters()` gives, one of them, or several."""
     with _lock:
-        found = _default() if plugins is None else (plugins,) if isinstance(plugins, Plugin) else tuple(plugins)
+        found = (
+            _default()
+            if plugins is None
+            else several(plugins, Plugin, "platforms", "give what fairlead.adapters() gives", "adapter")
+        )
         return tuple(platform for plugin in found for platform in _platforms_of(plugin))
 
 

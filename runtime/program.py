@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.ur import UR
-from .context import Context
+from .checks import expect
+from .context import Context, context_for
 from .errors import Errc, SYCLError, invalid, unsupported
 from .handles import Object, array, struct
+
+if TYPE_CHECKING:
+    from .platform import Device
+    from .queue import Queue
 
 _SPIRV: Final = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
 
@@ -33,7 +39,7 @@ class Program(Object):
     """A program that was built for the devices of a context: `program.kernel("name")`, or `program.name`.
 
     Args:
-        context: what it is built for.
+        context: what it is built for: a context, or what has one, a queue; or a device, for the context that its queues have.
         code: OpenCL C (str), or SPIR-V (bytes) where the device takes it.
         options: of the build, "-cl-fast-relaxed-math".
 
@@ -42,16 +48,28 @@ class Program(Object):
 
     _release, _native = "urProgramRelease", "urProgramGetNativeHandle"
 
-    def __init__(self, context: Context, code: str | bytes, options: str = "", *, handle: int = 0, built: bool = False) -> None:
-        self.context = context
-        super().__init__(context.adapter, handle or _create(context, code))
+    def __init__(
+        self,
+        context: Context | Queue | Device | Iterable[Device],
+        code: str | bytes,
+        options: str = "",
+        *,
+        handle: int = 0,
+        built: bool = False,
+    ) -> None:
+        expect(code, (str, bytes), "Program", "give OpenCL C as a str, SPIR-V as bytes", "source text or SPIR-V")
+        expect(options, str, "Program", 'give the options as one str, "-DN=4 -cl-mad-enable"')
+        self.context = context_for(context, "Program")
+        super().__init__(self.context.adapter, handle or _create(self.context, code))
         self._kernels: dict[str, Kernel] = {}
         if not built:
             self._build(options)
 
     @classmethod
-    def from_binary(cls, context: Context, binary: bytes, options: str = "") -> Program:
+    def from_binary(cls, context: Context | Queue | Device, binary: bytes, options: str = "") -> Program:
         """From what `binary` gave for the context's one device."""
+        expect(binary, bytes, "Program.from_binary", "give what program.binary() gave")
+        context = context_for(context, "Program.from_binary")
         kept = ctypes.create_string_buffer(binary, len(binary))
         lengths, addresses = (ctypes.c_size_t * 1)(len(binary)), (ctypes.c_void_p * 1)(ctypes.addressof(kept))
         made = context.adapter.made(
@@ -88,13 +106,25 @@ class Program(Object):
 
     def kernel(self, name: str) -> Kernel:
         """The kernel of a name, the same object each time. Raises SYCLError (invalid)."""
+        expect(name, str, "Program.kernel", 'program.kernel("name")')
         if name not in self._kernels:
             try:
                 handle = self.adapter.made("urKernelCreate", self.handle, name.encode())
             except SYCLError as error:
-                raise invalid(f"the program has no kernel {name!r}: {error.message}", routine="Program.kernel") from error
+                names = ", ".join(self.kernel_names)
+                raise invalid(
+                    f"the program has no kernel {name!r}" if name not in self.kernel_names else error.message,
+                    routine="Program.kernel", remedy=f"it has {names}" if names else "write a kernel function",
+                ) from error  # fmt: skip
             self._kernels.setdefault(name, Kernel(self.context, handle, self))
         return self._kernels[name]
+
+    @property
+    def kernel_names(self) -> tuple[str, ...]:
+        """The names of its kernels. (urProgramGetInfo, UR_PROGRAM_INFO_KERNEL_NAMES)"""
+        return tuple(
+            filter(None, self.adapter.info("urProgramGetInfo", self.handle, "UR_PROGRAM_INFO_KERNEL_NAMES").split(";"))
+        )
 
     def __getattr__(self, name: str) -> Kernel:
         if name.startswith("_"):
@@ -103,6 +133,9 @@ class Program(Object):
             return self.kernel(name)
         except SYCLError as error:
             raise AttributeError(str(error)) from error
+
+    def __repr__(self) -> str:
+        return f"<Program of {', '.join(self.kernel_names) or 'no kernel'}>"
 
 
 def _create(context: Context, code: str | bytes) -> int:

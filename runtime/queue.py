@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from ..loader.forks import in_child
 from ..loader.ur import UR
 from .buffer import lock as buffers
+from .checks import check_executable, check_group, expect
 from .commands import Barrier, Command, HostTask
-from .context import Context, contexts
+from .context import Context, contexts, default_context
 from .errors import invalid
 from .event import Event, Unfinished
 from .handler import Handler, NDRange
 from .handles import Object, struct
 from .platform import Device, devices
-from .scheduler import run_on_host, submit
+from .scheduler import check_not_own, run_on_host, submit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +66,10 @@ class Queue(Object):
         handle: int = 0,
         keep: Any = None,
     ) -> None:
+        if of is not None:
+            expect(of, (Device, Context), "Queue", "Queue(devices()[0]); Queue() takes what ONEAPI_DEVICE_SELECTOR selects")
+        if device is not None:
+            expect(device, Device, "Queue", "Queue(context, device)")
         if isinstance(of, Context):
             self.context, self.device = of, device or of.devices[0]
         else:
@@ -98,7 +103,11 @@ class Queue(Object):
         with self.lock:
             recorder = self.recorder
             handler = Handler(self.context) if recorder is None else recorder.handler(self)
-            function(handler)
+            try:
+                function(handler)
+            except TypeError as error:
+                check_group(error, function, "submit")
+                raise
             if recorder is None and (recorder := _joined(self, handler)) is None:
                 return self.run(handler.finished(), handler.dependencies)
             return recorder.record(self, handler)
@@ -191,15 +200,20 @@ class Queue(Object):
         """Run a Python function. See `Handler.host_task`."""
         return self._shortcut(depends_on, "host_task", function)
 
-    def barrier(self, events: Iterable[Any] = ()) -> Event:
+    def barrier(self, events: Event | Iterable[Any] = ()) -> Event:
         """What comes later in this queue comes after these events, or after everything before. See `Handler.barrier`."""
-        return self._shortcut((), "barrier", list(events))
+        return self._shortcut(events, "barrier")
 
     def graph(self, executable: Any, *, depends_on: Event | Iterable[Any] = ()) -> Event:
         """Run an executable graph; while recording, make it a sub-graph. (ext_oneapi_graph)"""
         if depends_on or self.recorder is not None:
             return self._shortcut(depends_on, "graph_execution", executable)
-        return self.run(executable.as_command(self.context), ())
+        try:
+            command = executable.as_command(self.context)
+        except AttributeError:
+            check_executable(executable, "graph")
+            raise
+        return self.run(command, ())
 
     def _shortcut(self, depends_on: Event | Iterable[Any], operation: str, *arguments: Any) -> Event:
         def function(handler: Handler) -> None:
@@ -228,7 +242,8 @@ class Queue(Object):
     def wait(self) -> None:
         """Wait until everything that was submitted is complete. Raises the first error of a host task or a command among it.
 
-        Raises SYCLError (invalid) while it is recording.
+        Raises SYCLError (invalid) while it is recording, and if it would wait for the thread that calls: for a host accessor that it has
+        open, or the host task that it runs.
         """
         self.adapter.check_open("Queue.wait")
         if self.recorder is not None:
@@ -238,12 +253,19 @@ class Queue(Object):
                 remedy="end the recording first",
             )
         with self.lock:
+            check_not_own(self._unsettled, "Queue.wait")
             unsettled, self._unsettled, self._busy = self._unsettled, Unfinished(), False
         failed = unsettled.error
         for event in unsettled:
             try:
                 event.wait()
-            except Exception as error:
+            except KeyboardInterrupt:  # everything is still to be waited for
+                with self.lock:
+                    for other in self._unsettled:
+                        unsettled.add(other)
+                    self._unsettled, self._busy = unsettled, True
+                raise
+            except BaseException as error:  # what a host task raised, SystemExit too
                 failed = failed or error
         self.adapter.call("urQueueFinish", self.handle)
         self.context.let_go()
@@ -284,19 +306,6 @@ def _joined(queue: Queue, handler: Handler) -> Recorder | None:
                 remedy="depend on the event of the submission of the executable graph",
             )  # fmt: skip
     return None
-
-
-_contexts: Final[dict[Device, Context]] = {}
-
-
-def default_context(device: Device) -> Context:
-    """The context that queues to a device have if none is given: one of all devices of its platform, or of its own if it is a part."""
-    with buffers:
-        if device not in _contexts:
-            context = Context([device]) if device.parent is not None else Context(device.platform.devices)
-            for member in context.devices:
-                _contexts[member] = context
-        return _contexts[device]
 
 
 class _Forked:

@@ -12,6 +12,7 @@ the process ends is dropped.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.forks import in_child, new_lock
+from .errors import invalid
 from .event import Event
 from .handles import array
 
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
 Enqueue = Callable[[int, Any], int]
 
 _lock: Final = new_lock()  # of all Deferred: what they wait for, and who waits for them
-_MOST_WORKERS: Final = 64  # more host tasks than that at the same time take their turns
+_USUAL_WORKERS: Final = 64  # more host tasks than that at the same time take their turns, unless nothing goes on any more
+_PATIENCE: Final = 0.05  # seconds without a turn after which there are more
 
 
 class _Workers:
@@ -38,27 +41,48 @@ class _Workers:
     def __init__(self) -> None:
         self._work: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._lock = new_lock()
-        self._idle = self._count = 0
+        self._idle = self._count = self._taken = 0
+        self._watched = False
 
     def add(self, work: Callable[[], object]) -> None:
         with self._lock:
             self._work.put(work)
             if self._idle:
                 self._idle -= 1
-                return
-            if self._count == _MOST_WORKERS:
-                return
-            self._count += 1
-            try:
-                threading.Thread(target=self._run, name=f"fairlead-{self._count}", daemon=True).start()
-            except RuntimeError:  # no more threads, or the process is ending: those that there are will do it
-                self._count -= 1
+            elif self._count < _USUAL_WORKERS:
+                self._count += self._begin(self._run, self._count + 1)
                 if not self._count:
-                    raise
+                    raise RuntimeError("no thread can be started for host tasks")
+            elif not self._watched:
+                self._watched = self._begin(self._watch, 0)
+
+    @staticmethod
+    def _begin(what: Callable[[], object], number: int) -> bool:
+        """Whether a thread could be started: else there are too many, or the process is ending, and those that there are will do it."""
+        try:
+            threading.Thread(target=what, name=f"fairlead-{number}", daemon=True).start()
+        except RuntimeError:
+            return False
+        return True
+
+    def _watch(self) -> None:
+        """Twice as many threads whenever none takes any of the work that there is: what they are doing may be waiting for it."""
+        taken = -1
+        while True:
+            time.sleep(_PATIENCE)
+            with self._lock:
+                if self._work.empty() or _ended:
+                    self._watched = False
+                    return
+                if taken == self._taken:
+                    for _ in range(min(self._work.qsize(), self._count)):
+                        self._count += self._begin(self._run, self._count + 1)
+                taken = self._taken
 
     def _run(self) -> None:
         while True:
             work = self._work.get()
+            self._taken += 1
             if _ended:
                 return
             work()
@@ -76,6 +100,7 @@ def _forget() -> None:
     """The threads are the parent's."""
     global _workers, _changed, _in_adapters
     _workers, _changed, _in_adapters = _Workers(), threading.Condition(), 0
+    _own.clear()
 
 
 _ended = False
@@ -140,7 +165,9 @@ class Deferred:
         return "running" if self.running else "submitted"
 
     def wait(self) -> None:
-        """Wait until the command is with the adapter, a host task until it has ended."""
+        """Wait until the command is with the adapter, a host task until it has ended. Raises SYCLError (invalid) if it waits for this
+        thread."""
+        check_not_own((self.event,), "wait")
         self._done.wait()
 
     def start(self) -> None:
@@ -168,6 +195,7 @@ class Deferred:
     def resolve(self, handle: int = 0, error: BaseException | None = None) -> None:
         """The command is with the adapter, has run, or has failed: who waited for that goes on."""
         event = self.event
+        _own.pop(self, None)
         with _lock:
             event.handle, event.error = handle, error
             event.deferred = None
@@ -175,6 +203,31 @@ class Deferred:
         self.dependencies = ()
         self._done.set()
         _let_go_on(followers)
+
+
+#: What waits for a thread: open host accessors, and the host tasks that run.
+_own: Final[dict[Deferred, int]] = {}
+
+
+def check_not_own(events: Iterable[Event], routine: str) -> None:
+    """Raise SYCLError (invalid) if events come after what this thread itself has to end: who waited for them would wait for ever."""
+    me = threading.get_ident()
+    if me not in _own.values():
+        return
+    with _lock:
+        waiting = [part.deferred for event in events for part in event.parts()]
+        seen: set[Deferred] = set()
+        while waiting:
+            deferred = waiting.pop()
+            if deferred is None or deferred in seen:
+                continue
+            if _own.get(deferred) == me:
+                raise invalid(
+                    "this thread would wait for itself: for a host accessor that it has open, or for the host task that it runs",
+                    routine=routine, remedy="wait after the block of buffer.host_access(), and not in host tasks",
+                )  # fmt: skip
+            seen.add(deferred)
+            waiting += [event.deferred for event in deferred.dependencies]
 
 
 class _Here(threading.local):
@@ -242,6 +295,7 @@ def run_on_host(
 
     def run(deferred: Deferred) -> None:
         deferred.running = True
+        _own[deferred] = threading.get_ident()
         _resolve_with(deferred, work)
 
     return _defer(Deferred(Event(context), all_parts, call, always=always))
@@ -252,6 +306,7 @@ def held_open(context: Context | None) -> tuple[Event, Callable[[BaseException |
     buffer have to wait for."""
     event = Event(context)
     deferred = event.deferred = Deferred(event, (), lambda deferred: None)
+    _own[deferred] = threading.get_ident()
     return event, lambda error: deferred.resolve(error=error)
 
 

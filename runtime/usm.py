@@ -13,18 +13,23 @@ from __future__ import annotations
 
 import ctypes
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 import numpy
 
 from .arguments import MAKERS, POINTER, Argument
+from .buffer import Accessor, Buffer
+from .checks import element_type, no, whole
+from .context import Context, default_context
 from .errors import SYCLError, invalid, unsupported
 from .interop import memory_of
+from .platform import Device
 
 if TYPE_CHECKING:
-    from .context import Context
-    from .platform import Device
     from .queue import Queue
+
+#: What memory can be allocated for.
+Place: TypeAlias = Union["Queue", Device, tuple[Context, Device]]
 
 _POINTER_SIZE: Final = ctypes.sizeof(ctypes.c_void_p)
 
@@ -76,7 +81,7 @@ class USM:
         return numpy.frombuffer(block, self.dtype)
 
     def __add__(self, elements: int) -> USM:
-        step = elements * self.dtype.itemsize
+        step = whole(elements, "number of elements", "USM") * self.dtype.itemsize
         if not 0 <= step < self.nbytes:
             raise invalid(f"element {elements} is not within the {self.size} of it", routine="USM")
         return USM(self.allocation, self.pointer + step, self.nbytes - step, self.dtype, self.kind, self.context, self.device)
@@ -92,37 +97,58 @@ class USM:
         return f"<USM {self.kind} {self.nbytes} bytes at {self.pointer:#x}>"
 
 
-def allocate(kind: str, count: int, dtype: Any, where: Queue | tuple[Context, Device]) -> USM:
-    """`count` elements of a dtype as memory of a kind. Raises SYCLError (memory_allocation, feature_not_supported)."""
-    context, device = where if isinstance(where, tuple) else (where.context, where.device)
-    nbytes = count * numpy.dtype(dtype).itemsize
+def _place(where: Any, kind: str, routine: str) -> tuple[Context, Device]:
+    """The context and the device to allocate for. Raises SYCLError (invalid)."""
+    if isinstance(where, Device):
+        return default_context(where), where
+    if isinstance(where, Context):
+        if kind == "host":
+            return where, where.devices[0]
+        raise invalid(
+            "a context alone does not say which device the memory is for", routine=routine,
+            remedy=f"{routine}(count, dtype, queue), or (context, device) in the place of the queue",
+        )  # fmt: skip
+    context, device = (
+        where if isinstance(where, tuple) and len(where) == 2 else (getattr(where, n, None) for n in ("context", "device"))
+    )
+    if not isinstance(context, Context) or not isinstance(device, Device):
+        raise no(where, "Queue, Device or (context, device)", routine, f"{routine}(count, dtype, queue)")
+    if device not in context:
+        raise invalid("the device is not one of the context's", routine=routine, remedy="give a device of the context")
+    return context, device
+
+
+def allocate(kind: str, count: int, dtype: Any, where: Place | Context, routine: str = "") -> USM:
+    """`count` elements of a dtype as memory of a kind. Raises SYCLError (invalid, memory_allocation, feature_not_supported)."""
+    routine = routine or f"malloc_{kind}"
+    context, device = _place(where, kind, routine)
+    nbytes = whole(count, "number of elements", routine) * element_type(dtype, routine).itemsize
     if nbytes <= 0:
-        raise invalid("an allocation has at least one element", routine=f"malloc_{kind}")
-    routine, devices = f"urUSM{kind.capitalize()}Alloc", () if kind == "host" else (device.handle,)
+        raise invalid("an allocation has at least one element", routine=routine, remedy=f"{routine}(1, dtype, queue)")
+    context.adapter.check_open(routine)
+    function, devices = f"urUSM{kind.capitalize()}Alloc", () if kind == "host" else (device.handle,)
     try:
-        address = context.adapter.made(routine, context.handle, *devices, None, None, nbytes)
+        address = context.adapter.made(function, context.handle, *devices, None, None, nbytes)
     except SYCLError as error:
         if device.has(f"usm_{kind}_allocations"):
             raise
         raise unsupported(
-            f"{device.name} has no {kind} memory",
-            routine=f"malloc_{kind}",
-            remedy="malloc_device and queue.memcpy, or a Buffer",
+            f"{device.name} has no {kind} memory", routine=routine, remedy="malloc_device and queue.memcpy, or a Buffer"
         ) from error
     return USM(_Allocation(context, address), address, nbytes, dtype, kind, context, None if kind == "host" else device)
 
 
-def malloc_device(count: int, dtype: Any, where: Queue | tuple[Context, Device]) -> USM:
-    """`count` elements on a device, for a queue or a (context, device)."""
+def malloc_device(count: int, dtype: Any, where: Place) -> USM:
+    """`count` elements on a device, for a queue, a (context, device), or a device in the context that its queues have."""
     return allocate("device", count, dtype, where)
 
 
-def malloc_host(count: int, dtype: Any, where: Queue | tuple[Context, Device]) -> USM:
-    """`count` elements of the host's that devices can use."""
+def malloc_host(count: int, dtype: Any, where: Place | Context) -> USM:
+    """`count` elements of the host's that the devices of a context can use."""
     return allocate("host", count, dtype, where)
 
 
-def malloc_shared(count: int, dtype: Any, where: Queue | tuple[Context, Device]) -> USM:
+def malloc_shared(count: int, dtype: Any, where: Place) -> USM:
     """`count` elements that wander between host and device."""
     return allocate("shared", count, dtype, where)
 
@@ -152,6 +178,7 @@ def pointer_of(
     found = memory_of(value)
     if found is not None and (objects or isinstance(found[0], int)):
         return *found, value
-    raise invalid(
-        f"{type(value).__name__} is no memory for this", routine=routine, remedy="give USM memory, a NumPy array or an address"
-    )
+    remedy = "give USM memory, a NumPy array or an address"
+    if isinstance(value, (Accessor, Buffer)):
+        remedy = "of a buffer: queue.submit(lambda h: h.copy(h.access(buffer), memory)), or h.fill"
+    raise no(value, "memory for this", routine, remedy)

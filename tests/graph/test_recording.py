@@ -214,6 +214,8 @@ def test_events_of_a_recording_cannot_be_asked(queue: Queue, graph: CommandGraph
         Event.wait_all([event])
     with refused("the status of an event associated with a command graph cannot be asked"):
         assert event.status
+    with refused("whether an event associated with a command graph is complete cannot be asked"):
+        assert event.done
     message = "Profiling information is unavailable for events returned from a submission to a queue in the recording state"
     for what in ("submit", "start", "end"):
         with refused(message):

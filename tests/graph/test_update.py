@@ -107,7 +107,7 @@ def test_nodes_of_other_graphs_and_later_nodes_are_refused(
     for node in (later, foreign):
         with refused("Node passed to update() is not part of the graph."):
             executable.update(node)
-    with refused("Node passed to update() is not part of the graph."):
+    with refused("int is no Node"):
         executable.update([42])  # pyright: ignore[reportArgumentType]
 
 

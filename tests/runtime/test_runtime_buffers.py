@@ -76,6 +76,22 @@ def test_shapes_that_no_buffer_has(wrong: object) -> None:
     assert caught.value.errc is Errc.invalid
 
 
+def test_a_list_is_contents_and_a_tuple_is_a_shape(queue: Queue, program: Program) -> None:
+    with Buffer([1, 2, 3], numpy.int32) as listed, Buffer((1, 2, 3), numpy.int32) as shaped:
+        assert (listed.shape, shaped.shape, listed.write_back) == ((3,), (1, 2, 3), False)
+        queue.submit(lambda h: h.parallel_for(3, program.add, h.access(listed), numpy.int32(1)))
+        assert listed.numpy().tolist() == [2, 3, 4]
+    assert Buffer([[1, 2], [3, 4]], "float32").numpy().tolist() == [[1, 2], [3, 4]]
+    assert Buffer(numpy.zeros(3, "int16"), "int16").dtype == "int16"
+    with pytest.raises(SYCLError, match="a list needs a dtype"):
+        Buffer([1, 2, 3])
+    with pytest.raises(SYCLError, match="elements are int32, not float32") as caught:
+        Buffer(numpy.zeros(3, numpy.int32), numpy.float32)
+    assert "astype" in caught.value.remedy
+    with pytest.raises(SYCLError, match="no array that could be written to"):
+        Buffer([1, 2, 3], numpy.int32, write_back=True)
+
+
 def test_what_no_buffer_is_made_of() -> None:
     with pytest.raises(SYCLError, match="needs a dtype"):
         Buffer(4)
@@ -83,7 +99,7 @@ def test_what_no_buffer_is_made_of() -> None:
         Buffer(numpy.array([None]))
     with pytest.raises(SYCLError, match="no access mode 'up'"):
         Accessor(Buffer(4, "int32"), "up")
-    with pytest.raises(SYCLError, match="accessor is of a Buffer"):
+    with pytest.raises(SYCLError, match="numpy's ndarray is no Buffer"):
         Accessor(numpy.zeros(3))  # pyright: ignore[reportArgumentType]
 
 

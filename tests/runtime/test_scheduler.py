@@ -10,7 +10,7 @@ import pytest
 from support import RunPython
 from sycl_support import SOURCE, Gate, N, driver_name, zeros
 
-from fairlead.runtime import USM, Context, Device, Errc, Event, Handler, NDRange, Program, Queue, SYCLError, devices
+from fairlead.runtime import USM, Buffer, Context, Device, Errc, Event, Handler, NDRange, Program, Queue, SYCLError, devices
 
 
 def store(program: Program, memory: USM, value: int, *events: Event):
@@ -136,10 +136,14 @@ def test_an_in_order_queue_goes_on_after_its_error_was_told(in_order: Queue, pro
 def test_a_task_that_ends_its_thread_leaves_nobody_hanging(queue: Queue) -> None:
     task = queue.host_task(lambda: (_ for _ in ()).throw(SystemExit(3)))
     after = queue.host_task(lambda: None, depends_on=[task])
-    with pytest.raises(SystemExit):
+    never = queue.host_task(lambda: None)
+    with pytest.raises(SystemExit) as caught:
         after.wait()
+    assert caught.value.code == 3  # as with concurrent.futures: what a task raises, wait raises
     with pytest.raises(SystemExit):
         queue.wait()
+    assert never.done  # everything was waited for
+    queue.wait()
 
 
 def test_a_command_that_is_refused_later_tells_it_in_wait(queue: Queue, program: Program, memory: USM, gate: Gate) -> None:
@@ -211,10 +215,77 @@ def test_more_host_tasks_at_once_than_there_are_threads(queue: Queue, gate: Gate
     assert sorted(ran) == list(range(500))
 
 
+def test_host_tasks_that_wait_for_each_other_all_run(queue: Queue) -> None:
+    """However many there are: those that take their turns come to it though none before them ends."""
+    count = 150
+    together = threading.Barrier(count)
+    Event.wait_all([queue.host_task(together.wait) for _ in range(count)])
+
+
+def test_a_thread_does_not_wait_for_its_own_host_accessor(queue: Queue, program: Program, memory: USM) -> None:
+    data = numpy.zeros(N, numpy.int32)
+    buffer = Buffer(data)
+    with buffer.host_access() as array:
+        used = queue.submit(lambda h: h.parallel_for(N, program.add, h.access(buffer), numpy.int32(1)))
+        after = queue.memset(memory, 1, depends_on=[queue.host_task(lambda: None, depends_on=[used])])
+        waits = {
+            "wait": (used.wait, after.wait, lambda: Event.wait_all([after])), "Queue.wait": (queue.wait,), "Buffer.close": (buffer.close,),
+            "host_access": (buffer.numpy, lambda: buffer.host_access().__enter__()),
+        }  # fmt: skip
+        for routine, calls in waits.items():
+            for wait in calls:
+                with pytest.raises(SYCLError, match="this thread would wait for itself") as caught:
+                    wait()
+                assert (caught.value.routine, caught.value.errc) == (routine, Errc.invalid)
+                assert "host_access" in caught.value.remedy
+        other = threading.Thread(target=used.wait)  # who holds nothing may wait
+        other.start()
+        assert not used.done
+        array[:] = 5
+    queue.wait()
+    other.join()
+    buffer.close()
+    assert (data == 6).all() and (memory.array == 0x01010101).all()
+
+
+def test_two_accessors_that_read_are_open_at_once_and_other_buffers_are_none_of_it(queue: Queue, program: Program) -> None:
+    buffer, other = Buffer(numpy.ones(N, numpy.int32)), Buffer(numpy.ones(N, numpy.int32))
+    with buffer.host_access("read") as array, buffer.host_access("read") as again:
+        queue.submit(lambda h: h.parallel_for(N, program.add, h.access(other), numpy.int32(1))).wait()
+        assert (array == again).all() and (other.numpy() == 2).all()
+
+
+def test_a_host_task_does_not_wait_for_itself(queue: Queue) -> None:
+    with pytest.raises(SYCLError, match="the host task that it runs"):
+        queue.host_task(queue.wait).wait()
+    with pytest.raises(SYCLError, match="the host task that it runs"):
+        queue.wait()
+    other = Queue(queue.context, queue.device)
+    queue.host_task(lambda: other.host_task(lambda: None).wait() or other.wait()).wait()
+
+
+def test_an_interrupted_wait_can_be_made_again(queue: Queue, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = []
+    queue.host_task(lambda: ran.append(1), depends_on=[gate.event])
+
+    def interrupted(event: Event) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Event, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            queue.wait()
+    assert not ran
+    gate.open()
+    queue.wait()
+    assert ran == [1]
+
+
 def test_threads_are_few_when_little_runs_at_once(queue: Queue) -> None:
+    before = sum(thread.name.startswith("fairlead-") for thread in threading.enumerate())
     for _ in range(50):
         queue.host_task(lambda: None).wait()
-    assert sum(thread.name.startswith("fairlead-") for thread in threading.enumerate()) <= 64
+    assert sum(thread.name.startswith("fairlead-") for thread in threading.enumerate()) <= max(before, 64)
 
 
 def test_callbacks_need_no_thread_while_they_wait(queue: Queue, gate: Gate) -> None:

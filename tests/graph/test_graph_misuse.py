@@ -1,0 +1,118 @@
+"""What graphs are given wrongly is told in words: the routine that was called, what it was given, what to do instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+from sycl_support import N
+
+from fairlead.graph import (
+    CommandGraph,
+    DynamicCommandGroup,
+    DynamicLocalMemory,
+    DynamicParameter,
+    Node,
+    async_free,
+    async_malloc,
+)
+from fairlead.runtime import USM, Errc, NDRange, Program, Queue, SYCLError
+
+
+def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> None:
+    """Each line: what is called, the routine that the error names, words of its message."""
+    graph = CommandGraph(queue)
+    node = graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
+    executable = graph.finalize(updatable=True)
+    event = queue.host_task(lambda: None)
+    add: Any = graph.add
+    make: Any = CommandGraph
+    group: Any = DynamicCommandGroup
+    one: Any = DynamicParameter(graph, numpy.int32(1))
+    turns: Any = DynamicCommandGroup(graph, [lambda h: h.host_task(print)])
+    table: list[tuple[Any, str, str]] = [
+        *((lambda of=of: make(of), "CommandGraph", "is no Queue") for of in (None, "x", 3)),
+        *((lambda of=of: make(queue.context, of), "CommandGraph", "is no Device") for of in ("x", 3, [3])),
+        (lambda: make(queue.context, []), "CommandGraph", "needs a device"),
+        *((lambda of=of: add(of), "add", "is no command-group function") for of in (3, program.add, node, executable, lambda: 0)),
+        *((lambda of=of: add(None, depends_on=of), "add", "is no Node") for of in (3, [3], event)),
+        (lambda: add(None, device="cpu"), "add", "is not a device of the graph"),
+        *((lambda of=of: graph.make_edge(of, node), "make_edge", "Src must be a node inside the graph.") for of in (None, 1)),
+        *((lambda of=of: graph.make_edge(node, of), "make_edge", "Dest must be a node inside the graph.") for of in (None, 1)),
+        *((lambda of=of: node.depends_on(of), "make_edge", "Src must be a node inside the graph.") for of in (None, [node])),
+        (lambda: Node.of_event(3), "Node.of_event", "No event associated with a node"),  # pyright: ignore[reportArgumentType]
+        *((lambda of=of: graph.begin_recording(of), "begin_recording", "is no queue that records") for of in (None, 3, [3])),
+        *((lambda of=of: graph.end_recording(of), "end_recording", "is no queue that records") for of in (3, "x")),
+        (lambda: graph.begin_recording([]), "begin_recording", "there is no queue to be recorded"),
+        (lambda: graph.recording().__enter__(), "begin_recording", "there is no queue to be recorded"),
+        (lambda: graph.finalize(policy="x"), "finalize", "there is no policy 'x'"),
+        *((lambda of=of: executable.update(of), "update", "is no Node or CommandGraph") for of in (None, 5, [5], executable)),
+        *((lambda of=of: DynamicParameter(of, 1), "DynamicParameter", "is no CommandGraph") for of in (None, queue, executable)),
+        (lambda: DynamicParameter(graph, one), "DynamicParameter", "holds a value, not another"),
+        (lambda: DynamicLocalMemory(None, 4), "DynamicLocalMemory", "None is no CommandGraph"),  # pyright: ignore
+        *((lambda of=of: group(of, [print]), "DynamicCommandGroup", "is no CommandGraph") for of in (None, queue)),
+        *((lambda of=of: group(graph, of), "DynamicCommandGroup", "is no list of functions") for of in (None, 3, lambda h: 0)),
+        *((lambda of=of: group(graph, [of]), "DynamicCommandGroup", "is no command-group function") for of in (None, 3, lambda: 0)),
+        *((lambda of=of: setattr(turns, "active_index", of), "active_index", "is no index") for of in ("a", 0.5)),
+        (lambda: async_malloc(queue, 8, "int32"), "async_malloc", "Queue is no Handler"),  # pyright: ignore
+        (lambda: add(lambda h: async_malloc(h, "a", "int32")), "async_malloc", "str is no number of elements"),
+        (lambda: queue.submit(lambda h: async_malloc(h, 0, "int32")), "async_malloc", "at least one element"),  # pyright: ignore
+        (lambda: async_free(queue, memory), "async_free", "Queue is no Handler"),  # pyright: ignore[reportArgumentType]
+        (lambda: add(lambda h: async_free(h, 3)), "async_free", "int is no USM"),
+    ]  # fmt: skip
+    for number, (call, routine, words) in enumerate(table):
+        with pytest.raises(SYCLError) as caught:
+            call()
+        error = caught.value
+        assert words in error.message, (number, error)
+        assert (error.routine, error.errc) == (routine, Errc.invalid) and error.remedy, (number, error)
+    assert len(graph) == 1 and not graph.is_recording
+
+
+@pytest.mark.parametrize("value", [1, 1.5, "text"])
+def test_a_value_of_no_size_names_the_parameter(queue: Queue, value: object) -> None:
+    graph = CommandGraph(queue)
+    parameter = DynamicParameter(graph, numpy.int32(1))
+    for routine, call in (
+        ("DynamicParameter", lambda: DynamicParameter(graph, value)),
+        ("DynamicParameter.update", lambda: parameter.update(value)),
+    ):
+        with pytest.raises(SYCLError, match="the value") as caught:
+            call()
+        assert (caught.value.routine, caught.value.errc) == (routine, Errc.kernel_argument)
+
+
+def test_a_wrong_range_names_the_update(queue: Queue, program: Program, memory: USM) -> None:
+    graph = CommandGraph(queue)
+    plain = graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
+    grouped = graph.add(lambda h: h.parallel_for(NDRange(N, 8), program.add, memory, numpy.int32(1)))
+    wrong: Any = "8"
+    for routine, call in (
+        ("update_range", lambda: plain.update_range(wrong)),
+        ("update_nd_range", lambda: grouped.update_nd_range(NDRange(N, 7))),
+    ):
+        with pytest.raises(SYCLError) as caught:
+            call()
+        assert (caught.value.routine, caught.value.errc) == (routine, Errc.nd_range)
+
+
+def test_what_a_command_group_function_raises_is_its_own(queue: Queue) -> None:
+    """A TypeError from within is no misuse of `add`."""
+    graph = CommandGraph(queue)
+    fails = lambda handler: 1 + "a"  # noqa: E731  # pyright: ignore[reportOperatorIssue]
+    for call in (lambda: graph.add(fails), lambda: DynamicCommandGroup(graph, [fails])):
+        with pytest.raises(TypeError, match="unsupported operand"):
+            call()
+    assert graph.empty()
+
+
+def test_parameters_and_groups_can_be_looked_at(queue: Queue, program: Program, memory: USM) -> None:
+    graph = CommandGraph(queue)
+    amount, where = DynamicParameter(graph, numpy.int32(1)), DynamicParameter(graph, memory)
+    graph.add(lambda h: h.parallel_for(N, program.add, where, amount))
+    assert repr(amount) == "<DynamicParameter of 4 bytes, used 1 times>"
+    assert repr(where) == "<DynamicParameter of a pointer, used 1 times>"
+    assert repr(DynamicLocalMemory(graph, 4, "int32")) == "<DynamicLocalMemory of 16 bytes, used 0 times>"
+    turns = DynamicCommandGroup(graph, [lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1))])
+    assert repr(turns) == f"<DynamicCommandGroup of 1, active: 0: kernel, name: add, range: {N}>"

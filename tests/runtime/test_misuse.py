@@ -1,0 +1,178 @@
+"""What is given wrongly is told in words: the routine that was called, what it was given, what to do instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+from support import RunPython
+from sycl_support import SOURCE, N, driver_name, zeros
+
+from fairlead.runtime import (
+    USM,
+    Accessor,
+    Buffer,
+    Context,
+    Device,
+    Errc,
+    Event,
+    LocalMemory,
+    Program,
+    Queue,
+    RawArgument,
+    SYCLError,
+    devices,
+    malloc_device,
+    malloc_host,
+    malloc_shared,
+    platforms,
+)
+from fairlead.runtime.interop import context_of, device_of, event_of, kernel_of, queue_of
+
+NO_MEMORY = (None, "text", [1, 2], 4.5)
+NO_COUNT = ("4", 4.5, [4])
+
+
+def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> None:
+    """Each line: what is called, the routine that the error names, words of its message."""
+    context, device, array = queue.context, queue.device, numpy.zeros(N, numpy.int32)
+    buffer, closed = Buffer(N, "int32"), Buffer(N, "int32")
+    closed.close()
+    submit: Any = queue.submit
+    other = next(one for one in devices() if one.platform is not device.platform)
+    table: list[tuple[Any, str, str]] = [
+        *((lambda of=of: Queue(of), "Queue", "is no Device or Context") for of in ("cpu", 3, [device], queue, program)),
+        (lambda: Queue(device, 3), "Queue", "int is no Device"),  # pyright: ignore[reportArgumentType]
+        *((lambda of=of: Context(of), "Context", "is no Device") for of in ("cpu", 3, queue, [device, 3])),
+        *((lambda of=of: Program(of, SOURCE), "Program", "is no Context, Queue or Device") for of in (None, 3, "cpu", [None])),
+        (lambda: Program([], SOURCE), "Program", "no context in common"),
+        (lambda: Program([device, other], SOURCE), "Program", "no context in common"),
+        *((lambda code=code: Program(queue, code), "Program", "is no source text or SPIR-V") for code in (None, 3, ["text"])),
+        (lambda: Program(queue, SOURCE, ["-w"]), "Program", "list is no text"),  # pyright: ignore[reportArgumentType]
+        (lambda: Program.from_binary(queue, "text"), "Program.from_binary", "str is no bytes"),  # pyright: ignore[reportArgumentType]
+        (lambda: program.kernel("x"), "Program.kernel", "no kernel 'x'"),
+        (lambda: program.kernel(3), "Program.kernel", "int is no text"),  # pyright: ignore[reportArgumentType]
+        (lambda: malloc_shared(4, "int32", context), "malloc_shared", "does not say which device"),  # pyright: ignore
+        (lambda: malloc_device(4, "int32", (context, other)), "malloc_device", "not one of the context's"),
+        *((lambda of=of: malloc_host(4, "int32", of), "malloc_host", "is no Queue, Device or (context, device)")
+          for of in (None, 3, (context,), (device, context))),
+        *((lambda count=count: malloc_shared(count, "int32", queue), "malloc_shared", "is no number of elements") for count in NO_COUNT),
+        (lambda: malloc_shared(4, "nonsense", queue), "malloc_shared", "is no dtype"),
+        (lambda: malloc_shared(4, object, queue), "malloc_shared", "Python objects"),
+        (lambda: memory + 1.5, "USM", "float is no number of elements"),  # pyright: ignore[reportOperatorIssue]
+        *((lambda group=group: submit(group), "submit", "is no command-group function") for group in (None, 3, program.add, lambda: 0)),
+        *((lambda graph=graph: queue.graph(graph), "graph", "is no ExecutableGraph") for graph in (None, 3, queue)),
+        (lambda: submit(lambda h: h.graph_execution(3)), "graph_execution", "int is no ExecutableGraph"),
+        *((lambda of=of: queue.memcpy(of, memory), "memcpy", "is no memory") for of in (*NO_MEMORY, buffer, Accessor(buffer))),
+        *((lambda of=of: queue.copy(memory, of), "copy", "is no memory") for of in NO_MEMORY),
+        *((lambda of=of: queue.memset(of, 1), "memset", "is no memory") for of in NO_MEMORY),
+        *((lambda of=of: queue.fill(of, 1), "fill", "is no memory") for of in NO_MEMORY),
+        *((lambda of=of: queue.prefetch(of), "prefetch", "is no memory") for of in NO_MEMORY),
+        *((lambda count=count: queue.memcpy(memory, memory, count), "memcpy", "is no number of bytes") for count in NO_COUNT),
+        *((lambda count=count: queue.copy(memory, memory, count), "copy", "is no count") for count in NO_COUNT),
+        *((lambda count=count: queue.memset(memory, 0, count), "memset", "is no number of bytes") for count in NO_COUNT),
+        *((lambda count=count: queue.fill(memory, 1, count), "fill", "is no count") for count in NO_COUNT),
+        (lambda: queue.fill(memory, 1, 4 * N), "fill", "more than there are"),
+        *((lambda byte=byte: queue.memset(memory, byte), "memset", "no value of a byte") for byte in (256, -1, 1.5, "a", None)),
+        (lambda: queue.fill(memory, b""), "fill", "the pattern is empty"),
+        (lambda: queue.fill(memory, None), "fill", "is no element"),
+        (lambda: queue.mem_advise(memory, 3.5), "mem_advise", "float is no advice"),  # pyright: ignore[reportArgumentType]
+        (lambda: queue.host_task(3), "host_task", "int is no function"),  # pyright: ignore[reportArgumentType]
+        (lambda: submit(lambda h: h.native_command(3)), "native_command", "int is no function"),
+        *((lambda of=of: queue.memset(memory, 1, depends_on=of), "depends_on", "is no Event") for of in (3, "text", [None], None)),
+        *((lambda of=of: queue.barrier(of), "depends_on", "is no Event") for of in (3, [3])),
+        *((lambda of=of: queue.parallel_for(N, of, memory), "parallel_for", "is no Kernel") for of in (None, "add", program)),
+        (lambda: submit(lambda h: h.set_arg("a", numpy.int32(3))), "set_arg", "str is no argument's index"),
+        (lambda: submit(lambda h: h.require(buffer)), "require", "Buffer is no Accessor"),
+        (lambda: submit(lambda h: h.update_host(buffer)), "require", "Buffer is no Accessor"),
+        *((lambda of=of: Buffer(of, "int32"), "Buffer", "is no shape") for of in (None, "x", 4.5, memory, (2, "a"))),
+        *((lambda of=of: Buffer(of), "Buffer", "is no array, list or shape") for of in (None, "x", 4.5, memory)),
+        (lambda: Buffer(N, "nonsense"), "Buffer", "is no dtype"),
+        (lambda: Buffer(["a"], "int32"), "Buffer", "the list is none of int32"),
+        (lambda: Buffer([[1], [1, 2]], "int32"), "Buffer", "the list is none of int32"),
+        (lambda: Buffer(array, "float32"), "Buffer", "int32, not float32"),
+        (lambda: buffer.set_final_data([1, 2]), "set_final_data", "list is no NumPy array"),
+        (lambda: buffer.host_access(["read"]).__enter__(), "host_access", "no access mode"),  # pyright: ignore[reportArgumentType]
+        (lambda: Accessor(buffer, ["read"]), "Accessor", "no access mode"),  # pyright: ignore[reportArgumentType]
+        (lambda: Accessor(buffer, "read", "a"), "Accessor", "'a' is no shape"),
+        (closed.numpy, "host_access", "the buffer is closed"),
+        *((lambda of=of: Event.wait_all(of), "Event.wait_all", "int is no Event") for of in (3, [3])),
+        (lambda: Event().add_callback(3), "Event.add_callback", "int is no function"),  # pyright: ignore[reportArgumentType]
+        *((lambda of=of: LocalMemory(of), "LocalMemory", "is no number") for of in NO_COUNT),
+        *((lambda of=of: RawArgument(of), "RawArgument", "is no bytes") for of in (None, 3, "text")),
+        *((lambda of=of: devices(of), "platforms", "is no adapter") for of in (3, "cpu")),
+        (lambda: platforms(3), "platforms", "int is no adapter"),  # pyright: ignore[reportArgumentType]
+        (lambda: device.partition(counts=["1"]), "partition", "str is no int"),  # pyright: ignore[reportArgumentType]
+        (lambda: device_of(3), "device_of", "int is no Device"),
+        (lambda: context_of(3), "context_of", "int is no Context"),
+        (lambda: queue_of(3), "queue_of", "int is no Queue"),
+        (lambda: event_of(3, context), "event_of", "int is no Event"),
+        (lambda: kernel_of(3, context), "kernel_of", "int is no Kernel"),
+    ]  # fmt: skip
+    for number, (call, routine, words) in enumerate(table):
+        with pytest.raises(SYCLError) as caught:
+            call()
+        error = caught.value
+        assert words in error.message, (number, error)
+        assert (error.routine, error.errc) == (routine, Errc.invalid) and error.remedy, (number, error)
+    queue.wait()
+    assert not memory.array.any()
+
+
+def test_what_a_command_group_function_raises_is_its_own(queue: Queue) -> None:
+    """A TypeError from within is no misuse of `submit`."""
+    with pytest.raises(TypeError, match="unsupported operand"):
+        queue.submit(lambda handler: 1 + "a")  # pyright: ignore[reportOperatorIssue]
+
+
+def test_an_attribute_that_is_no_kernel_says_which_there_are(program: Program) -> None:
+    with pytest.raises(AttributeError, match=r"(?s)no kernel 'nothing'.*it has add, mul"):
+        _ = program.nothing
+    assert set(program.kernel_names) >= {"add", "mul"} and "add, mul" in repr(program)
+
+
+def test_a_program_and_memory_are_made_for_what_has_a_context(queue: Queue, device: Device) -> None:
+    for of in (queue.context, queue, device, [device]):
+        memory = zeros(queue)
+        queue.parallel_for(N, Program(of, SOURCE).add, memory, numpy.int32(1)).wait()
+        assert (memory.array == 1).all()
+    assert malloc_device(4, "int32", device).context is queue.context
+    assert malloc_host(4, "int32", queue.context).device is None
+
+
+CHILD = """
+import os, sys, threading
+from fairlead.graph import CommandGraph
+from fairlead.runtime import *
+device = next(one for one in devices() if one.platform.version == sys.argv[1])
+queue, never = Queue(device), threading.Event()
+memory, graph = malloc_shared(16, "int32", queue), CommandGraph(queue)
+node = graph.add(lambda h: h.memset(memory, 1))
+executable = graph.finalize(updatable=True)
+waiting = queue.memset(memory, 1, depends_on=[queue.host_task(never.wait)])
+uses = {
+    "malloc": lambda: malloc_device(4, "int32", queue), "add": graph.add, "recording": lambda: graph.recording(queue).__enter__(),
+    "update": lambda: executable.update(node), "graph": lambda: queue.graph(executable), "wait": waiting.wait,
+    "program": lambda: Program(queue, "kernel void nothing() {}"), "context": lambda: Context(device), "finalize": graph.finalize,
+}
+if not os.fork():
+    for name, use in uses.items():
+        try:
+            use()
+            print(name, "is not refused")
+        except SYCLError as error:
+            if "forked" not in str(error) or "spawn" not in error.remedy:
+                print(name, error)
+    print("child", flush=True)
+    os._exit(0)
+os.wait()
+never.set()
+waiting.wait()
+print(set(memory.array.tolist()))
+"""
+
+
+def test_a_forked_child_is_refused_everything(device: Device, run_python: RunPython) -> None:
+    assert driver_name(device)
+    assert run_python(CHILD, device.platform.version).out == "child\n{16843009}\n"
