@@ -7,6 +7,7 @@ one side to the other as native handles.
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -267,7 +268,7 @@ class CapturedSegment:
     def __del__(self) -> None:
         """Host memory and SVM go with the block: what may still be using them keeps it."""
         buffer = getattr(self, "buffer", None)
-        if buffer is None or wait_for is None:  # it was not made, or Python is taking modules down
+        if buffer is None or sys is None or sys.is_finalizing():  # it was not made, or Python ends
             return
         if buffer.last_event and any(block.uses_host_memory for block in self._blocks):
             keep_until(buffer.last_event, (self._blocks, self._command_at))

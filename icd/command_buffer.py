@@ -29,6 +29,7 @@ from ._native import ffi, lib
 from .capture import OPS
 from .commands import address, call, enqueue_marker, properties_of, wait_for
 from .errors import OpenCLError, check, error
+from .leaving import leave, release_ended
 from .measuring import native_is_faster
 from .native_command_buffer import NativeCommandBuffer, support_of, why_not
 from .planning import Memory, Plan, Planner
@@ -149,6 +150,7 @@ class CommandBuffer:
         mode: str = "",
         native: NativeCommandBuffer | None = None,
     ) -> None:
+        release_ended()
         first = next((index for index, only in enumerate(order.order_only) if not only), None) if profiled else None
         self._planner = Planner(
             context, devices, array, order, owner, schedule=schedule, updatable=updatable, others=others, memory=memory or Memory(),
@@ -159,7 +161,7 @@ class CommandBuffer:
         self._natives: dict[tuple[int, int], NativeCommandBuffer] = {}  # by device and the queue's properties
         self._why_not: dict[tuple[int, bool], str] = {}
         self._last = ffi.new("fl_last *")
-        # The way of the last enqueue, and its queue: `_last` has a reference to that, so that its handle is no other queue's.
+        # The way of the last enqueue, and its queue
         self._route: Route | None = None
         self._queue = 0
         self.lock = new_lock()
@@ -188,8 +190,19 @@ class CommandBuffer:
             else:
                 done = route.enqueue(times, waits, externals, wanted)
             if not done[0] and route is not self._route:
-                self._route, self._queue = route, address(self._last.queue)
+                self._route = route
+                self._hold(address(self._last.queue))
             return done
+
+    def _hold(self, queue: int) -> None:
+        """Keep the queue of the last enqueue, so that its handle is no other queue's, and give up the one before it; 0 is none."""
+        before, self._queue = self._queue, queue
+        if queue != before:
+            if queue:
+                call(queue, "clRetainCommandQueue")
+                release_ended()
+            if before:
+                leave(before)
 
     def _find_route(self, queue: int, device: int, in_order: bool) -> Route:
         if not self._why_not_native(device, in_order):
@@ -349,6 +362,7 @@ class CommandBuffer:
             native.close()
         self._natives.clear()
         lib.fl_forget(self._last)
+        self._hold(0)
 
     def __del__(self) -> None:
         if lib is not None:  # Python is not taking modules down

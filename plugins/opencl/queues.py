@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from ...loader.forks import new_lock
+from ...icd.leaving import leave, release_ended
 from ...loader.ur import UR
 from .contexts import Context, check_native
 from .core import CLObject, adapter, check, create, failure, handles, query, taken_over
@@ -41,7 +41,7 @@ class Queue(CLObject):
 
     def close(self) -> None:
         if self.owned and not self.in_order and (self.shared or self.enqueued != self._finished):
-            _leave(self)
+            leave(self.cl)
         else:
             super().close()
 
@@ -89,47 +89,13 @@ class Queue(CLObject):
         return Event(made.value or 0, self.context, self, UR[f"UR_COMMAND_{command}"]) if wanted else None
 
 
-# Out-of-order queues end when their commands have. Else, in Intel's CPU driver (2026.22.10), the last command destroys the queue
-# where it is run, and waits there for all commands of the queue: for itself, and with it whatever waits in the process.
-
-_leaving: Final[list[tuple[Any, int, ctypes.c_void_p]]] = []  # a driver's table, a queue, and a marker behind its commands
-_leaving_lock = new_lock()
 _PATIENCE: Final = 1.0  # seconds for commands that may wait for something that never comes
-
-
-def _leave(queue: Queue) -> None:
-    """Give up a queue's last reference by and by. This may be a thread of the driver's: nothing is waited for."""
-    marker = ctypes.c_void_p()
-    if queue.table.clEnqueueMarkerWithWaitList(queue.cl, 0, None, ctypes.byref(marker)):
-        queue.table.clReleaseCommandQueue(queue.cl)
-        return
-    queue.table.clFlush(queue.cl)
-    with _leaving_lock:
-        _leaving.append((queue.table, queue.cl, marker))
-
-
-def _release_ended() -> None:
-    """Release the queues whose commands have ended; only in a thread of the program's."""
-    ended = []
-    with _leaving_lock:
-        for item in list(_leaving):
-            status = ctypes.c_int32()
-            item[0].clGetEventInfo(item[2], OPENCL["CL_EVENT_COMMAND_EXECUTION_STATUS"], 4, ctypes.byref(status), None)
-            if status.value <= 0:
-                _leaving.remove(item)
-                ended.append(item)
-    for table, queue, marker in ended:
-        table.clReleaseEvent(marker)
-        table.clFinish(queue)  # an event is complete before its command has been left
-        table.clReleaseCommandQueue(queue)
 
 
 def _release_all() -> None:
     deadline = time.monotonic() + _PATIENCE
-    _release_ended()
-    while _leaving and time.monotonic() < deadline:
+    while release_ended() and time.monotonic() < deadline:
         time.sleep(0.001)
-        _release_ended()
 
 
 adapter.on_close.append(_release_all)
@@ -137,7 +103,7 @@ adapter.on_close.append(_release_all)
 
 def create_queue(context: Context, device: Device, flags: int) -> Queue:
     """A new queue. Raises OpenCLError; URError (INVALID_QUEUE_PROPERTIES) for flags that the device does not have."""
-    _release_ended()
+    release_ended()
     bits = 0
     if flags & _OUT_OF_ORDER:
         bits |= OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]

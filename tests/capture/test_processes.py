@@ -8,6 +8,7 @@ import pytest
 from support import RunPython
 
 from fairlead.icd.drivers import platforms
+from fairlead.icd.objects import Platform
 
 PROGRAM = """
 import numpy as np
@@ -54,6 +55,41 @@ def test_the_interpreter_ends_cleanly(run_python: RunPython, ending: str) -> Non
     done = run_python(PROGRAM.format(imports=IMPORTS["pyopencl-first"]) + ENDINGS[ending] + "\nprint('done', flush=True)")
     assert done.out.endswith("done\n")
     assert "Traceback" not in done.err
+
+
+#: Replays on out-of-order queues that are dropped at once: the next replay gives up the last reference while commands run.
+LEAVING = """
+import faulthandler, sys
+faulthandler.dump_traceback_later(60, exit=True)  # only if it hangs
+import numpy as np
+import pyopencl as cl
+import fairlead
+
+(platform,) = (found for found in fairlead.platforms() if found.driver.path.endswith(sys.argv[1]))
+context = cl.Context([platform.devices[0].to_pyopencl()])
+other, out_of_order = cl.CommandQueue(context), cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+host, target = np.ones(1 << 16, np.int32), np.zeros(1 << 16, np.int32)
+first, second = (cl.Buffer(context, cl.mem_flags.READ_WRITE, host.nbytes) for _ in range(2))
+queue = cl.CommandQueue(context, properties=out_of_order)
+with fairlead.capture(queue) as graph:
+    writes = [cl.enqueue_copy(queue, buffer, host, is_blocking=False) for buffer in (first, second)]
+    cl.enqueue_copy(queue, first, second, wait_for=writes)
+loop = graph.finalize(schedule="events")
+for _ in range(200):
+    queue = cl.CommandQueue(context, properties=out_of_order)
+    loop.replay(queue)
+    queue.flush()
+    del queue
+    cl.enqueue_copy(other, target, second, is_blocking=True)
+loop.replay(other).wait()
+print("released")
+"""
+
+
+@pytest.mark.parametrize("platform", platforms(), ids=lambda platform: os.path.basename(platform.driver.path))
+def test_a_queue_is_left_while_a_replay_runs_on_it(run_python: RunPython, platform: Platform) -> None:
+    """Intel's driver would hang."""
+    assert run_python(LEAVING, platform.driver.path).out == "released\n"
 
 
 def test_a_capture_in_a_forked_child(run_python: RunPython) -> None:
