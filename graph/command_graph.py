@@ -146,7 +146,7 @@ class CommandGraph(Nodes, Pictured):
         Raises SYCLError (invalid) while a queue is recording to the graph, and for nodes of other graphs. (command_graph::add)
         """
         with self.lock:
-            self._check_explicit("Add()")
+            self._check_explicit("add")
             if not self.context.adapter.open:  # in a forked child
                 self.context.adapter.check_open("add")
             before = several(depends_on, Node, "add", _NODE)
@@ -194,7 +194,7 @@ class CommandGraph(Nodes, Pictured):
         Raises SYCLError (invalid) for a cycle, which leaves the graph as it was. (command_graph::make_edge)
         """
         with self.lock:
-            self._check_explicit("make_edge()")
+            self._check_explicit("make_edge")
             if src is dst:
                 raise invalid(
                     "make_edge() cannot be called when Src and Dest are the same.", routine="make_edge", remedy="give two nodes"
@@ -323,7 +323,7 @@ class CommandGraph(Nodes, Pictured):
     def _check_explicit(self, routine: str) -> None:
         if self.is_recording:
             raise invalid(
-                f'Explicit API "{routine[0].upper()}{routine[1:]}" function cannot be called when a queue is currently '
+                f'Explicit API "{routine[0].upper()}{routine[1:]}()" function cannot be called when a queue is currently '
                 "recording commands to a graph.",
                 routine=routine, remedy="end the recording first",
             )  # fmt: skip

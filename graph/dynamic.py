@@ -249,11 +249,17 @@ def _check(handlers: Sequence[Handler], graph: CommandGraph) -> None:
     kinds = {type(handler.command) for handler in handlers}
     if not kinds <= _KINDS:
         raise invalid("The only type of command-groups that can be used in a dynamic command-group is kernels and host-tasks.",
-                      routine="DynamicCommandGroup")  # fmt: skip
+                      routine="DynamicCommandGroup", remedy="add the others with graph.add")  # fmt: skip
     if len(kinds) > 1:
-        raise invalid("Command-groups in a dynamic command-group have to be all of one type.", routine="DynamicCommandGroup")
+        raise invalid(
+            "Command-groups in a dynamic command-group have to be all of one type.", routine="DynamicCommandGroup",
+            remedy="make a dynamic command-group for each type",
+        )  # fmt: skip
     if HostTask in kinds and any(handler.dynamic for handler in handlers):
-        raise invalid("Cannot use dynamic parameters in a host_task", routine="DynamicCommandGroup")
+        raise invalid(
+            "Cannot use dynamic parameters in a host_task", routine="DynamicCommandGroup",
+            remedy="a host task reads its variables when it runs: change those",
+        )  # fmt: skip
     for handler in handlers:
         for accessor in handler.requirements:
             graph.check_buffer(accessor.buffer)

@@ -27,8 +27,8 @@ import numpy
 from ..loader.forks import new_lock
 from ..loader.ur import UR
 from .arguments import MAKERS, MEMORY, Argument
-from .checks import element_type, expect, no
-from .errors import Errc, SYCLError, check, invalid
+from .checks import element_type, expect, no, whole
+from .errors import Errc, SYCLError, invalid
 from .event import Event, Unfinished
 from .handles import struct
 from .scheduler import check_not_own, held_open, submit
@@ -92,7 +92,7 @@ class Buffer(Memory):
         if not 1 <= len(self.shape) <= 3 or min(self.shape) <= 0:
             raise invalid("a buffer has one to three dimensions and at least one element", routine="Buffer", remedy=_MADE_OF)
         self.size = math.prod(self.shape)
-        self.nbytes = self.size * self.dtype.itemsize
+        self.nbytes = whole(self.size * self.dtype.itemsize, "number of bytes", "Buffer")
         self.final_data = given if given is not None and given.flags.writeable else None
         if write_back and self.final_data is None:
             raise invalid("there is no array that could be written to", routine="Buffer", remedy="set_final_data(array)")
@@ -192,7 +192,7 @@ class Buffer(Memory):
         def enqueue(count: int, waits: Any) -> int:
             event = ctypes.c_void_p()
             code = call(context.transfers(), memory, False, 0, self.nbytes, host.ctypes.data, count, waits, ctypes.byref(event))
-            check(code, f"urEnqueueMemBuffer{direction}", f"({self!r})")
+            context.adapter.check(code, f"urEnqueueMemBuffer{direction}", f"({self!r})")
             return event.value or 0
 
         self._writer = submit(context, [self._writer] if self._writer is not None else [], enqueue)

@@ -13,6 +13,9 @@ from .errors import SYCLError, invalid
 
 T = TypeVar("T")
 
+#: What sizes and addresses are at most.
+MOST: Final = (1 << 63) - 1
+
 #: What kinds are called in messages, where that is not the class's name.
 _NAMES: Final = {str: "text", numpy.ndarray: "NumPy array"}
 
@@ -45,11 +48,14 @@ def several(given: T | Iterable[T], kind: type[T], routine: str, remedy: str = "
 
 
 def whole(value: Any, what: str, routine: str) -> int:
-    """A whole number, NumPy's too. Raises SYCLError (invalid)."""
+    """A whole number, NumPy's too, that C's functions can be given. Raises SYCLError (invalid)."""
     try:
-        return operator.index(value)
+        found = operator.index(value)
     except TypeError as error:
         raise no(value, what, routine, "give a whole number") from error
+    if abs(found) > MOST:
+        raise invalid(f"{found} is too large for a {what}", routine=routine, remedy="stay below 2**63")
+    return found
 
 
 def element_type(dtype: Any, routine: str) -> numpy.dtype[Any]:

@@ -7,6 +7,7 @@ Upstream raises one class, `sycl::exception`, whose `code()` says what kind of e
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Final
 
 from ..loader.errors import FairleadError
@@ -68,13 +69,35 @@ _CLASSES: Final = {
     "UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE": Errc.kernel_argument,
     "UR_RESULT_ERROR_INVALID_KERNEL_ARGS": Errc.kernel_argument,
     "UR_RESULT_ERROR_INVALID_KERNEL_NAME": Errc.invalid,
+    "UR_RESULT_ERROR_INVALID_CONTEXT": Errc.invalid,
+    "UR_RESULT_ERROR_INVALID_DEVICE": Errc.invalid,
     "UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE": Errc.profiling,
 }
 
 
-def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
-    """Raise SYCLError unless `code` is UR_RESULT_SUCCESS; `detail` is put after the code's own sentence."""
+_ARGUMENTS: Final = (
+    "give each argument as the kernel declares it: numpy.float32(…) for a float, LocalMemory for a local pointer"
+)
+
+#: What helps, where nobody says it better.
+_REMEDIES: Final = {
+    "UR_RESULT_ERROR_INVALID_CONTEXT": "make programs, memory and graphs for the queue that uses them: Program(queue, …)",
+    "UR_RESULT_ERROR_INVALID_DEVICE": "give a device of the context: context.devices",
+    "UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE": _ARGUMENTS,
+    "UR_RESULT_ERROR_INVALID_KERNEL_ARGS": _ARGUMENTS,
+    "UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE": 'use smaller work-groups: device.info("MAX_WORK_GROUP_SIZE")',
+    "UR_RESULT_ERROR_INVALID_WORK_ITEM_SIZE": 'use smaller work-groups: device.info("MAX_WORK_ITEM_SIZES")',
+    "UR_RESULT_ERROR_INVALID_USM_SIZE": 'allocate less: device.info("MAX_MEM_ALLOC_SIZE")',
+}
+
+
+def check(code: int, routine: str, detail: str = "", remedy: str = "", said: Callable[[], str] = str) -> None:
+    """Raise SYCLError unless `code` is UR_RESULT_SUCCESS; `detail` is put after the code's own sentence, in the place of which is what
+    the adapter has `said` of its last error, if it contains it."""
     if code:
         name, sentence = URError.describe(code)
-        text = f"{sentence} {detail}" if detail else sentence
-        raise SYCLError(_CLASSES.get(name, Errc.runtime), text, routine=routine, code=name, remedy=remedy)
+        words = said()
+        text = " ".join(filter(None, (words if sentence in words else sentence, detail)))
+        raise SYCLError(
+            _CLASSES.get(name, Errc.runtime), text, routine=routine, code=name, remedy=remedy or _REMEDIES.get(name, "")
+        )

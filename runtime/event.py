@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.ur import UR
 from .checks import no
-from .errors import Errc, SYCLError, check, invalid
+from .errors import Errc, SYCLError, invalid
 from .handles import Adapter, array
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class Event:
         value = ctypes.c_uint64()
         adapter = self.context.adapter
         code = adapter.ur.urEventGetProfilingInfo(self.handle, UR[name], 8, ctypes.byref(value), None)
-        check(code, "urEventGetProfilingInfo", remedy="make the queue with profiling=True")
+        adapter.check(code, "urEventGetProfilingInfo", remedy="make the queue with profiling=True")
         return value.value
 
     def add_callback(self, callback: Callable[[Event], object]) -> None:

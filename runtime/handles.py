@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
@@ -65,22 +66,33 @@ class Adapter:
                 remedy='open it again; of multiprocessing\'s start methods use "spawn"',
             )  # fmt: skip
 
+    def check(self, code: int, routine: str, detail: str = "", remedy: str = "") -> None:
+        """Raise SYCLError unless a function of its succeeded, with what it says of its last error in this thread."""
+        if code:
+            check(code, routine, detail, remedy, self._said)
+
+    def _said(self) -> str:
+        words, number = ctypes.c_char_p(), ctypes.c_int32()
+        code = self.ur.urAdapterGetLastError(self.plugin.handles[0], ctypes.byref(words), ctypes.byref(number))
+        text = b"" if code or words.value is None else words.value
+        return re.sub(r"^\[\w+\]: ", "", text.decode("utf-8", "replace"))
+
     def call(self, routine: str, *arguments: Any, detail: str = "") -> None:
         """Call a function. Raises SYCLError."""
         self.check_open(routine)
-        check(getattr(self.ur, routine)(*arguments), routine, detail)
+        self.check(getattr(self.ur, routine)(*arguments), routine, detail)
 
     def made(self, routine: str, *arguments: Any, detail: str = "") -> int:
         """What a function writes to its last parameter: a handle, an address."""
         self.check_open(routine)
         made = ctypes.c_void_p()
-        check(getattr(self.ur, routine)(*arguments, ctypes.byref(made)), routine, detail)
+        self.check(getattr(self.ur, routine)(*arguments, ctypes.byref(made)), routine, detail)
         return made.value or 0
 
     def info(self, routine: str, handle: int, name: str, *more: int) -> Any:
         """The answer to a query, as the Python type that the ABI data tells."""
         constant = UR.constants[name]
-        value = query(getattr(self.ur, routine), routine, check, handle, *more, constant.value, detail=f"({name})")
+        value = query(getattr(self.ur, routine), routine, self.check, handle, *more, constant.value, detail=f"({name})")
         return decode(UR, constant.answer, value)
 
     def has(self, routine: str) -> bool:

@@ -19,7 +19,7 @@ import numpy
 
 from .arguments import MAKERS, POINTER, Argument
 from .buffer import Accessor, Buffer
-from .checks import element_type, no, whole
+from .checks import MOST, element_type, no, whole
 from .context import Context, default_context
 from .errors import SYCLError, invalid, unsupported
 from .interop import memory_of
@@ -123,6 +123,7 @@ def allocate(kind: str, count: int, dtype: Any, where: Place | Context, routine:
     routine = routine or f"malloc_{kind}"
     context, device = _place(where, kind, routine)
     nbytes = whole(count, "number of elements", routine) * element_type(dtype, routine).itemsize
+    whole(nbytes, "number of bytes", routine)
     if nbytes <= 0:
         raise invalid("an allocation has at least one element", routine=routine, remedy=f"{routine}(1, dtype, queue)")
     context.adapter.check_open(routine)
@@ -168,12 +169,16 @@ def pointer_of(
             raise invalid(
                 "the array is not contiguous, or cannot be written to", routine=routine, remedy="numpy.ascontiguousarray(…)"
             )
+        if value.dtype.hasobject:
+            element_type(value.dtype, routine)
         return value.ctypes.data, value.nbytes, value
     interface = getattr(value, "__sycl_usm_array_interface__", None)
     if interface is not None:
         items = math.prod(interface["shape"])
         return interface["data"][0], items * numpy.dtype(interface["typestr"]).itemsize, value
     if isinstance(value, (int, numpy.integer)) and not isinstance(value, bool):
+        if not 0 <= value <= MOST:
+            raise invalid(f"{value} is no address", routine=routine, remedy="give USM memory, or its pointer")
         return int(value), None, None
     found = memory_of(value)
     if found is not None and (objects or isinstance(found[0], int)):

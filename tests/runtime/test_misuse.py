@@ -58,6 +58,11 @@ def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> N
         *((lambda of=of: malloc_host(4, "int32", of), "malloc_host", "is no Queue, Device or (context, device)")
           for of in (None, 3, (context,), (device, context))),
         *((lambda count=count: malloc_shared(count, "int32", queue), "malloc_shared", "is no number of elements") for count in NO_COUNT),
+        *((lambda count=count: malloc_device(count, "int32", queue), "malloc_device", "is too large") for count in (1 << 62, 1 << 70)),
+        (lambda: Buffer((1 << 40, 1 << 40), "int32"), "Buffer", "is too large for a number of bytes"),
+        (lambda: queue.memcpy(memory.pointer, memory.pointer, 1 << 64), "memcpy", "is too large for a number of bytes"),
+        *((lambda of=of: queue.memcpy(of, memory, 4), "memcpy", "is no address") for of in (-5, 1 << 64)),
+        (lambda: queue.memcpy(memory, numpy.array([None] * N)), "memcpy", "Python objects"),
         (lambda: malloc_shared(4, "nonsense", queue), "malloc_shared", "is no dtype"),
         (lambda: malloc_shared(4, object, queue), "malloc_shared", "Python objects"),
         (lambda: memory + 1.5, "USM", "float is no number of elements"),  # pyright: ignore[reportOperatorIssue]
@@ -118,6 +123,23 @@ def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> N
         assert (error.routine, error.errc) == (routine, Errc.invalid) and error.remedy, (number, error)
     queue.wait()
     assert not memory.array.any()
+
+
+def test_what_is_of_another_context_is_told_with_a_remedy(queue: Queue, device: Device, memory: USM) -> None:
+    theirs = Program(Context(device), SOURCE)
+    with pytest.raises(SYCLError) as caught:
+        queue.parallel_for(N, theirs.add, memory, numpy.int32(1))
+    assert caught.value.errc is Errc.invalid and "Program(queue" in caught.value.remedy
+    with pytest.raises(SYCLError) as caught:
+        queue.adapter.call("urEventWait", 1, None)
+    assert caught.value.routine == "urEventWait" and caught.value.message.count("NULL") == 1
+
+
+def test_what_an_adapter_says_of_its_last_error_is_told(queue: Queue, program: Program) -> None:
+    """In the place of the code's own sentence, which it contains."""
+    with pytest.raises(SYCLError) as caught:
+        queue.adapter.made("urKernelCreate", program.handle, b"nothing", detail="(a detail)")
+    assert caught.value.message == "clCreateKernel: The program has no kernel of this name. (a detail)"
 
 
 def test_what_a_command_group_function_raises_is_its_own(queue: Queue) -> None:
