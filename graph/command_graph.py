@@ -162,7 +162,7 @@ class CommandGraph(Nodes, Pictured):
             if isinstance(what, DynamicCommandGroup):
                 return self._add_group(what, before, device)
             handler = Handler(self.context, self)
-            handler.dependencies += [node.event() for node in before]  # which async_malloc looks at too
+            handler.after = before  # which async_malloc looks at too
             if what is not None:
                 try:
                     what(handler)
@@ -175,7 +175,7 @@ class CommandGraph(Nodes, Pictured):
                     "Please use empty nodes instead.",
                     routine="add", remedy="graph.add(depends_on=[…])",
                 )  # fmt: skip
-            return self.insert(handler, (), device or self.device)
+            return self.insert(handler, device or self.device)
 
     def _add_group(self, group: DynamicCommandGroup, before: list[Node], device: Device | None) -> Node:
         if group.graph is not self:
@@ -253,13 +253,14 @@ class CommandGraph(Nodes, Pictured):
 
     # how nodes come in
 
-    def insert(self, handler: Handler, before: Iterable[Node], device: Device, queue: Queue | None = None) -> Node:
+    def insert(self, handler: Handler, device: Device, queue: Queue | None = None) -> Node:
         """The node of a handler that a command-group function has been given. For `recording` too."""
         command = handler.finished()
-        check_dynamic(handler)
+        if handler.dynamic:
+            check_dynamic(handler)
         if isinstance(command, GraphExecution):
             command.executable.check_inside(self)
-        node = self._insert(command, handler.requirements, [*before, *self.named(handler)], device, queue)
+        node = self._insert(command, handler.requirements, self.named(handler), device, queue)
         for dynamic, index in handler.dynamic:
             dynamic.register(command, index)  # pyright: ignore[reportAttributeAccessIssue]
         if handler.when_added is not None:
@@ -267,8 +268,8 @@ class CommandGraph(Nodes, Pictured):
         return node
 
     def named(self, handler: Handler) -> list[Node]:
-        """The nodes of the events that a handler depends on."""
-        found = []
+        """The nodes that a handler's command comes after by itself or by events."""
+        found = list(handler.after)
         for event in handler.dependencies:
             if event.node is None or event.node.graph is not self:
                 raise invalid(
@@ -279,13 +280,14 @@ class CommandGraph(Nodes, Pictured):
         return found
 
     def _insert(
-        self, command: Command, requirements: Sequence[Accessor], before: Iterable[Node], device: Device, queue: Queue | None
+        self, command: Command, requirements: Sequence[Accessor], before: list[Node], device: Device, queue: Queue | None
     ) -> Node:
         for accessor in requirements:
             self.check_buffer(accessor.buffer)
         node = Node(self._self, command, device, queue)
-        for earlier in before:
-            _connect(earlier, node)
+        node.predecessors = before if len(before) < 2 else list(dict.fromkeys(before))
+        for earlier in node.predecessors:
+            earlier.successors.append(node)
         for accessor in requirements:
             self._order(node, accessor)
         self._nodes.append(node)

@@ -110,10 +110,7 @@ class GraphExecution(Command):
 
     def __init__(self, executable: ExecutableGraph) -> None:
         self.executable = executable
-
-    @property
-    def requirements(self) -> Sequence[Accessor]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.executable.requirements
+        self.requirements = executable.requirements
 
     @property
     def beyond_queue(self) -> bool:

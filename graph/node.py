@@ -74,7 +74,8 @@ class Node:
 
     def event(self) -> Event:
         """An event that stands for it, as a recorded submission gives one: other command groups of its graph can depend on it."""
-        event = Event(self.graph.context if self.graph is not None else None)
+        graph = self._graph()
+        event = Event(graph.context if graph is not None else None)
         event.node = self
         return event
 

@@ -1,7 +1,7 @@
 """Recording: what queues do while their commands go to a graph.
 
-A queue that records has the graph's `GraphRecorder`, and gives it every handler instead of submitting its command. Queues are held
-weakly here, and the graph by queues: neither keeps the other alive. (sycl_ext_oneapi_graph, "Queue Recording")
+A graph has a `GraphRecorder`; each queue that records has a `Track` of it, and gives it every handler instead of submitting its command.
+Queues are held weakly here, and the graph by queues: neither keeps the other alive. (sycl_ext_oneapi_graph, "Queue Recording")
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..loader.forks import new_lock
 from ..runtime.checks import several
-from ..runtime.commands import Barrier, Command
+from ..runtime.commands import Barrier
 from ..runtime.errors import invalid
 from ..runtime.event import Event
 from ..runtime.handler import Handler
@@ -27,25 +27,70 @@ if TYPE_CHECKING:
 _lock: Final = new_lock()
 
 
-class _Track:
-    """What is remembered of a queue: the event of the last node of one that is in order, the last barrier, and the nodes that nothing of
-    the queue comes after."""
+class Track:
+    """What a queue gives its commands to, and what is remembered of the queue: if it is in order the last node, else the last barrier, and
+    the nodes that nothing of the queue comes after."""
 
-    __slots__ = ("barrier", "exits", "last")
+    __slots__ = ("_barrier", "_exits", "_graph", "_last")
 
-    def __init__(self) -> None:
-        self.last: Event | None = None
-        self.barrier: Node | None = None
-        self.exits: dict[Node, None] = {}
+    def __init__(self, graph: weakref.ref[CommandGraph]) -> None:
+        self._graph = graph
+        self._last: Node | None = None
+        self._barrier: Node | None = None
+        self._exits: dict[Node, None] = {}
+
+    @property
+    def graph(self) -> CommandGraph | None:
+        """The graph, None if it is gone."""
+        return self._graph()
+
+    def handler(self, queue: Queue) -> Handler:
+        """The handler of a submission."""
+        made = Handler(queue.context, self._graph(), True)
+        if queue.in_order:
+            made.after = self._before(queue, made)  # here, so that the command group sees it: async_malloc
+        return made
+
+    def record(self, queue: Queue, handler: Handler) -> Event:
+        """Make a node of what a command-group function has named; the event stands for the node."""
+        graph = self._graph()
+        if graph is None:
+            raise invalid(
+                "the graph that the queue recorded to is gone", routine="submit", remedy="keep the graph while it is recorded"
+            )
+        with graph.lock:
+            handler.graph, handler.recorded = graph, True
+            handler.after = self._before(queue, handler)
+            node = graph.insert(handler, queue.device, queue)
+            if queue.in_order:
+                self._last = node
+            else:
+                self._remember(node)
+            return node.event()
+
+    def _before(self, queue: Queue, handler: Handler) -> Sequence[Node]:
+        """What the queue itself says that a node comes after."""
+        if queue.in_order:
+            return () if self._last is None else (self._last,)
+        if isinstance(handler.command, Barrier) and not handler.dependencies:
+            return tuple(self._exits)
+        return () if self._barrier is None else (self._barrier,)
+
+    def _remember(self, node: Node) -> None:
+        if isinstance(node.command, Barrier):
+            self._barrier = node
+        for followed in node.predecessors:
+            self._exits.pop(followed, None)
+        self._exits[node] = None
 
 
 class GraphRecorder:
-    """Records queues into a graph."""
+    """Which queues record into a graph."""
 
     def __init__(self, graph: weakref.ref[CommandGraph]) -> None:
         self._graph = graph
         self._recording: weakref.WeakSet[Queue] = weakref.WeakSet()
-        self._tracks: weakref.WeakKeyDictionary[Queue, _Track] = weakref.WeakKeyDictionary()
+        self._tracks: weakref.WeakKeyDictionary[Queue, Track] = weakref.WeakKeyDictionary()
 
     @property
     def graph(self) -> CommandGraph | None:
@@ -88,7 +133,9 @@ class GraphRecorder:
             self._enter(queue)
 
     def _enter(self, queue: Queue) -> None:
-        queue.recorder = self
+        if queue not in self._tracks:
+            self._tracks[queue] = Track(self._graph)
+        queue.recorder = self._tracks[queue]
         self._recording.add(queue)
 
     def end(self, queues: Iterable[Queue] | None) -> None:
@@ -96,7 +143,7 @@ class GraphRecorder:
         with _lock:
             chosen = list(self._recording) if queues is None else list(queues)
             for queue in chosen:
-                if queue.recorder is not None and queue.recorder is not self:
+                if queue.recorder is not None and queue.recorder is not self._tracks.get(queue):
                     raise invalid(
                         "end_recording called for a queue which is recording to a different graph.", routine="end_recording",
                         remedy="end it with the graph that it records to: queue.get_graph()",
@@ -104,47 +151,6 @@ class GraphRecorder:
             for queue in chosen:
                 queue.recorder = None
                 self._recording.discard(queue)
-
-    # what a recording queue calls
-
-    def handler(self, queue: Queue) -> Handler:
-        """The handler of a submission."""
-        made = Handler(queue.context, self.graph, recorded=True)
-        track = self._tracks.get(queue)
-        if queue.in_order and track is not None and track.last is not None:
-            made.dependencies.append(track.last)  # here, so that the command group sees it: async_malloc
-        return made
-
-    def record(self, queue: Queue, handler: Handler) -> Event:
-        """Make a node of what a command-group function has named; the event stands for the node."""
-        graph = self.graph
-        if graph is None:
-            raise invalid(
-                "the graph that the queue recorded to is gone", routine="submit", remedy="keep the graph while it is recorded"
-            )
-        with graph.lock:
-            handler.graph, handler.recorded = graph, True
-            command = handler.finished()
-            track = self._tracks.get(queue)
-            if track is None:
-                track = self._tracks[queue] = _Track()
-            node = graph.insert(handler, self._before(queue, track, command, handler), queue.device, queue)
-            if isinstance(command, Barrier):
-                track.barrier = node
-            for followed in node.predecessors:
-                track.exits.pop(followed, None)
-            track.exits[node] = None
-            event = track.last = node.event()
-        return event
-
-    @staticmethod
-    def _before(queue: Queue, track: _Track, command: Command, handler: Handler) -> Iterable[Node]:
-        """What the queue itself says that a node comes after."""
-        if queue.in_order:
-            return [track.last.node] if track.last is not None else []
-        if isinstance(command, Barrier) and not handler.dependencies:
-            return track.exits
-        return [track.barrier] if track.barrier is not None else []
 
 
 def _check_place(queue: Queue, graph: CommandGraph) -> None:

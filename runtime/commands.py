@@ -234,14 +234,14 @@ class KernelLaunch(Command):
     def __init__(
         self,
         kernel: Kernel,
-        global_size: tuple[int, ...],
-        local_size: tuple[int, ...],
-        offset: tuple[int, ...],
+        sizes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
         arguments: tuple[Argument, ...],
         requirements: Sequence[Accessor] = (),
     ) -> None:
-        self.kernel, self.global_size, self.local_size, self.offset = kernel, global_size, local_size, offset
-        self.arguments, self.requirements = arguments, requirements
+        self.kernel = kernel
+        self.global_size, self.local_size, self.offset = sizes
+        self.arguments = arguments
+        self.requirements = requirements
         self.alternatives: Sequence[Kernel] = ()
 
     def _sizes(self) -> tuple[int, bytes | None, bytes, bytes | None]:
@@ -273,7 +273,8 @@ class KernelLaunch(Command):
         return point.value, command.value or 0
 
     def copy(self) -> KernelLaunch:
-        made = KernelLaunch(self.kernel, self.global_size, self.local_size, self.offset, self.arguments, self.requirements)
+        sizes = self.global_size, self.local_size, self.offset
+        made = KernelLaunch(self.kernel, sizes, self.arguments, self.requirements)
         made.alternatives = self.alternatives
         return made
 

@@ -47,12 +47,14 @@ class Handler:
         context: where it will run.
         command: the operation, None as long as the function has named none.
         dependencies: the events that it comes after, besides what its accessors tell.
+        after: the nodes that it comes after besides, in a graph.
         graph: the graph that it is added to, None in an ordinary submission; `recorded` if that is by recording a queue.
         when_added: is told the node that was made of it.
     """
 
     __slots__ = (
         "_arguments",
+        "after",
         "command",
         "context",
         "dependencies",
@@ -65,9 +67,11 @@ class Handler:
 
     def __init__(self, context: Context, graph: Any = None, recorded: bool = False) -> None:
         self.context = context
-        self.graph, self.recorded = graph, recorded
+        self.graph = graph
+        self.recorded = recorded
         self.command: Command | None = None
         self.dependencies: list[Event] = []
+        self.after: Sequence[Any] = ()
         self.requirements: list[Accessor] = []
         self.dynamic: list[tuple[DynamicArgument, int]] = []
         self.when_added: Callable[[Any], object] | None = None
@@ -136,14 +140,14 @@ class Handler:
         if arguments:
             self.set_args(*arguments)
         given = tuple(self._arguments)
-        if len(given) != kernel.num_args or None in given:
+        if len(given) != kernel.num_args or not all(given):
             missing = [index for index, one in enumerate(given) if one is None]
             what = f"argument {missing[0]} is not set" if missing else f"{len(given)} are set"
             raise SYCLError(
                 Errc.kernel_argument, f"the kernel {kernel.name} has {kernel.num_args} arguments, {what}", routine="parallel_for",
                 remedy="set each of them with set_arg, or give them to parallel_for",
             )  # fmt: skip
-        self.set_command(KernelLaunch(kernel, *sizes(range), given, self.requirements))  # pyright: ignore[reportArgumentType]
+        self.set_command(KernelLaunch(kernel, sizes(range), given))  # pyright: ignore[reportArgumentType]
 
     def single_task(self, kernel: Any, *arguments: Any) -> None:
         """Launch a kernel as one work-item."""
@@ -342,8 +346,13 @@ class Handler:
         self.command = command
 
     def finished(self) -> Command:
-        """The command; an empty one if the function named none."""
-        return self.command or Empty()
+        """The command, with what it uses; an empty one if the function named none."""
+        command = self.command
+        if command is None:
+            return Empty()
+        if self.requirements:
+            command.requirements = self.requirements
+        return command
 
 
 def sizes(

@@ -42,7 +42,6 @@ class Recorder(Protocol):
 
     def handler(self, queue: Queue) -> Handler: ...
     def record(self, queue: Queue, handler: Handler) -> Event: ...
-    def join(self, queue: Queue) -> None: ...
 
 
 class Queue(Object):
@@ -217,7 +216,8 @@ class Queue(Object):
 
     def _shortcut(self, depends_on: Event | Iterable[Any], operation: str, *arguments: Any) -> Event:
         def function(handler: Handler) -> None:
-            handler.depends_on(*(depends_on if isinstance(depends_on, Iterable) else (depends_on,)))
+            if depends_on != ():
+                handler.depends_on(*(depends_on if isinstance(depends_on, Iterable) else (depends_on,)))
             getattr(handler, operation)(*arguments)
 
         return self.submit(function)
@@ -297,10 +297,10 @@ def _joined(queue: Queue, handler: Handler) -> Recorder | None:
     transitive queue recording)."""
     for event in handler.dependencies:
         if event.node is not None:
-            recorder: Recorder | None = event.node.recorder
+            recorder = event.node.recorder
             if recorder is not None:
                 recorder.join(queue)
-                return recorder
+                return queue.recorder
             raise invalid(
                 "an event of a graph cannot be depended on outside of the graph", routine="submit",
                 remedy="depend on the event of the submission of the executable graph",

@@ -23,7 +23,7 @@ def _struct(name: str, address: int) -> Any:
 
 def _launch(*arguments: Argument, kernel: int = 1, sizes: Any = ((16,), (), ())) -> KernelLaunch:
     whole, local, offset = sizes
-    return KernelLaunch(SimpleNamespace(handle=kernel), whole, local, offset, arguments)  # pyright: ignore[reportArgumentType]
+    return KernelLaunch(SimpleNamespace(handle=kernel), (whole, local, offset), arguments)  # pyright: ignore[reportArgumentType]
 
 
 def _value(number: int) -> Argument:
