@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
-from struct import pack
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..runtime.buffer import MODES, Buffer
@@ -126,17 +126,19 @@ class BufferSegment:
         self._handles: dict[int, int] = {}
         points: dict[int, tuple[int, ...]] = {}  # of each node, what a follower waits for
         waits: tuple[int, ...] = ()
+        packed: bytes | None = None
         for node in nodes:
+            command = commands[node]
             if not in_order:  # who comes before it in another partition has no points
                 before = predecessors[node]
                 waits = points.get(before[0], ()) if len(before) == 1 else _merged([points.get(one, ()) for one in before])
-            command = commands[node]
+                packed = _packer(len(waits))(*waits) if waits else None
             if isinstance(command, ORDER_ONLY):
                 points[node] = waits
                 continue
-            count = len(waits)
-            point, handle = command.append(self.buffer, count, pack(f"@{count}I", *waits) if count else None)
-            points[node] = (point,)
+            point, handle = command.append(self.buffer, len(waits), packed)
+            if not in_order:
+                points[node] = (point,)
             if handle:
                 self._handles[node] = handle
         self.buffer.finalize()
@@ -151,6 +153,12 @@ class BufferSegment:
             assert isinstance(old, KernelLaunch) and isinstance(new, KernelLaunch)
             launches.append((self._handles[node], old, new))
         self.buffer.update(launches)
+
+
+@lru_cache(64)
+def _packer(count: int) -> Callable[..., bytes]:
+    """What packs so many sync-points."""
+    return Struct(f"@{count}I").pack
 
 
 def _merged(points: Iterable[tuple[int, ...]]) -> tuple[int, ...]:

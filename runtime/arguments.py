@@ -39,7 +39,7 @@ LOCAL: Final = UR["UR_EXP_KERNEL_ARG_TYPE_LOCAL"]
 
 _STYPE: Final = UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"]
 #: stype, pNext, type, index, size, then the union: a word, and the flags of a memory object.
-_PACK: Final = struct.Struct("<I4xQIIQQI4x").pack
+_ROW: Final = "I4xQIIQQI4x"
 _POINTER_SIZE: Final = ctypes.sizeof(ctypes.c_void_p)
 
 
@@ -176,8 +176,13 @@ def _of_usm_array(value: Any) -> Argument:
 
 def pack(arguments: Sequence[Argument], context: Context) -> bytes | None:
     """Arguments as the C array that launches are given."""
-    rows = [
-        _PACK(_STYPE, 0, kind, index, size, word if buffer is None else buffer.memory(context), flags)
-        for index, (kind, size, word, flags, _, buffer) in enumerate(arguments)
-    ]
-    return b"".join(rows) or None
+    rows: list[int] = []
+    for index, (kind, size, word, flags, _, buffer) in enumerate(arguments):
+        rows += (_STYPE, 0, kind, index, size, word if buffer is None else buffer.memory(context), flags)
+    return _packer(len(arguments))(*rows) if rows else None
+
+
+@lru_cache(64)
+def _packer(count: int) -> Callable[..., bytes]:
+    """What packs so many rows."""
+    return struct.Struct("<" + count * _ROW).pack
