@@ -23,8 +23,9 @@ from .runtime.arguments import LOCAL, argument
 from .runtime.arguments import POINTER as USM_POINTER
 from .runtime.arguments import VALUE as BYTES
 from .runtime.buffer import Accessor
-from .runtime.commands import Barrier, Command, KernelLaunch
+from .runtime.commands import Barrier, Command
 from .runtime.errors import Errc, SYCLError
+from .runtime.launches import KernelLaunch
 
 if TYPE_CHECKING:
     from .captured import CapturedGraph

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from ..runtime.arguments import LOCAL, MEMORY, POINTER, Argument, DynamicArgument, LocalMemory, argument, check_local
 from ..runtime.buffer import Accessor
 from ..runtime.checks import check_group, expect, no, whole
-from ..runtime.commands import Command, HostTask, KernelLaunch
+from ..runtime.commands import Command, HostTask
 from ..runtime.errors import SYCLError, invalid
 from ..runtime.handler import Handler
+from ..runtime.launches import KernelLaunch
 
 if TYPE_CHECKING:
     from .command_graph import CommandGraph

@@ -111,10 +111,7 @@ class GraphExecution(Command):
     def __init__(self, executable: ExecutableGraph) -> None:
         self.executable = executable
         self.requirements = executable.requirements
-
-    @property
-    def beyond_queue(self) -> bool:
-        return not self.executable.is_one_buffer
+        self.beyond_queue = not executable.is_one_buffer
 
     def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
         """Run the graph on a queue. For `Queue`, which asks for it in place of `enqueue`."""

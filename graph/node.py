@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from ..runtime.commands import Command, KernelLaunch
+from ..runtime.commands import Command
 from ..runtime.errors import Errc, SYCLError, invalid
 from ..runtime.event import Event
-from ..runtime.handler import NDRange, sizes
+from ..runtime.launches import KernelLaunch, NDRange, sizes
 from .execution_order import leads_to
 
 if TYPE_CHECKING:

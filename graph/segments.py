@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..runtime.buffer import MODES, Buffer
 from ..runtime.command_buffer import CommandBuffer
-from ..runtime.commands import Barrier, Command, Empty, HostTask, KernelLaunch
+from ..runtime.commands import Barrier, Command, Empty, HostTask
 from ..runtime.context import Context
 from ..runtime.errors import check
 from ..runtime.event import Event
 from ..runtime.launch_updates import Change
+from ..runtime.launches import KernelLaunch
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ..runtime.checks import several
-from ..runtime.commands import Barrier, Command, HostTask, KernelLaunch, Transfer
+from ..runtime.commands import Barrier, Command, HostTask, Transfer
 from ..runtime.errors import SYCLError, invalid
+from ..runtime.launches import KernelLaunch
 from .node import Node
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from .commands import InteropHandle
 from .context import Context
 from .errors import Errc, SYCLError
 from .event import Event
-from .handler import Handler, NDRange
+from .handler import Handler
+from .launches import NDRange
 from .platform import Device, Platform, devices, platforms
 from .program import Kernel, Program
 from .queue import Queue

@@ -2,29 +2,25 @@
 
 A command is made by a handler and is immutable but for what updates exchange. It knows nothing of order: which events it comes
 after is the scheduler's business, which commands of a graph, the graph's. `TRANSFERS` is a table of everything that moves bytes; a
-kernel's launch, a host task, a native command and a barrier are classes of their own.
+host task, a native command and a barrier are classes of their own, as is a kernel's launch (`launches`).
 """
 
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy
 
 from ..loader.ur import UR, UR_RESULT_SUCCESS
-from .arguments import Argument, pack
 from .buffer import Accessor, Memory
 from .errors import check, unsupported
-from .handles import array
 
 if TYPE_CHECKING:
     from .command_buffer import CommandBuffer
     from .context import Context
-    from .program import Kernel
     from .queue import Queue
 
 UNSUPPORTED: Final = UR.codes["UR_RESULT_ERROR_UNSUPPORTED_FEATURE"]
@@ -40,25 +36,19 @@ class Command:
         requirements: the accessors that it uses.
         keep: what has to live as long as the command does.
         engine: what runs it in a graph in place of the adapter's command-buffers, if something does (graph/segments.py).
+        beyond_queue: whether some of it runs elsewhere than on the queue that it is submitted to: its order has to be said by events.
+        host_memory: whether it reads or writes memory that Python alone keeps alive.
     """
 
     __slots__ = ("__weakref__",)
 
-    node_type: ClassVar[str] = "empty"
+    node_type: str = "empty"
     title: str = "empty command"
     requirements: Sequence[Accessor] = ()
     keep: Any = None
     engine: Any = None
-
-    @property
-    def beyond_queue(self) -> bool:
-        """Whether some of it runs elsewhere than on the queue that it is submitted to, whose order then has to be said by events."""
-        return False
-
-    @property
-    def host_memory(self) -> bool:
-        """Whether it reads or writes memory that Python alone keeps alive."""
-        return False
+    beyond_queue: bool = False
+    host_memory: bool = False
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
         """Give it to a queue after `count` events; the handle of its own event."""
@@ -161,26 +151,16 @@ TRANSFERS: Final = {
 class Transfer(Command):
     """A command of the table `TRANSFERS`."""
 
-    __slots__ = ("fields", "keep", "requirements", "row")
+    __slots__ = ("fields", "host_memory", "keep", "node_type", "requirements", "row", "title")
 
-    def __init__(self, row: str, fields: tuple[Any, ...], requirements: Sequence[Accessor] = (), keep: Any = None) -> None:
+    def __init__(self, row: str, fields: tuple[Any, ...], keep: Any = None) -> None:
         self.row = TRANSFERS[row]
+        self.node_type, self.title = self.row.node_type, self.row.title
         self.fields = fields
-        self.requirements = requirements
+        self.requirements: Sequence[Accessor] = ()
         self.keep = keep
-
-    @property
-    def node_type(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.row.node_type
-
-    @property
-    def title(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.row.title
-
-    @property
-    def host_memory(self) -> bool:
-        owners = self.keep if isinstance(self.keep, tuple) else (self.keep,)
-        return any(isinstance(owner, numpy.ndarray) for owner in owners)
+        owners = keep if isinstance(keep, tuple) else (keep,)
+        self.host_memory = any(isinstance(owner, numpy.ndarray) for owner in owners)
 
     def _in(self, context: Context) -> list[Any]:
         return [field.memory(context) if isinstance(field, Memory) else field for field in self.fields]
@@ -217,78 +197,6 @@ def _shown(field: Any) -> str:
     return hex(field) if isinstance(field, int) and field > 1 << 32 else str(field)
 
 
-# kernels
-
-
-class KernelLaunch(Command):
-    """A kernel's launch: its range in work-items, by OpenCL's order of dimensions, and its arguments by index.
-
-    `local` and `offset` are () where none is given. `alternatives` are the kernels that an update may put in its place.
-    """
-
-    __slots__ = ("alternatives", "arguments", "global_size", "kernel", "local_size", "offset", "requirements")
-
-    node_type = "kernel"
-    title = "kernel"
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        sizes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
-        arguments: tuple[Argument, ...],
-        requirements: Sequence[Accessor] = (),
-    ) -> None:
-        self.kernel = kernel
-        self.global_size, self.local_size, self.offset = sizes
-        self.arguments = arguments
-        self.requirements = requirements
-        self.alternatives: Sequence[Kernel] = ()
-
-    def _sizes(self) -> tuple[int, bytes | None, bytes, bytes | None]:
-        whole, local, offset = self.global_size, self.local_size, self.offset
-        dimensions = len(whole)
-        pack = _SIZES[dimensions]
-        return dimensions, pack(*offset) if offset else None, pack(*whole), pack(*local) if local else None
-
-    def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
-        event = ctypes.c_void_p()
-        code = queue.adapter.ur.urEnqueueKernelLaunchWithArgsExp(
-            queue.handle, self.kernel.handle, *self._sizes(), len(self.arguments), pack(self.arguments, queue.context), None,
-            count, waits, _byref(event),
-        )  # fmt: skip
-        if code:
-            check(code, "urEnqueueKernelLaunchWithArgsExp", f"({self})")
-        return event.value or 0
-
-    def append(self, buffer: CommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
-        others, point, command = self.alternatives, buffer.point, buffer.command
-        command.value = None
-        code = buffer.append_launch(
-            buffer.handle, self.kernel.handle, *self._sizes(), len(self.arguments), pack(self.arguments, buffer.context),
-            len(others), array(other.handle for other in others) if others else None,
-            count, sync_points, 0, None, buffer.point_at, None, buffer.command_at,
-        )  # fmt: skip
-        if code:
-            self._appended(code, "urCommandBufferAppendKernelLaunchWithArgsExp")
-        return point.value, command.value or 0
-
-    def copy(self) -> KernelLaunch:
-        sizes = self.global_size, self.local_size, self.offset
-        made = KernelLaunch(self.kernel, sizes, self.arguments, self.requirements)
-        made.alternatives = self.alternatives
-        return made
-
-    def describe(self) -> list[str]:
-        shown = [f"name: {self.kernel.name}", f"range: {'×'.join(map(str, self.global_size))}"]
-        if self.local_size:
-            shown.append(f"local: {'×'.join(map(str, self.local_size))}")
-        return shown
-
-
-#: What packs sizes, by the number of dimensions.
-_SIZES: Final = tuple(struct.Struct(f"@{dimensions}N").pack for dimensions in range(4))
-
-
 # what is run by the host, or not at all
 
 
@@ -297,11 +205,10 @@ class HostTask(Command):
 
     node_type = "host_task"
     title = "host task"
-    beyond_queue = True  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    beyond_queue = True
 
-    def __init__(self, function: Callable[[], object], requirements: Sequence[Accessor] = ()) -> None:
+    def __init__(self, function: Callable[[], object]) -> None:
         self.function = function
-        self.requirements = requirements
 
     def run(self) -> None:
         """Call the function. What has this method has the command, and so its buffers."""
@@ -350,9 +257,8 @@ class NativeCommand(Command):
     node_type = "native_command"
     title = "native command"
 
-    def __init__(self, function: Callable[[InteropHandle], object], requirements: Sequence[Accessor] = ()) -> None:
+    def __init__(self, function: Callable[[InteropHandle], object]) -> None:
         self.function = function
-        self.requirements = requirements
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
         event = ctypes.c_void_p()

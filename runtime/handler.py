@@ -8,9 +8,8 @@ PyOpenCL, whereas SYCL's C++ classes turn them round. (SYCL 2020, section 4.9.4.
 from __future__ import annotations
 
 import ctypes
-import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy
 
@@ -18,11 +17,12 @@ from ..loader.ur import UR
 from .arguments import Argument, BoundArgument, DynamicArgument, argument, check_local
 from .buffer import Accessor, Buffer, Memory
 from .checks import check_executable, expect, no, whole
-from .commands import Barrier, Command, Empty, HostTask, InteropHandle, KernelLaunch, NativeCommand, Transfer
+from .commands import Barrier, Command, Empty, HostTask, InteropHandle, NativeCommand, Transfer
 from .errors import Errc, SYCLError, invalid
 from .event import Event
 from .handles import struct
 from .interop import event_of, kernel_of
+from .launches import KernelLaunch, NDRange, sizes
 from .program import Kernel
 from .usm import USM, pointer_of
 
@@ -30,14 +30,6 @@ if TYPE_CHECKING:
     from .context import Context
 
 _ADVICE: Final = "UR_USM_ADVICE_FLAG_"
-
-
-class NDRange(NamedTuple):
-    """A range with the size of its work-groups, and optionally an offset, all in work-items."""
-
-    global_size: Sequence[int] | int
-    local_size: Sequence[int] | int
-    offset: Sequence[int] | int = ()
 
 
 class Handler:
@@ -67,8 +59,7 @@ class Handler:
 
     def __init__(self, context: Context, graph: Any = None, recorded: bool = False) -> None:
         self.context = context
-        self.graph = graph
-        self.recorded = recorded
+        self.graph, self.recorded = graph, recorded
         self.command: Command | None = None
         self.dependencies: list[Event] = []
         self.after: Sequence[Any] = ()
@@ -163,7 +154,7 @@ class Handler:
         start, there, other = pointer_of(source, routine=routine, objects=True)
         count = _count(nbytes, room, there, routine)
         row, fields = _copying(to, start, count)
-        self.set_command(Transfer(row, fields, keep=(owner, other)) if count else Empty())
+        self.set_command(Transfer(row, fields, (owner, other)) if count else Empty())
 
     def memset(self, destination: Any, value: int, nbytes: int | None = None) -> None:
         """Set every byte of USM memory to a value from 0 to 255."""
@@ -190,7 +181,7 @@ class Handler:
         fields: tuple[Any, ...] = (to, ctypes.addressof(kept), len(pattern), count)
         if isinstance(to, Memory):
             row, fields = "buffer_fill", (*fields[:3], to.offset, count)
-        self.set_command(Transfer(row, fields, keep=(owner, kept)) if count else Empty())
+        self.set_command(Transfer(row, fields, (owner, kept)) if count else Empty())
 
     def _fill_accessor(self, accessor: Accessor, pattern: Any) -> None:
         buffer = accessor.buffer
@@ -198,18 +189,12 @@ class Handler:
         kept = ctypes.create_string_buffer(data, len(data))
         begin, contiguous = _span(accessor)
         if not contiguous:
-            raise invalid(
-                "a part that is not contiguous cannot be filled",
-                routine="fill",
-                remedy="fill rows one by one, or launch a kernel",
-            )
+            remedy = "fill rows one by one, or launch a kernel"
+            raise invalid("a part that is not contiguous cannot be filled", routine="fill", remedy=remedy)
         self._check(accessor, "fill", writes=True)
         self.require(accessor)
-        self.set_command(
-            Transfer(
-                "buffer_fill", (buffer, ctypes.addressof(kept), len(data), begin, accessor.nbytes), self.requirements, kept
-            )
-        )
+        fields = buffer, ctypes.addressof(kept), len(data), begin, accessor.nbytes
+        self.set_command(Transfer("buffer_fill", fields, kept))
 
     def copy(self, source: Any, destination: Any, count: int | None = None) -> None:
         """Copy elements: from accessor to accessor, from accessor to memory, from memory to accessor, from memory to memory.
@@ -249,21 +234,18 @@ class Handler:
 
     def _copy_accessors(self, source: Accessor, destination: Accessor) -> None:
         if source.nbytes != destination.nbytes:
-            raise invalid(
-                f"the parts differ in size: {source.nbytes} and {destination.nbytes} bytes",
-                routine="copy",
-                remedy="copy equal parts",
-            )
+            message = f"the parts differ in size: {source.nbytes} and {destination.nbytes} bytes"
+            raise invalid(message, routine="copy", remedy="copy equal parts")
         (src, plain), (dst, also_plain) = _span(source), _span(destination)
         if plain and also_plain:
             fields: tuple[Any, ...] = (source.buffer, destination.buffer, src, dst, source.nbytes)
-            self.set_command(Transfer("buffer_copy", fields, self.requirements))
+            self.set_command(Transfer("buffer_copy", fields))
             return
         if tuple(source.shape) != tuple(destination.shape):
             raise invalid("parts that are not contiguous have to be of one shape", routine="copy")
         rects = _rect(source), _rect(destination)
         fields = (source.buffer, destination.buffer, rects[0][0], rects[1][0], rects[0][1], *rects[0][2:], *rects[1][2:])
-        self.set_command(Transfer("buffer_copy_rect", fields, self.requirements))
+        self.set_command(Transfer("buffer_copy_rect", fields))
 
     def _copy_host(self, row: str, accessor: Accessor, memory: Any) -> None:
         address, room, owner = pointer_of(memory, writable=row == "buffer_read", routine="copy")
@@ -274,24 +256,24 @@ class Handler:
         begin, contiguous = _span(accessor)
         if contiguous:
             fields: tuple[Any, ...] = (accessor.buffer, begin, accessor.nbytes, address)
-            self.set_command(Transfer(row, fields, self.requirements, owner))
+            self.set_command(Transfer(row, fields, owner))
             return
         origin, region, pitch, slice_pitch = _rect(accessor)
         zero = struct("ur_rect_offset_t")
         tight = region.width, region.width * region.height
         fields = (accessor.buffer, origin, zero, region, pitch, slice_pitch, *tight, address)
-        self.set_command(Transfer(f"{row}_rect", fields, self.requirements, owner))
+        self.set_command(Transfer(f"{row}_rect", fields, owner))
 
     def update_host(self, accessor: Accessor) -> None:
         """Bring the contents of an accessor's buffer to the host's copy. (SYCL 2020, section 4.9.4.3)"""
         self.require(accessor)
-        self.set_command(HostTask(lambda: None, self.requirements))
+        self.set_command(HostTask(lambda: None))
 
     def prefetch(self, memory: Any, nbytes: int | None = None) -> None:
         """Tell the device that it will soon need USM memory."""
         to, room, owner = pointer_of(memory, routine="prefetch")
         flags = UR["UR_USM_MIGRATION_FLAG_HOST_TO_DEVICE"]
-        self.set_command(Transfer("prefetch", (to, _count(nbytes, room, room, "prefetch"), flags), keep=owner))
+        self.set_command(Transfer("prefetch", (to, _count(nbytes, room, room, "prefetch"), flags), owner))
 
     def mem_advise(self, memory: Any, advice: str | int = "DEFAULT", nbytes: int | None = None) -> None:
         """Tell the device how USM memory will be used: "SET_READ_MOSTLY" and so on, the names of ur_usm_advice_flag_t, or its number."""
@@ -300,7 +282,7 @@ class Handler:
             known = ", ".join(name.removeprefix(_ADVICE) for name in UR.constants if name.startswith(_ADVICE))
             raise invalid(f"there is no advice {advice!r}", routine="mem_advise", remedy=f"one of {known}")
         value = UR[_ADVICE + advice] if isinstance(advice, str) else whole(advice, "advice", "mem_advise")
-        self.set_command(Transfer("mem_advise", (to, _count(nbytes, room, room, "mem_advise"), value), keep=owner))
+        self.set_command(Transfer("mem_advise", (to, _count(nbytes, room, room, "mem_advise"), value), owner))
 
     def host_task(self, function: Callable[[], object]) -> None:
         """Run a Python function, in a thread of the scheduler's, after everything that this command depends on is complete.
@@ -309,7 +291,7 @@ class Handler:
         """
         if not callable(function):
             raise no(function, "function", "host_task", "host_task(lambda: …)")
-        self.set_command(HostTask(function, self.requirements))
+        self.set_command(HostTask(function))
 
     def barrier(self, events: Event | Iterable[Any] = ()) -> None:
         """What is submitted to the queue later runs after these events, or after all that was submitted to it before."""
@@ -321,7 +303,7 @@ class Handler:
         (sycl_ext_codeplay_enqueue_native_command)"""
         if not callable(function):
             raise no(function, "function", "native_command", "native_command(lambda interop: …)")
-        self.set_command(NativeCommand(function, self.requirements))
+        self.set_command(NativeCommand(function))
 
     def graph_execution(self, executable: Any) -> None:
         """Run an executable graph; in a graph, it becomes a sub-graph. (ext_oneapi_graph)"""
@@ -353,43 +335,6 @@ class Handler:
         if self.requirements:
             command.requirements = self.requirements
         return command
-
-
-def sizes(
-    range: NDRange | Sequence[int] | int, routine: str = "parallel_for"
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Global size, local size and offset of a launch, as tuples of one to three numbers; () where there is none."""
-    if type(range) is int and range >= 0:
-        return (range,), (), ()
-    if isinstance(range, NDRange):
-        whole, local, offset = (_tuple(part, routine) for part in range)
-    else:
-        whole, local, offset = _tuple(range, routine), (), ()
-    if not 1 <= len(whole) <= 3 or any(len(other) not in (0, len(whole)) for other in (local, offset)):
-        raise SYCLError(
-            Errc.nd_range, f"a range has one to three dimensions, and its parts have as many: {range}", routine=routine,
-            remedy="give a number, a tuple (width, height), or an NDRange",
-        )  # fmt: skip
-    if any(step <= 0 or size % step for size, step in zip(whole, local, strict=False)):
-        raise SYCLError(
-            Errc.nd_range, f"work-groups of {local} do not divide {whole} work-items", routine=routine,
-            remedy="choose a local size that divides the global size in each dimension",
-        )  # fmt: skip
-    return whole, local, offset
-
-
-def _tuple(sizes: Any, routine: str) -> tuple[int, ...]:
-    numbers = sizes if isinstance(sizes, Sequence) and not isinstance(sizes, (str, bytes)) else (sizes,)
-    try:
-        found = tuple(map(operator.index, numbers))
-    except TypeError:
-        found = (-1,)
-    if min(found, default=0) < 0 or any(isinstance(number, bool) for number in numbers):
-        raise SYCLError(
-            Errc.nd_range, f"{sizes!r} is no range: its parts are whole numbers from 0 on", routine=routine,
-            remedy="give a number, a tuple (width, height), or an NDRange",
-        )  # fmt: skip
-    return found
 
 
 def _has_type(memory: Any) -> bool:

@@ -15,8 +15,8 @@ from ..loader.ur import UR
 from .arguments import MEMORY, POINTER, VALUE, Argument
 
 if TYPE_CHECKING:
-    from .commands import KernelLaunch
     from .context import Context
+    from .launches import KernelLaunch
 
 _TYPE: Final = "UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_"
 _LAUNCH_TYPE: Final = UR[_TYPE + "KERNEL_LAUNCH_DESC"]

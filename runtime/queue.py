@@ -23,8 +23,9 @@ from .commands import Barrier, Command, HostTask
 from .context import Context, contexts, default_context
 from .errors import invalid
 from .event import Event, Unfinished
-from .handler import Handler, NDRange
+from .handler import Handler
 from .handles import Object, struct
+from .launches import NDRange
 from .platform import Device, devices
 from .scheduler import check_not_own, run_on_host, submit
 

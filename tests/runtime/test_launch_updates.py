@@ -11,8 +11,8 @@ import pytest
 
 from fairlead.loader.ur import UR
 from fairlead.runtime.arguments import MEMORY, POINTER, Argument, LocalMemory, argument
-from fairlead.runtime.commands import KernelLaunch
 from fairlead.runtime.launch_updates import LAUNCH, NUMBER, REFERENCE, describe
+from fairlead.runtime.launches import KernelLaunch
 
 _PREFIX = "ur_exp_command_buffer_update_"
 

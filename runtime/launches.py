@@ -1,0 +1,133 @@
+"""Launches of kernels: their ranges in work-items, and the command."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from .arguments import Argument, pack
+from .buffer import Accessor
+from .commands import Command
+from .errors import Errc, SYCLError, check
+from .handles import array
+
+if TYPE_CHECKING:
+    from .command_buffer import CommandBuffer
+    from .program import Kernel
+    from .queue import Queue
+
+_byref = ctypes.byref
+
+#: What packs sizes, by the number of dimensions.
+_SIZES: Final = tuple(struct.Struct(f"@{dimensions}N").pack for dimensions in range(4))
+
+
+class NDRange(NamedTuple):
+    """A range with the size of its work-groups, and optionally an offset, all in work-items."""
+
+    global_size: Sequence[int] | int
+    local_size: Sequence[int] | int
+    offset: Sequence[int] | int = ()
+
+
+def sizes(
+    range: NDRange | Sequence[int] | int, routine: str = "parallel_for"
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Global size, local size and offset of a launch, as tuples of one to three numbers; () where there is none."""
+    if type(range) is int and range >= 0:
+        return (range,), (), ()
+    if isinstance(range, NDRange):
+        whole, local, offset = (_tuple(part, routine) for part in range)
+    else:
+        whole, local, offset = _tuple(range, routine), (), ()
+    if not 1 <= len(whole) <= 3 or any(len(other) not in (0, len(whole)) for other in (local, offset)):
+        raise SYCLError(
+            Errc.nd_range, f"a range has one to three dimensions, and its parts have as many: {range}", routine=routine,
+            remedy="give a number, a tuple (width, height), or an NDRange",
+        )  # fmt: skip
+    if any(step <= 0 or size % step for size, step in zip(whole, local, strict=False)):
+        raise SYCLError(
+            Errc.nd_range, f"work-groups of {local} do not divide {whole} work-items", routine=routine,
+            remedy="choose a local size that divides the global size in each dimension",
+        )  # fmt: skip
+    return whole, local, offset
+
+
+def _tuple(sizes: Any, routine: str) -> tuple[int, ...]:
+    numbers = sizes if isinstance(sizes, Sequence) and not isinstance(sizes, (str, bytes)) else (sizes,)
+    try:
+        found = tuple(map(operator.index, numbers))
+    except TypeError:
+        found = (-1,)
+    if min(found, default=0) < 0 or any(isinstance(number, bool) for number in numbers):
+        raise SYCLError(
+            Errc.nd_range, f"{sizes!r} is no range: its parts are whole numbers from 0 on", routine=routine,
+            remedy="give a number, a tuple (width, height), or an NDRange",
+        )  # fmt: skip
+    return found
+
+
+class KernelLaunch(Command):
+    """A kernel's launch: its range in work-items, by OpenCL's order of dimensions, and its arguments by index.
+
+    `local` and `offset` are () where none is given. `alternatives` are the kernels that an update may put in its place.
+    """
+
+    __slots__ = ("alternatives", "arguments", "global_size", "kernel", "local_size", "offset", "requirements")
+
+    node_type = "kernel"
+    title = "kernel"
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        sizes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
+        arguments: tuple[Argument, ...],
+    ) -> None:
+        self.kernel = kernel
+        self.global_size, self.local_size, self.offset = sizes
+        self.arguments = arguments
+        self.requirements: Sequence[Accessor] = ()
+        self.alternatives: Sequence[Kernel] = ()
+
+    def _sizes(self) -> tuple[int, bytes | None, bytes, bytes | None]:
+        whole, local, offset = self.global_size, self.local_size, self.offset
+        dimensions = len(whole)
+        pack = _SIZES[dimensions]
+        return dimensions, pack(*offset) if offset else None, pack(*whole), pack(*local) if local else None
+
+    def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
+        event = ctypes.c_void_p()
+        code = queue.adapter.ur.urEnqueueKernelLaunchWithArgsExp(
+            queue.handle, self.kernel.handle, *self._sizes(), len(self.arguments), pack(self.arguments, queue.context), None,
+            count, waits, _byref(event),
+        )  # fmt: skip
+        if code:
+            check(code, "urEnqueueKernelLaunchWithArgsExp", f"({self})")
+        return event.value or 0
+
+    def append(self, buffer: CommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
+        others, point, command = self.alternatives, buffer.point, buffer.command
+        command.value = None
+        code = buffer.append_launch(
+            buffer.handle, self.kernel.handle, *self._sizes(), len(self.arguments), pack(self.arguments, buffer.context),
+            len(others), array(other.handle for other in others) if others else None,
+            count, sync_points, 0, None, buffer.point_at, None, buffer.command_at,
+        )  # fmt: skip
+        if code:
+            self._appended(code, "urCommandBufferAppendKernelLaunchWithArgsExp")
+        return point.value, command.value or 0
+
+    def copy(self) -> KernelLaunch:
+        made = KernelLaunch(self.kernel, (self.global_size, self.local_size, self.offset), self.arguments)
+        made.requirements, made.alternatives = self.requirements, self.alternatives
+        return made
+
+    def describe(self) -> list[str]:
+        shown = [f"name: {self.kernel.name}", f"range: {'×'.join(map(str, self.global_size))}"]
+        if self.local_size:
+            shown.append(f"local: {'×'.join(map(str, self.local_size))}")
+        return shown
