@@ -99,13 +99,12 @@ def compute_units(device: int) -> int:
     return value[0]
 
 
-def bytes_of(command: Any) -> int:
-    """How many bytes a transfer moves; 0 for what is none."""
-    op, n = OPS[command.op], command.n
-    if op.endswith("_rect"):
-        return n[6] * n[7] * n[8]
-    names = _NUMBERS.get(op, ())
-    return n[names.index("size")] if names else 0
+def platform_name(device: int) -> str:
+    """CL_PLATFORM_NAME of a device's platform."""
+    platform, name = ffi.new("uintptr_t *"), ffi.new("char[256]")
+    check(call(device, "clGetDeviceInfo", OPENCL["CL_DEVICE_PLATFORM"], 8, address(platform), None), "clGetDeviceInfo")
+    check(call(platform[0], "clGetPlatformInfo", OPENCL["CL_PLATFORM_NAME"], 256, address(name), None), "clGetPlatformInfo")
+    return ffi.string(name).decode(errors="replace")
 
 
 def wait_for(event: int) -> None:

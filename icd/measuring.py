@@ -1,10 +1,9 @@
-"""What is measured on a device to decide how command-buffers run there: what the order of a graph costs, and whether the driver's own
-command-buffers are faster than the replay. Commands that do nothing stand in for those of the program."""
+"""What is measured on a device to decide how command-buffers run there: whether the driver's own are faster than the replay. Launches of
+an empty kernel stand in for the program's commands."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from functools import cache
 from statistics import median
 from typing import Final
@@ -12,44 +11,14 @@ from typing import Final
 from ..loader.schedule import Order
 from ._native import ffi, lib
 from .abi import OPENCL
-from .capture import OPS
 from .commands import address, call, new_queue
 from .errors import OpenCLError, check
-from .replay import Program, Step
 
 _LAUNCHES: Final = 64
 _RUNS: Final = 5
-_ORDER_RUNS: Final = 3
 
 #: A tie is the replay's: it can do more, and a measurement has its chances.
 _CLEARLY: Final = 0.95
-
-
-def time_of_order(
-    context: int, device: int, commands: int, steps: Sequence[Step], final_waits: Sequence[int], own_queues: int
-) -> float:
-    """Seconds that `steps` take on an out-of-order queue of the device, and on in-order queues besides, when each command is an
-    empty one: the median of some runs.
-
-    What is measured is what the order alone costs: the barriers or the events of a schedule, in the numbers that the graph has.
-    """
-    queues = [new_queue(context, device, OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"])]
-    queues += [new_queue(context, device) for _ in range(own_queues)]
-    markers = ffi.new("fl_command[]", [{"op": OPS.index("marker")}] * max(1, commands))
-    program = Program(markers, None, steps, final_waits)
-    times = []
-    try:
-        for _ in range(_ORDER_RUNS):
-            start = time.perf_counter()
-            failed, event, _node, _exported = program.replay(queues, 1, ())
-            check(failed, "measuring the order")
-            check(call(queues[0], "clFinish"), "clFinish")
-            times.append(time.perf_counter() - start)
-            call(event, "clReleaseEvent")
-    finally:
-        for queue in queues:
-            call(queue, "clReleaseCommandQueue")
-    return median(times)
 
 
 @cache

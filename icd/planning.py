@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any, Final
 
-from ..loader.schedule import BARRIER, Order, Schedule, plan, spread
+from ..loader.schedule import BARRIER, Order, Schedule, by_events, by_level, spread
+from ..loader.schedule import in_order as in_order_only
 from .abi import OPENCL
-from .capture import OPS
-from .commands import bytes_of, compute_units, new_queue
-from .measuring import time_of_order
+from .commands import compute_units, new_queue, platform_name
 from .replay import Program
 
-#: How much of a branching order is tried to find out how to run it: barriers and events cost what they cost by its shape.
-_MEASURED: Final = 128
-
-_KERNEL: Final = OPS.index("kernel")
+#: Platforms where a command of an in-order queue costs more than an event, and up to how many events a command. In PoCL (3.0, 3.1) the
+#: thread that ended a command wakes one for the next: launches without an order took 1.5 times as long as in a C loop, by events 1.1.
+#: A marker with a wait list waits there for all before it, so that graphs with markers are none for events. In Intel's CPU driver events
+#: cost more than in-order queues, and of nobody else's the contrary is known.
+_BY_EVENTS: Final = {"Portable Computing Language": 4}
 
 #: Queues of our own for the branches of a graph. More of them did not make anything faster.
 _MOST_LANES: Final = 4
-
-#: What takes less time than its enqueue, some microseconds, on any device that we know: work-items of a launch, bytes of a transfer.
-_FEW_ITEMS: Final = 1024
-_FEW_BYTES: Final = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -71,16 +66,15 @@ class Planner:
         device that commands are for, or as many as a schedule for an out-of-order queue wants."""
         lanes, others = self._by_device(device)
         if others:
-            kind, why = "events", "commands of several devices wait for each other by events"
+            ordered = frozenset(range(0 if in_order else 1, len(others) + 1))
+            schedule, why = by_events(self.order, lanes, ordered), "commands of several devices wait for each other by events"
         elif in_order:
-            kind, why = "in-order", "the queue keeps the order"
+            schedule, why = in_order_only(self.order), "the queue keeps the order"
         else:
             kind, why = self._choose(device)
-            others = [device] * self._queues(kind, device)
-            if others:
-                kind, lanes = "lanes", spread(self.order, len(others))
-        ordered = frozenset(range(0 if in_order else 1, len(others) + 1))
-        return self._as_plan(plan(self.order, lanes, ordered, kind), [self._own_queue(other) for other in others], why)
+            schedule = self._schedule(kind, device)
+            others = [device] * schedule.own_lanes
+        return self._as_plan(schedule, [self._own_queue(other) for other in others], why)
 
     def _by_device(self, device: int) -> tuple[list[int], list[int]]:
         """The lane of each command by its device, and the devices of the lanes from 1 on."""
@@ -104,8 +98,7 @@ class Planner:
         program = Program(
             self.array,
             self.owner,
-            [(step.command, step.lane, step.waits, step.signals) for step in schedule.steps],
-            schedule.final_waits,
+            schedule,
             externals=externals,
             exports=exports,
             updatable=self.updatable,
@@ -120,46 +113,21 @@ class Planner:
             return self.schedule, "asked for"
         if self.order.is_path:
             return "in-order", "the graph is a single path, so an in-order queue of its own needs no events"
-        shape, seconds = self.order.beginning(_MEASURED), {}
-        for kind in ("lanes", "levels", "events", *(("in-order",) if self._may_follow_each_other(device) else ())):
-            count = self._queues(kind, device)
-            lanes = spread(shape, count) if count else [0] * len(shape)
-            schedule = plan(shape, lanes, frozenset(range(1, count + 1)), "lanes" if count else kind)
-            steps = [(step.command, step.lane, step.waits, step.signals) for step in schedule.steps]
-            seconds[kind] = time_of_order(self.context, device, len(shape), steps, schedule.final_waits, count)
-        figures = ", ".join(f"{kind} {value * 1e6:.0f} µs" for kind, value in seconds.items())
-        best = min(seconds, key=seconds.__getitem__)
-        return best, f"measured with empty commands in place of its first {len(shape)}: {figures}"
+        waits = sum(map(len, self.order.dependencies))
+        if waits <= _BY_EVENTS.get(platform_name(device), -1) * len(self.order) and not any(self.order.order_only):
+            return "events", "events cost less on this platform than in-order queues"
+        return "lanes", "in-order queues of its own need few events"
 
-    def _queues(self, kind: str, device: int) -> int:
-        """How many in-order queues of our own a schedule for an out-of-order queue wants."""
-        if kind == "lanes":
-            return max(1, min(_MOST_LANES, compute_units(device), self.order.width))
-        return 1 if kind == "in-order" else 0
-
-    def _may_follow_each_other(self, device: int) -> bool:
-        """Whether nothing is lost if commands never run at the same time: each has the whole device to do, or so little that it is
-        over by the time at which the next one is enqueued. Judged by the first ones."""
-        units = compute_units(device)
-        first = (self.array[node] for node in range(min(_MEASURED, len(self.order))))
-        return all(_is_short(command) or _work_groups(command) >= units for command in first)
+    def _schedule(self, kind: str, device: int) -> Schedule:
+        """A schedule of the kind for one out-of-order queue, and in-order queues of our own."""
+        order = self.order
+        if kind == "levels":
+            return by_level(order)
+        if kind == "events":
+            return by_events(order, [0] * len(order), frozenset({1}))
+        count = 1 if kind == "in-order" else max(1, min(_MOST_LANES, compute_units(device), order.width))
+        return by_events(order, spread(order, count), frozenset(range(1, count + 1)), "lanes")
 
     def _own_queue(self, device: int) -> int:
         profiling = self.exports or self.first is not None  # somebody sees events of its commands
         return new_queue(self.context, device, OPENCL["CL_QUEUE_PROFILING_ENABLE"] if profiling else 0)
-
-
-def _is_short(command: Any) -> bool:
-    return _product(command, 3) <= _FEW_ITEMS if command.op == _KERNEL else bytes_of(command) <= _FEW_BYTES
-
-
-def _work_groups(command: Any) -> int:
-    """How many work-groups a launch has, at most if the driver chooses their size; 0 for what is no launch."""
-    if command.op != _KERNEL:
-        return 0
-    return _product(command, 3) // max(_product(command, 6) if command.has_local else 1, 1)
-
-
-def _product(command: Any, first: int) -> int:
-    """Of one of a launch's sizes, which has its place in `fl_command.n`."""
-    return prod(command.n[first + dimension] for dimension in range(command.work_dim))

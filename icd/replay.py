@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from ..loader.schedule import BARRIER, Schedule
 from ._native import ffi, lib
 
 _BARRIER: Final = 0xFFFFFFFF
 
-#: (command or -1 for a barrier of the schedule, lane, the steps that are waited for, whether a later step waits for this one)
-Step = tuple[int, int, Sequence[int], bool]
-
 
 class Program:
-    """`steps` over an array of `fl_command`; a last barrier on lane 0 waits for the steps in `final_waits`, if there are any.
+    """A schedule over an array of `fl_command`.
 
     `owner` is whatever the array's memory belongs to. `externals` says for steps which slots of the outside events they wait for,
     `exports` which steps' events a replay gives. An `updatable` one can be told of changes in its commands; `others` are kernels
@@ -31,8 +29,7 @@ class Program:
         self,
         commands: Any,
         owner: Any,
-        steps: Sequence[Step],
-        final_waits: Sequence[int] = (),
+        schedule: Schedule,
         *,
         externals: Mapping[int, range] | None = None,
         exports: Sequence[int] = (),
@@ -41,12 +38,12 @@ class Program:
         memory: tuple[int, int, int] = (0, 0, 0),
     ) -> None:
         waits: list[int] = []
-        slots = externals or {}
+        steps, slots = schedule.steps, externals or {}
         array = ffi.new("fl_step[]", max(1, len(steps)))
-        for number, (target, (command, lane, step_waits, signals)) in enumerate(zip(array, steps, strict=False)):
-            all_waits = [*step_waits, *(len(steps) + slot for slot in slots[number])] if number in slots else step_waits
-            target.command = _BARRIER if command < 0 else command
-            target.lane, target.signals = lane, signals
+        for number, (target, step) in enumerate(zip(array, steps, strict=False)):
+            all_waits = [*step.waits, *(len(steps) + slot for slot in slots[number])] if number in slots else step.waits
+            target.command = _BARRIER if step.command == BARRIER else step.command
+            target.lane, target.signals = step.lane, step.signals
             target.first_wait, target.wait_count = len(waits), len(all_waits)
             waits += all_waits
         program = {
@@ -54,8 +51,8 @@ class Program:
             "steps": array,
             "step_count": len(steps),
             "waits": ffi.new("uint32_t[]", waits),
-            "final_wait_count": len(final_waits),
-            "final_waits": ffi.new("uint32_t[]", list(final_waits)),
+            "final_wait_count": len(schedule.final_waits),
+            "final_waits": ffi.new("uint32_t[]", schedule.final_waits),
             "updatable": updatable,
             "external_count": sum(map(len, slots.values())),
             "export_count": len(exports),

@@ -91,13 +91,12 @@ cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen,
                  enum fl_reason *reason);
 
 /* prepare.c: the kernels of a program, and what has to be set on them before each launch. */
-typedef struct fl_set {
-    cl_kernel kernel;
-    const void *value;         /* `bytes` where it fits: a replay then reads one array from end to end */
-    size_t size;
-    cl_uint index;
-    bool svm;
-    unsigned char bytes[16];
+typedef struct fl_set {        /* small: a replay reads them all, past what the driver has left of the caches */
+    union {
+        const void *value;
+        unsigned char bytes[8];
+    };
+    cl_uint size, index : 30, svm : 1, inside : 1;   /* `inside`: the value is `bytes` */
 } fl_set;
 struct fl_prepared {
     fl_keep copied;            /* the kernels that commands name, or may; `kernels` are the program's own copies, in the same order */
@@ -112,6 +111,6 @@ struct fl_prepared {
 };
 cl_int fl_prepare(fl_program *program);
 /* What turns the arguments `before` (NULL: nothing is known) into `after` is written to `sets`, or only counted if that is NULL. */
-uint32_t fl_differences(cl_kernel kernel, const fl_arguments *before, const fl_arguments *after, fl_set *sets);
+uint32_t fl_differences(const fl_arguments *before, const fl_arguments *after, fl_set *sets);
 
 #endif

@@ -16,22 +16,21 @@ static const fl_command *launch(const fl_program *p, uint32_t step) {
     return command != NONE && p->commands[command].op == FL_KERNEL ? &p->commands[command] : NULL;
 }
 
-static void put(fl_set *set, cl_kernel kernel, cl_uint index, const fl_argument *a) {
-    *set = (fl_set){.kernel = kernel, .value = a->value, .size = a->size, .index = index, .svm = a->kind == FL_ARG_SVM};
-    if (set->svm || !a->value || a->size > sizeof set->bytes)
-        return;
-    memcpy(set->bytes, a->value, a->size);
-    set->value = set->bytes;
+static void put(fl_set *set, cl_uint index, const fl_argument *a) {
+    *set = (fl_set){.value = a->value, .size = (cl_uint)a->size, .index = index, .svm = a->kind == FL_ARG_SVM};
+    set->inside = !set->svm && a->value && a->size <= sizeof set->bytes;
+    if (set->inside)
+        memcpy(set->bytes, a->value, a->size);
 }
 
-uint32_t fl_differences(cl_kernel kernel, const fl_arguments *before, const fl_arguments *after, fl_set *sets) {
+uint32_t fl_differences(const fl_arguments *before, const fl_arguments *after, fl_set *sets) {
     uint32_t count = 0;
     for (uint32_t i = 0; before != after && i < after->count; i++) {
         const fl_argument *a = &after->list[i];
         if (a->kind == FL_ARG_UNSEEN || (before && fl_same_argument(&before->list[i], a)))
             continue;
         if (sets)
-            put(&sets[count], kernel, i, a);
+            put(&sets[count], i, a);
         count++;
     }
     return count;
@@ -76,8 +75,8 @@ static void link_steps(const fl_program *p, fl_prepared *made, uint32_t *first) 
 }
 
 /* What has to be set between two launches of a kernel; `sets` NULL only counts. */
-static uint32_t between(const fl_program *p, const fl_prepared *made, uint32_t before, uint32_t after, fl_set *sets) {
-    return fl_differences(made->kernels[made->kernel_of[after]], launch(p, before)->arguments, launch(p, after)->arguments, sets);
+static uint32_t between(const fl_program *p, uint32_t before, uint32_t after, fl_set *sets) {
+    return fl_differences(launch(p, before)->arguments, launch(p, after)->arguments, sets);
 }
 
 /* Room for the sets of every step: what they are, or in a program that will be updated, what they can come to be. */
@@ -87,7 +86,7 @@ static bool make_room(const fl_program *p, fl_prepared *made) {
     for (uint32_t i = 0; i < p->step_count; i++)
         if (launch(p, i)) {
             uint32_t after = made->next[i];
-            made->first_set[after + 1] = p->updatable ? launch(p, after)->arguments->count : between(p, made, i, after, NULL);
+            made->first_set[after + 1] = p->updatable ? launch(p, after)->arguments->count : between(p, i, after, NULL);
         }
     made->first_set[0] = 0;
     for (uint32_t i = 0; i < p->step_count; i++)
@@ -99,7 +98,7 @@ static bool make_room(const fl_program *p, fl_prepared *made) {
 static void work_out(const fl_program *p, fl_prepared *made) {
     for (uint32_t i = 0; i < p->step_count; i++)
         if (launch(p, i))
-            made->set_count[made->next[i]] = between(p, made, i, made->next[i], made->sets + made->first_set[made->next[i]]);
+            made->set_count[made->next[i]] = between(p, i, made->next[i], made->sets + made->first_set[made->next[i]]);
 }
 
 static bool lay_out(const fl_program *p, fl_prepared *made) {
@@ -169,8 +168,8 @@ int fl_update(fl_program *p, uint32_t step, int relaunched) {
         return laid_out ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
     }
     uint32_t kernel = made->kernel_of[step], after = made->next[step];
-    made->set_count[step] = between(p, made, made->prior[step], step, made->sets + made->first_set[step]);
-    made->set_count[after] = between(p, made, step, after, made->sets + made->first_set[after]);
+    made->set_count[step] = between(p, made->prior[step], step, made->sets + made->first_set[step]);
+    made->set_count[after] = between(p, step, after, made->sets + made->first_set[after]);
     if (made->last_step[kernel] == step)
         made->ready = false;
     return CL_SUCCESS;

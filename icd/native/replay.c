@@ -82,11 +82,10 @@ static uint32_t gather(const workspace *w, const uint32_t *steps, uint32_t count
     return count;
 }
 
-static cl_int set(const functions *f, const fl_set *sets, uint32_t count) {
+static cl_int set(const functions *f, cl_kernel kernel, const fl_set *sets, uint32_t count) {
     cl_int code = CL_SUCCESS;
-    for (uint32_t i = 0; i < count && code == CL_SUCCESS; i++)
-        code = sets[i].svm ? f->set_pointer(sets[i].kernel, sets[i].index, sets[i].value)
-                           : f->set(sets[i].kernel, sets[i].index, sets[i].size, sets[i].value);
+    for (const fl_set *s = sets; s < sets + count && code == CL_SUCCESS; s++)
+        code = s->svm ? f->set_pointer(kernel, s->index, s->value) : f->set(kernel, s->index, s->size, s->inside ? s->bytes : s->value);
     return code;
 }
 
@@ -101,7 +100,7 @@ static cl_int make_ready(const fl_program *p, const functions *f) {
         fl_set *sets = calloc(arguments->count + 1, sizeof *sets);
         if (!sets)
             return CL_OUT_OF_HOST_MEMORY;
-        code = set(f, sets, fl_differences(made->kernels[k], NULL, arguments, sets));
+        code = set(f, made->kernels[k], sets, fl_differences(NULL, arguments, sets));
         free(sets);
     }
     return code;
@@ -159,8 +158,8 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *lanes, 
         }
         const fl_command *command = s->command == UINT32_MAX ? &barrier : &p->commands[s->command];
         cl_event *out = s->signals ? &w->signals[i] : i == last && !p->final_wait_count ? event : NULL;
-        cl_int code = made->set_count[i] ? set(f, made->sets + made->first_set[i], made->set_count[i]) : CL_SUCCESS;
         cl_kernel kernel = made->kernel_of[i] == UINT32_MAX ? NULL : made->kernels[made->kernel_of[i]];
+        cl_int code = set(f, kernel, made->sets + made->first_set[i], made->set_count[i]);
         if (code == CL_SUCCESS)
             code = issue(command, kernel, f, table, lanes[s->lane], waits, list, out);
         if (code != CL_SUCCESS) {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.loader.schedule import BARRIER, Order, Schedule, plan, reduced, spread
+from fairlead.loader.schedule import BARRIER, Order, Schedule, by_events, by_level, in_order, reduced, spread
 
 
 @dataclass(frozen=True)
@@ -81,25 +81,35 @@ def assert_honours(graph: Order, schedule: Schedule, in_order: frozenset[int], l
 
 @given(graphs())
 def test_in_order_and_levels(graph: Order) -> None:
-    assert_honours(graph, plan(graph, [0] * len(graph), frozenset({0}), "in-order"), frozenset({0}), {0})
-    levels = plan(graph, [0] * len(graph), frozenset(), "levels")
+    assert_honours(graph, in_order(graph), frozenset({0}), {0})
+    levels = by_level(graph)
     assert_honours(graph, levels, frozenset(), {0})
     assert levels.events == 0
 
 
 @given(cases())
 def test_events_on_several_lanes(case: Case) -> None:
-    assert_honours(case.graph, plan(case.graph, case.lanes, case.in_order, "events"), case.in_order, {0, 1, 2})
+    assert_honours(case.graph, by_events(case.graph, case.lanes, case.in_order), case.in_order, {0, 1, 2})
 
 
 @given(graphs())
 def test_events_on_one_out_of_order_lane(graph: Order) -> None:
-    assert_honours(graph, plan(graph, [0] * len(graph), frozenset(), "events"), frozenset(), {0})
+    assert_honours(graph, by_events(graph, [0] * len(graph), frozenset()), frozenset(), {0})
+
+
+@given(graphs(), st.integers(0, 60))
+def test_many_ends_are_joined_on_a_lane_of_their_own(graph: Order, ends: int) -> None:
+    wide = Order([*graph.dependencies, *[[]] * ends], [*graph.order_only, *[False] * ends])
+    schedule = by_events(wide, [0] * len(wide), frozenset({1}))
+    assert_honours(wide, schedule, frozenset({1}), {0, 1})
+    joins = [step for step in schedule.steps if step.lane == 1]
+    assert schedule.own_lanes == bool(joins) and all(step.command == BARRIER for step in joins)
+    assert all(len(step.waits) <= 16 for step in joins) and len(schedule.final_waits) <= 16
 
 
 @given(graphs())
 def test_a_path_on_a_lane_of_its_own_needs_two_events(graph: Order) -> None:
-    schedule = plan(graph, [1] * len(graph), frozenset({1}), "events")
+    schedule = by_events(graph, [1] * len(graph), frozenset({1}))
     assert_honours(graph, schedule, frozenset({1}), {0, 1})
     assert schedule.events <= 2
 
@@ -107,7 +117,7 @@ def test_a_path_on_a_lane_of_its_own_needs_two_events(graph: Order) -> None:
 @given(graphs(), st.integers(1, 3))
 def test_branches_on_lanes_of_their_own(graph: Order, count: int) -> None:
     lanes = frozenset(range(1, count + 1))
-    schedule = plan(graph, spread(graph, count), lanes, "lanes")
+    schedule = by_events(graph, spread(graph, count), lanes, "lanes")
     assert_honours(graph, schedule, lanes, {0, *lanes})
     assert schedule.kind == "lanes"
 
@@ -121,7 +131,7 @@ def test_lanes_take_branches_whole() -> None:
         chains = Order(dependencies, [False] * 6)
         assert chains.width == 2
         assert spread(chains, 2) == lanes
-        assert plan(chains, lanes, frozenset({1, 2}), "lanes").events == 3
+        assert by_events(chains, lanes, frozenset({1, 2}), "lanes").events == 3
 
 
 def test_lanes_share_what_has_no_order() -> None:
