@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .icd import trace_layer
 from .loader.errors import FairleadError
-from .loader.trace import Row, Summary, event, line
+from .loader.summary import Span, Summary, summary_of
+from .loader.trace import event, line, save_events
 
 if TYPE_CHECKING:
     from .loader.printing import Call
@@ -129,28 +130,12 @@ def gather(folder: Path) -> Gathered:
 
 def summary(events: Sequence[Mapping[str, Any]]) -> Summary:
     """How often each function was called, by all processes, how often it failed, and what time it took."""
-    rows: dict[str, list[float]] = {}
-    calls = sorted((one for one in events if one["ph"] == "X"), key=lambda one: (one["ts"], -one["dur"]))
-    for call, own in zip(calls, _own_times(calls), strict=True):
-        row = rows.setdefault(call["name"], [0, 0, 0, 0])
-        for place, number in enumerate((1, _failed(call), 1000 * call["dur"], 1000 * own)):
-            row[place] += number
-    found = (Row(name, *map(round, numbers)) for name, numbers in rows.items())
-    return Summary(sorted(found, key=lambda row: (-row.total_ns, row.name)))
+    return summary_of(map(_span, (one for one in events if one["ph"] == "X")))
 
 
-def _own_times(calls: Sequence[Mapping[str, Any]]) -> list[float]:
-    """For each call its µs without the traced calls directly inside it; `calls` are in the order in which they began."""
-    own = [call["dur"] for call in calls]
-    open_calls: dict[tuple[int, int], list[int]] = {}
-    for place, call in enumerate(calls):
-        stack = open_calls.setdefault((call["pid"], call["tid"]), [])
-        while stack and calls[stack[-1]]["ts"] + calls[stack[-1]]["dur"] < call["ts"] + call["dur"]:
-            stack.pop()
-        if stack:
-            own[stack[-1]] -= call["dur"]
-        stack.append(place)
-    return own
+def _span(event: Mapping[str, Any]) -> Span:
+    begin, took = round(1000 * event["ts"]), round(1000 * event["dur"])
+    return Span(event["name"], (event["pid"], event["tid"]), begin, begin + took, _failed(event))
 
 
 def _failed(event: Mapping[str, Any]) -> bool:
@@ -167,10 +152,8 @@ def _check_writable(output: Path) -> None:
 
 
 def _save(events: Sequence[Mapping[str, Any]], output: Path) -> None:
-    """Write the Chrome trace format, an event a line."""
-    lines = ",\n".join(json.dumps(event) for event in events)
     try:
-        output.write_text(f'{{"displayTimeUnit": "ns", "traceEvents": [\n{lines}\n]}}\n', encoding="utf-8")
+        save_events(events, output)
     except OSError as error:
         raise FairleadError(
             f"the trace cannot be written to {output}: {error.strerror}", remedy="name another file with -o"

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ._native import ffi, lib
 from .abi import Api
@@ -33,6 +33,7 @@ from .layers import Layer, Log
 from .log import logger, put, trace_bits, warn
 from .printing import Call, decode, head, pieces, tail, unanswered
 from .search import secure_environ
+from .summary import Span, Summary, summary_of
 from .table import DispatchTable, changing, live_tables, unwatch, watch
 
 #: The APIs that can be traced, and how their ABI data is called: this package does not know the one of OpenCL.
@@ -54,29 +55,6 @@ def trace(apis: Iterable[str] = ("ur", "pi", "cl"), *, limit: int = 1 << 30) -> 
         yield found
     finally:
         found.stop()
-
-
-class Row(NamedTuple):
-    """One function in a summary; times in ns. `self_ns` is without the traced calls that the same thread made meanwhile."""
-
-    name: str
-    calls: int
-    failed: int
-    total_ns: int
-    self_ns: int
-
-
-class Summary(tuple[Row, ...]):
-    """The functions that were called, the longest total first; as text an aligned table with times in µs."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        cells = [("function", "calls", "failed", "total us", "self us")]
-        cells += [(r.name, str(r.calls), str(r.failed), f"{r.total_ns / 1e3:.1f}", f"{r.self_ns / 1e3:.1f}") for r in self]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = ("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in cells)
-        return "\n".join(lines)
 
 
 _traces: weakref.WeakSet[Trace] = weakref.WeakSet()
@@ -144,22 +122,12 @@ class Trace:
 
     def summary(self) -> Summary:
         """How often each function was called, how often it failed, and what time it took."""
-        calls = self.calls
-        rows: dict[str, list[int]] = {}
-        for call, nested in zip(calls, _nested_times(calls), strict=True):
-            row = rows.setdefault(call.name, [0, 0, 0, 0])
-            for place, number in enumerate((1, call.failed, call.duration, call.duration - nested)):
-                row[place] += number
-        found = (Row(name, *numbers) for name, numbers in rows.items())
-        return Summary(sorted(found, key=lambda row: (-row.total_ns, row.name)))
+        return summary_of(Span(call.name, call.thread, call.begin, call.end, call.failed) for call in self.calls)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the calls as Chrome trace JSON, which ui.perfetto.dev and chrome://tracing show. Raises OSError."""
         self._name_threads()
-        with open(path, "w", encoding="utf-8") as file:
-            file.write('{"displayTimeUnit": "ns", "traceEvents": [\n')
-            file.write(",\n".join(json.dumps(event) for event in self._events()))
-            file.write("\n]}\n")
+        save_events(self._events(), path)
 
     def save_lines(self, path: str | os.PathLike[str], times: bool = False) -> None:
         """Write the calls as lines, in the order in which they began; with how long each took if `times`. Raises OSError."""
@@ -180,6 +148,12 @@ class Trace:
             name = self._threads.get(thread, f"thread {thread}")
             yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": thread, "args": {"name": name}}
         yield from (event(call, pid) for call in calls)
+
+
+def save_events(events: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
+    """Write events as Chrome trace JSON, one a line. Raises OSError."""
+    lines = ",\n".join(json.dumps(event) for event in events)
+    Path(path).write_text(f'{{"displayTimeUnit": "ns", "traceEvents": [\n{lines}\n]}}\n', encoding="utf-8")
 
 
 def event(call: Call, pid: int) -> dict[str, Any]:
@@ -306,20 +280,6 @@ def _known(apis: Iterable[str]) -> frozenset[str]:
     if unknown := sorted(names - set(APIS)):
         raise FairleadError(f"{unknown[0]!r} is no API that can be traced", remedy=f"choose from {', '.join(APIS)}")
     return names
-
-
-def _nested_times(calls: Sequence[Call]) -> list[int]:
-    """For each call the ns of the traced calls directly inside it; `calls` are in the order in which they began."""
-    nested = [0] * len(calls)
-    open_calls: dict[int, list[int]] = {}
-    for place, call in enumerate(calls):
-        stack = open_calls.setdefault(call.thread, [])
-        while stack and calls[stack[-1]].end < call.end:
-            stack.pop()
-        if stack:
-            nested[stack[-1]] += call.duration
-        stack.append(place)
-    return nested
 
 
 def _print_calls(layer: Layer, table: DispatchTable, sinks: Sequence[_Sink]) -> None:
