@@ -95,7 +95,7 @@ def _with_arguments(routine: str, first: int) -> Adaptation:
     def answer(functions: _Functions, arguments: Sequence[int]) -> int:
         kernel, count, where = arguments[1], arguments[first], arguments[first + 1]
         if count and not where:
-            return _code("UR_RESULT_ERROR_INVALID_NULL_POINTER")
+            return UR.codes["UR_RESULT_ERROR_INVALID_NULL_POINTER"]
         rest = _converted(routine, [*arguments[:first], *arguments[first + 2 :]])
         with functions.turn(kernel):
             for argument in (_argument_type() * count).from_address(where) if count else ():
@@ -124,7 +124,7 @@ def _set_argument(functions: _Functions, kernel: int, argument: Any) -> int:
         access = UR.struct("ur_kernel_arg_mem_obj_properties_t")(stype=stype, memoryAccess=value.memObjTuple.flags)
         how = ctypes.byref(access) if value.memObjTuple.flags else None
         return functions.urKernelSetArgMemObj(kernel, index, how, value.memObjTuple.hMem)
-    return _code("UR_RESULT_ERROR_INVALID_ENUMERATION")
+    return UR.codes["UR_RESULT_ERROR_INVALID_ENUMERATION"]
 
 
 def _argument_type() -> Any:
@@ -142,11 +142,7 @@ def _converted(routine: str, arguments: Sequence[int]) -> list[Any]:
     ]
 
 
-def _code(name: str) -> int:
-    return next(code for code, (symbol, _) in UR.errors.items() if symbol == name)
-
-
-UR_ERROR_UNSUPPORTED: Final = _code("UR_RESULT_ERROR_UNSUPPORTED_FEATURE")
+UR_ERROR_UNSUPPORTED: Final = UR.codes["UR_RESULT_ERROR_UNSUPPORTED_FEATURE"]
 
 _SET_ARGUMENTS: Final = tuple(f"urKernelSetArg{kind}" for kind in ("Value", "Pointer", "MemObj", "Local", "Sampler"))
 

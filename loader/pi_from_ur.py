@@ -22,7 +22,7 @@ from .abi import Function
 from .errors import FairleadError
 from .forks import new_lock
 from .pi import PI, PIError
-from .pi_mapping import ENUMS, FUNCTIONS, PI_CODES, UNSUPPORTED, answer, argument, new, refuse, result
+from .pi_mapping import ENUMS, FUNCTIONS, UNSUPPORTED, answer, argument, new, refuse, result
 from .query import handles, query
 from .table import DispatchTable
 from .ur import UR, URError, check
@@ -62,7 +62,7 @@ def serve(table: DispatchTable, ended: Callable[[], object] = lambda: None) -> D
             f"PI can only be served from a Unified Runtime adapter, and {table!r} is a table of {table.api.path.stem}",
             remedy="give the table of a bound UR adapter; a PI plugin has a PI table already",
         )
-    layer = layers.Layer(PI, 0, PI_CODES["PI_ERROR_UNINITIALIZED"])
+    layer = layers.Layer(PI, 0, PI.codes["PI_ERROR_UNINITIALIZED"])
     service = Service(table, layer, ended)
     layer.handle(service.before)
     return DispatchTable(PI, layer.address, label=f"PI from {table.label or 'UR'}")
@@ -99,7 +99,7 @@ class Service:
             if not self._told:
                 self._told = True
                 traceback.print_exc()
-            return PI_CODES["PI_ERROR_UNKNOWN"]
+            return PI.codes["PI_ERROR_UNKNOWN"]
 
     # What translations use
 
@@ -112,7 +112,7 @@ class Service:
     def call(self, name: str, *arguments: Any) -> int:
         """Call a UR function; the result as one of PI."""
         function = getattr(self.ur, name, None)
-        return result(function(*arguments)) if function else PI_CODES["PI_ERROR_UNSUPPORTED_FEATURE"]
+        return result(function(*arguments)) if function else PI.codes["PI_ERROR_UNSUPPORTED_FEATURE"]
 
     def query(self, name: str, *arguments: Any) -> bytes:
         """The whole answer of a UR info query; `arguments` end with what is asked for. Raises URError."""
@@ -125,7 +125,7 @@ class Service:
     def answer(self, data: bytes, size: int, value: int, size_ret: int) -> int:
         """Write the answer of a query where the caller wants it: `size` bytes at `value`, its length at `size_ret`."""
         if value and size < len(data):
-            return PI_CODES["PI_ERROR_INVALID_VALUE"]
+            return PI.codes["PI_ERROR_INVALID_VALUE"]
         if value:
             ctypes.memmove(value, data, len(data))
         if size_ret:
@@ -238,7 +238,7 @@ class Query(Call):
             size = ctypes.sizeof(PI.ctype(PI.constants[name].answer))
             return service.answer(self.info.fixed[name].to_bytes(size, "little"), *arguments[-3:])
         if name not in self.info.constants:
-            return PI_CODES["PI_ERROR_INVALID_VALUE"]
+            return PI.codes["PI_ERROR_INVALID_VALUE"]
         convert = answer(PI.constants[name], self.info.constants[name])
         values = [make(service, arguments) for make in self.makers]
         no_room = not arguments[-3] and arguments[-2]  # enough for an empty answer, but UR refuses it in any case
@@ -256,7 +256,7 @@ def _narrowed(data: bytes, before: int, size: int) -> bytes:
 
 def _make_translation(function: Function) -> Callable[[Service, Sequence[int]], int]:
     if function.name in UNSUPPORTED:
-        return lambda service, arguments: PI_CODES["PI_ERROR_UNSUPPORTED_FEATURE"]
+        return lambda service, arguments: PI.codes["PI_ERROR_UNSUPPORTED_FEATURE"]
     written = pi_translation.FUNCTIONS.get(function.name)
     if written:
         return lambda service, arguments: written(service, *arguments)
@@ -282,7 +282,7 @@ def _required(function: Function) -> Iterator[tuple[int, int]]:
         if "optional" in p.words or (function.name, p.name) in _MAY_BE_NULL:
             continue
         if handle or (p.stars and "out" in p.words):
-            yield index, PI_CODES[_NULL_HANDLE[p.type] if handle else "PI_ERROR_INVALID_VALUE"]
+            yield index, PI.codes[_NULL_HANDLE[p.type] if handle else "PI_ERROR_INVALID_VALUE"]
 
 
 def translated() -> Mapping[str, str]:

@@ -20,15 +20,12 @@ from .abi import Constant, Parameter
 from .pi import PI, PIError
 from .ur import UR
 
-#: The value of a PI result code by its name.
-PI_CODES: Final[Mapping[str, int]] = {name: code for code, (name, _) in PI.errors.items()}
-
 _Lines: TypeAlias = "list[str]"
 
 
 def refuse(name: str, detail: str) -> PIError:
     """The exception that makes a call answer with the PI result code called `name`."""
-    return PIError.of(PI_CODES[name], "", detail)
+    return PIError.of(PI.codes[name], "", detail)
 
 
 @dataclass
@@ -132,7 +129,7 @@ def _read_row(enum: Enum, row: str) -> None:
 
 def _results(lines: _Lines) -> dict[int, int]:
     named = dict(line.split(" ") for line in lines)
-    return {code: PI_CODES[named.get(name, name.replace("UR_RESULT_", "PI_"))] for code, (name, _) in UR.errors.items()}
+    return {code: PI.codes[named.get(name, name.replace("UR_RESULT_", "PI_"))] for code, (name, _) in UR.errors.items()}
 
 
 def _structs(lines: _Lines) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:
@@ -160,7 +157,7 @@ RESULTS: Final[Mapping[int, int]] = _results(_SECTIONS["results"])
 
 def result(code: int) -> int:
     """The PI result code for one of UR; PI_ERROR_UNKNOWN for a code that UR does not define."""
-    return RESULTS.get(code, PI_CODES["PI_ERROR_UNKNOWN"])
+    return RESULTS.get(code, PI.codes["PI_ERROR_UNKNOWN"])
 
 
 # Structs

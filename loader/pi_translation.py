@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from .pi import PI
-from .pi_mapping import ENUMS, PI_CODES, new, refuse, struct_at
+from .pi_mapping import ENUMS, new, refuse, struct_at
 from .ur import UR, check
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: PI function → the function that serves it.
 FUNCTIONS: Final[dict[str, Callable[..., int]]] = {}
 
-UNSUPPORTED_FEATURE: Final = PI_CODES["PI_ERROR_UNSUPPORTED_FEATURE"]
+UNSUPPORTED_FEATURE: Final = PI.codes["PI_ERROR_UNSUPPORTED_FEATURE"]
 _Notify = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 

@@ -37,7 +37,7 @@ from .memory import POINTER_SIZE, read_word
 from .search import secure_environ
 from .table import DispatchTable, changing
 from .ur import UR, UR_RESULT_SUCCESS
-from .validation_rules import CODES, MEMORY, Extent, Given, Query, Rules, Used, Wrong, all_rules, counted_kinds, read_handles
+from .validation_rules import MEMORY, Extent, Given, Query, Rules, Used, Wrong, all_rules, counted_kinds, read_handles
 
 PARAMETER: Final = "UR_LAYER_PARAMETER_VALIDATION"
 LIFETIME: Final = "UR_LAYER_LIFETIME_VALIDATION"
@@ -204,7 +204,7 @@ class Validation:
                 return None
             line = f"{rules.function.name}: {wrong.parameter}: {wrong.what}; answered {wrong.code}; called at {_innermost(_stack())}"
         self._tell(line)
-        return CODES[wrong.code]
+        return UR.codes[wrong.code]
 
     def _after(self, layer: Layer, slot: int, arguments: Sequence[int], result: int) -> None:
         rules = all_rules()[slot]

@@ -46,7 +46,6 @@ _BEGINS: Final = {
 }
 
 MEMORY: Final = "USM memory"
-CODES: Final = {name: code for code, (name, _) in UR.errors.items()}
 _MOST: Final = 4096  # handles of an array that are looked at: a count that is garbage must not take forever
 
 
@@ -168,7 +167,7 @@ def _invalid(kind: str) -> str:
     """The code for a bad object of a kind; not every kind has one."""
     stem = kind.removeprefix("ur_").removeprefix("exp_").removesuffix("_handle_t").upper()
     names = (f"UR_RESULT_ERROR_INVALID_{stem}{suffix}" for suffix in ("", "_OBJECT", "_EXP", "_HANDLE_EXP"))
-    return next((name for name in names if name in CODES), "UR_RESULT_ERROR_INVALID_NULL_HANDLE")
+    return next((name for name in names if name in UR.codes), "UR_RESULT_ERROR_INVALID_NULL_HANDLE")
 
 
 # Rules for parameters

@@ -203,21 +203,12 @@ def write_if_new(path: Path, text: str) -> Path:
 def write_thunks(directory: Path) -> list[Path]:
     """Write thunks_ur.c and thunks_pi.c into `directory`."""
     api = abi_module().Api
-    ur, pi = api(HERE.parent / "ur.abi"), api(HERE.parent / "pi.abi")
-    return [
-        write_if_new(
-            directory / "thunks_ur.c",
-            thunks(ur, "ur", _code(ur, "UR_RESULT_ERROR_UNSUPPORTED_FEATURE"), _code(ur, "UR_RESULT_ERROR_UNINITIALIZED")),
-        ),
-        write_if_new(
-            directory / "thunks_pi.c",
-            thunks(pi, "pi", _code(pi, "PI_ERROR_UNSUPPORTED_FEATURE"), _code(pi, "PI_ERROR_UNINITIALIZED")),
-        ),
-    ]
-
-
-def _code(api: Any, name: str) -> str:
-    return next(str(code) for code, (symbol, _) in api.errors.items() if symbol == name)
+    written = []
+    for name, prefix in (("ur", "UR_RESULT_ERROR_"), ("pi", "PI_ERROR_")):
+        data = api(HERE.parent / f"{name}.abi")
+        codes = (str(data.codes[prefix + what]) for what in ("UNSUPPORTED_FEATURE", "UNINITIALIZED"))
+        written.append(write_if_new(directory / f"thunks_{name}.c", thunks(data, name, *codes)))
+    return written
 
 
 def ffibuilder() -> Any:

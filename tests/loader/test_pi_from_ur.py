@@ -19,7 +19,7 @@ from fairlead.loader import layers, pi_from_ur, pi_mapping, pi_translation
 from fairlead.loader.errors import FairleadError
 from fairlead.loader.pi import PI, serve
 from fairlead.loader.pi_from_ur import UNSUPPORTED, Call, translated
-from fairlead.loader.pi_mapping import ALL_ENUMS, ENUMS, FUNCTIONS, PI_CODES, RESULTS
+from fairlead.loader.pi_mapping import ALL_ENUMS, ENUMS, FUNCTIONS, RESULTS
 from fairlead.loader.table import DispatchTable
 from fairlead.loader.ur import UR
 
@@ -70,7 +70,7 @@ def test_every_result_of_ur_has_one_of_pi() -> None:
     assert set(RESULTS) == set(UR.errors)
     assert RESULTS[0] == 0
     assert all(code < 0 for value, code in RESULTS.items() if value)
-    assert pi_mapping.result(0x7FFFFFF0) == PI_CODES["PI_ERROR_UNKNOWN"]
+    assert pi_mapping.result(0x7FFFFFF0) == PI.codes["PI_ERROR_UNKNOWN"]
 
 
 # Against a made-up adapter
@@ -186,7 +186,7 @@ def test_types_that_are_ored_are_asked_for_one_by_one(adapter: Adapter, pi: Disp
     assert ask_for(PI["PI_DEVICE_TYPE_ACC"]) == [8]
     assert ask_for(PI["PI_DEVICE_TYPE_ALL"]) == [9]
     assert ask_for(PI["PI_DEVICE_TYPE_CUSTOM"]) == []
-    assert pi.piDevicesGet(1, 0, 0, None, None) == PI_CODES["PI_ERROR_INVALID_DEVICE_TYPE"]
+    assert pi.piDevicesGet(1, 0, 0, None, None) == PI.codes["PI_ERROR_INVALID_DEVICE_TYPE"]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_number_may_be_cut_to_the_width_of_the_caller_but_to_no_less_than_urs(ad
     assert pi.piDeviceGetInfo(1, PI["PI_DEVICE_INFO_ATOMIC_64"], 1, answer, None) == 0
     assert answer.raw == b"\1\7"
     adapter.on("urDeviceGetInfo", tell(b"\3\0\0\0"))
-    assert pi.piDeviceGetInfo(1, PI["PI_DEVICE_INFO_TYPE"], 2, answer, None) == PI_CODES["PI_ERROR_INVALID_VALUE"]
+    assert pi.piDeviceGetInfo(1, PI["PI_DEVICE_INFO_TYPE"], 2, answer, None) == PI.codes["PI_ERROR_INVALID_VALUE"]
     assert answer.raw == b"\1\7"
 
 
@@ -231,7 +231,7 @@ def test_answer_that_is_empty_needs_no_room(adapter: Adapter, pi: DispatchTable)
     assert pi.piDeviceGetInfo(1, asked, 0, ctypes.byref(word()), ctypes.byref(size)) == 0
     assert size.value == 0
     data = long_words(5)
-    assert pi.piDeviceGetInfo(1, asked, 0, ctypes.byref(word()), None) == PI_CODES["PI_ERROR_INVALID_VALUE"]
+    assert pi.piDeviceGetInfo(1, asked, 0, ctypes.byref(word()), None) == PI.codes["PI_ERROR_INVALID_VALUE"]
 
 
 @pytest.mark.parametrize("supported", [b"\1", b"\0", None])
@@ -250,8 +250,8 @@ def test_command_buffers_are_among_the_extensions(adapter: Adapter, pi: Dispatch
 
 def test_infos_without_a_counterpart_are_refused_or_answered_without_ur(adapter: Adapter, pi: DispatchTable) -> None:
     adapter.on("urDeviceGetInfo")
-    assert pi.piDeviceGetInfo(1, PI["PI_DEVICE_INFO_OPENCL_C_VERSION"], 0, None, None) == PI_CODES["PI_ERROR_INVALID_VALUE"]
-    assert pi.piDeviceGetInfo(1, 0x7777, 0, None, None) == PI_CODES["PI_ERROR_INVALID_VALUE"]
+    assert pi.piDeviceGetInfo(1, PI["PI_DEVICE_INFO_OPENCL_C_VERSION"], 0, None, None) == PI.codes["PI_ERROR_INVALID_VALUE"]
+    assert pi.piDeviceGetInfo(1, 0x7777, 0, None, None) == PI.codes["PI_ERROR_INVALID_VALUE"]
     assert ask(pi.piDeviceGetInfo, 1, PI["PI_EXT_CODEPLAY_DEVICE_INFO_SUPPORTS_FUSION"]) == bytes(4)
     assert "urDeviceGetInfo" not in adapter.calls
 
@@ -311,7 +311,7 @@ def test_queue_properties_become_a_struct_and_its_chain(adapter: Adapter, pi: Di
     assert pi.piQueueCreate(1, 2, 1, ctypes.byref(queue)) == 0
     kind = UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"]
     assert seen == [(kind, 2 | UR["UR_QUEUE_FLAG_SUBMISSION_BATCHED"], 4), (kind, 0, None), (kind, 1, None)]
-    assert pi.piQueueCreate(1, 2, 1 << 20, ctypes.byref(queue)) == PI_CODES["PI_ERROR_INVALID_VALUE"]
+    assert pi.piQueueCreate(1, 2, 1 << 20, ctypes.byref(queue)) == PI.codes["PI_ERROR_INVALID_VALUE"]
 
 
 def test_usm_properties_become_descriptions(adapter: Adapter, pi: DispatchTable) -> None:
@@ -336,7 +336,7 @@ def test_usm_properties_become_descriptions(adapter: Adapter, pi: DispatchTable)
     assert pointer.value == 0x5000
     assert seen == [(16, [(host, 1), (device, 4), (UR["UR_STRUCTURE_TYPE_USM_ALLOC_LOCATION_DESC"], 3)], 64)]
     unknown = (ctypes.c_uint64 * 3)(0x9999, 1, 0)
-    assert pi.piextUSMSharedAlloc(ctypes.byref(pointer), 1, 2, unknown, 64, 16) == PI_CODES["PI_ERROR_INVALID_PROPERTY"]
+    assert pi.piextUSMSharedAlloc(ctypes.byref(pointer), 1, 2, unknown, 64, 16) == PI.codes["PI_ERROR_INVALID_PROPERTY"]
 
 
 def test_rectangles_are_passed_by_value(adapter: Adapter, pi: DispatchTable) -> None:
@@ -351,7 +351,7 @@ def test_rectangles_are_passed_by_value(adapter: Adapter, pi: DispatchTable) -> 
     assert (came[5].width, came[5].height, came[5].depth) == (4, 5, 6)
     assert came[6:10] == (8, 9, 10, 11)
     code = pi.piEnqueueMemBufferReadRect(1, 2, True, None, origin, region, 8, 9, 10, 11, ctypes.byref(out), 0, None, None)
-    assert code == PI_CODES["PI_ERROR_INVALID_VALUE"]
+    assert code == PI.codes["PI_ERROR_INVALID_VALUE"]
 
 
 def test_memset_is_a_fill_with_one_byte(adapter: Adapter, pi: DispatchTable) -> None:
@@ -446,7 +446,7 @@ def test_sampler_list_becomes_a_description(adapter: Adapter, pi: DispatchTable)
     assert pi.piSamplerCreate(1, ctypes.byref(word()), ctypes.byref(sampler)) == 0
     assert seen == [(False, 3, 1), (True, UR["UR_SAMPLER_ADDRESSING_MODE_CLAMP"], 0)]
     mip = (ctypes.c_uint64 * 3)(PI["PI_SAMPLER_PROPERTIES_MIP_FILTER_MODE"], PI["PI_SAMPLER_FILTER_MODE_LINEAR"])
-    assert pi.piSamplerCreate(1, mip, ctypes.byref(sampler)) == PI_CODES["PI_ERROR_UNSUPPORTED_FEATURE"]
+    assert pi.piSamplerCreate(1, mip, ctypes.byref(sampler)) == PI.codes["PI_ERROR_UNSUPPORTED_FEATURE"]
 
 
 def test_bindless_images_get_a_description_of_both_sides(adapter: Adapter, pi: DispatchTable) -> None:
@@ -662,7 +662,7 @@ def test_metadata_of_a_binary(adapter: Adapter, pi: DispatchTable) -> None:
     status, program = ctypes.c_int32(9), word()
     three = (ctypes.byref(word(1)), ctypes.byref(word(2)), ctypes.byref(word(3)))
     code = pi.piProgramCreateWithBinary(1, 1, *three, 2, pointers, ctypes.byref(status), ctypes.byref(program))
-    assert code == status.value == PI_CODES["PI_ERROR_INVALID_BINARY"]
+    assert code == status.value == PI.codes["PI_ERROR_INVALID_BINARY"]
     assert seen == [(b"name", 0, 4, 7), (b"name", 2, 4, ctypes.addressof(data) & 0xFFFFFFFF)]
 
 
@@ -672,8 +672,8 @@ def test_metadata_of_a_binary(adapter: Adapter, pi: DispatchTable) -> None:
 def test_null_handles_and_places_for_answers_do_not_reach_the_adapter(adapter: Adapter, pi: DispatchTable) -> None:
     adapter.on("urContextRetain")
     adapter.on("urQueueCreate")
-    assert pi.piContextRetain(None) == PI_CODES["PI_ERROR_INVALID_CONTEXT"]
-    assert pi.piQueueCreate(1, 2, 0, None) == PI_CODES["PI_ERROR_INVALID_VALUE"]
+    assert pi.piContextRetain(None) == PI.codes["PI_ERROR_INVALID_CONTEXT"]
+    assert pi.piQueueCreate(1, 2, 0, None) == PI.codes["PI_ERROR_INVALID_VALUE"]
     assert not {"urContextRetain", "urQueueCreate"} & set(adapter.calls)
 
 
@@ -681,19 +681,19 @@ def test_null_handles_and_places_for_answers_do_not_reach_the_adapter(adapter: A
 def test_what_ur_does_not_have_is_an_unsupported_feature(pi: DispatchTable, name: str) -> None:
     room = ctypes.create_string_buffer(64)
     arguments = [ctypes.addressof(room) if p.stars else 1 for p in PI.functions[name].parameters]
-    assert getattr(pi, name)(*arguments) == PI_CODES["PI_ERROR_UNSUPPORTED_FEATURE"]
+    assert getattr(pi, name)(*arguments) == PI.codes["PI_ERROR_UNSUPPORTED_FEATURE"]
 
 
 def test_what_the_adapter_does_not_have_is_an_unsupported_feature(pi: DispatchTable) -> None:
-    assert pi.piQueueFlush(1) == PI_CODES["PI_ERROR_UNSUPPORTED_FEATURE"]
+    assert pi.piQueueFlush(1) == PI.codes["PI_ERROR_UNSUPPORTED_FEATURE"]
 
 
 @pytest.mark.parametrize("code", [1, 20, 39, 66, 0x1000, 0x7FFFFFFE, 12345])
 def test_results_of_ur_become_those_of_pi(adapter: Adapter, pi: DispatchTable, code: int) -> None:
     adapter.on("urQueueFinish", lambda queue: code)
-    assert pi.piQueueFinish(1) == RESULTS.get(code, PI_CODES["PI_ERROR_UNKNOWN"])
+    assert pi.piQueueFinish(1) == RESULTS.get(code, PI.codes["PI_ERROR_UNKNOWN"])
     adapter.on("urAdapterGet", lambda *came: code)
-    assert pi.piPlatformsGet(0, None, None) == RESULTS.get(code, PI_CODES["PI_ERROR_UNKNOWN"])
+    assert pi.piPlatformsGet(0, None, None) == RESULTS.get(code, PI.codes["PI_ERROR_UNKNOWN"])
 
 
 def test_mistake_in_a_translation_is_told_once_and_is_an_unknown_error(
@@ -701,7 +701,7 @@ def test_mistake_in_a_translation_is_told_once_and_is_an_unknown_error(
 ) -> None:
     monkeypatch.setattr(pi_translation, "_queue_properties", None)
     for _ in range(2):
-        assert pi.piQueueCreate(1, 2, 0, ctypes.byref(word())) == PI_CODES["PI_ERROR_UNKNOWN"]
+        assert pi.piQueueCreate(1, 2, 0, ctypes.byref(word())) == PI.codes["PI_ERROR_UNKNOWN"]
     assert capsys.readouterr().err.count("TypeError") == 1
 
 
@@ -715,8 +715,8 @@ def test_tear_down_releases_the_adapter_and_ends_the_service(adapter: Adapter) -
     assert (pi.piTearDown(ctypes.byref(torn)), torn.value) == (0, True)
     assert told == [1]
     assert adapter.calls["urAdapterRelease"] == [(0xADA,)]
-    assert pi.piPlatformsGet(0, None, None) == PI_CODES["PI_ERROR_UNINITIALIZED"]
-    assert pi.piTearDown(None) == PI_CODES["PI_ERROR_UNINITIALIZED"]
+    assert pi.piPlatformsGet(0, None, None) == PI.codes["PI_ERROR_UNINITIALIZED"]
+    assert pi.piTearDown(None) == PI.codes["PI_ERROR_UNINITIALIZED"]
 
 
 def test_tables_that_are_torn_down_make_room_for_others(adapter: Adapter) -> None:
@@ -758,7 +758,7 @@ def test_program_computes_through_a_real_adapter(answers: dict[str, Any]) -> Non
         "buffer size": 64,
     }
     assert found["command-buffer"] == {"right": True, "points differ": True}
-    assert found["odds"]["no such kernel"] == PI_CODES["PI_ERROR_INVALID_KERNEL_NAME"]
+    assert found["odds"]["no such kernel"] == PI.codes["PI_ERROR_INVALID_KERNEL_NAME"]
 
 
 def test_program_finds_the_same_through_a_real_plugin(answers: dict[str, Any]) -> None:
@@ -784,13 +784,13 @@ def test_infos_are_those_of_a_real_plugin(answers: dict[str, Any]) -> None:
 def test_service_does_what_aborts_the_plugin(answers: dict[str, Any]) -> None:
     assert answers["adapter"]["beyond"] == {
         "called": [True, [[0, 42]]],
-        "user event": PI_CODES["PI_ERROR_UNSUPPORTED_FEATURE"],
+        "user event": PI.codes["PI_ERROR_UNSUPPORTED_FEATURE"],
         "partition": "",
         "context's platform": True,
         "atomics": 0x1F,
     }
     assert answers["adapter"]["end"] == answers["plugin"]["end"] == [0, True]
-    assert answers["adapter"]["after"] == PI_CODES["PI_ERROR_UNINITIALIZED"]
+    assert answers["adapter"]["after"] == PI.codes["PI_ERROR_UNINITIALIZED"]
 
 
 def test_enums_of_queries_cover_every_query() -> None:
