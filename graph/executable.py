@@ -137,7 +137,7 @@ class ExecutableGraph(Pictured):
         self.snapshot = Snapshot(graph.nodes)
         self.allocations = graph.allocations.hold(self) if graph.allocations is not None else None
         commands = self.snapshot.commands
-        self.requirements = merged(accessor for command in commands for accessor in command.requirements)
+        self.requirements = _required(self.snapshot)
         self.make_ready(self.requirements)
         self.partitions = partition(
             self.snapshot.successors, self.snapshot.predecessors,
@@ -299,6 +299,8 @@ class ExecutableGraph(Pictured):
                 waiting = self._in_flight()
                 if not waiting:
                     self._exchange(changes)
+                    if used:
+                        self.requirements = _required(self.snapshot)
                     return
             for deferred in waiting:  # not with the lock: they may be waiting for whoever wants it
                 deferred.wait()
@@ -315,23 +317,18 @@ class ExecutableGraph(Pictured):
         commands, of = self.snapshot.commands, self.partitions.of
         by_partition: dict[int, dict[int, tuple[Command, Command]]] = {}
         for node, new in changes.items():
-            number = of[node]
-            if number not in by_partition:
-                by_partition[number] = {}
-            by_partition[number][node] = commands[node], new
-        done: list[tuple[Segment, dict[int, tuple[Command, Command]]]] = []
+            by_partition.setdefault(of[node], {})[node] = commands[node], new
+        done: list[int] = []
         try:
             for number, pairs in by_partition.items():
                 self._segments[number].update(pairs)
-                done.append((self._segments[number], pairs))
+                done.append(number)
         except BaseException:
-            for segment, pairs in reversed(done):
-                segment.update({node: (new, old) for node, (old, new) in pairs.items()})
+            for number in reversed(done):
+                self._segments[number].update({node: (new, old) for node, (old, new) in by_partition[number].items()})
             raise
         for node, new in changes.items():
             commands[node] = new
-        if any(new.requirements for new in changes.values()):
-            self.requirements = merged(accessor for command in commands for accessor in command.requirements)
 
     # looks
 
@@ -363,10 +360,10 @@ def _enqueue(segment: Segment, queue: Queue, times: list[Event]) -> Any:
     return lambda count, waits: segment.enqueue(queue, count, waits, times)
 
 
-def merged(accessors: Iterable[Accessor]) -> Sequence[Accessor]:
-    """One accessor for each buffer, which reads, writes and needs the old contents if one of them does."""
+def _required(snapshot: Snapshot) -> Sequence[Accessor]:
+    """One accessor for each buffer, which reads, writes and needs the old contents if one of the commands' does."""
     found: dict[Buffer, tuple[bool, bool, bool]] = {}
-    for accessor in accessors:
+    for accessor in [accessor for command in snapshot.commands for accessor in command.requirements]:
         reads, writes, keeps, _ = MODES[accessor.mode]
         before = found.get(accessor.buffer)
         if before is None:
