@@ -18,6 +18,10 @@ from .replay import Program
 #: cost more than in-order queues, and of nobody else's the contrary is known.
 _BY_EVENTS: Final = {"Portable Computing Language": 4}
 
+#: So many commands without an order run sooner by events on the caller's queue than on queues of our own: to hand over from one queue to
+#: another and back takes Intel's driver as long as enqueueing them (a single launch took 120 µs and takes 40).
+_FEW: Final = 64
+
 #: Queues of our own for the branches of a graph. More of them did not make anything faster.
 _MOST_LANES: Final = 4
 
@@ -111,10 +115,12 @@ class Planner:
         """How to run on one out-of-order queue."""
         if self.schedule != "auto":
             return self.schedule, "asked for"
+        waits, any_order_only = sum(map(len, self.order.dependencies)), any(self.order.order_only)
+        if not waits and len(self.order) <= _FEW and not any_order_only:
+            return "events", "so few commands without an order are not worth queues of its own"
         if self.order.is_path:
             return "in-order", "the graph is a single path, so an in-order queue of its own needs no events"
-        waits = sum(map(len, self.order.dependencies))
-        if waits <= _BY_EVENTS.get(platform_name(device), -1) * len(self.order) and not any(self.order.order_only):
+        if waits <= _BY_EVENTS.get(platform_name(device), -1) * len(self.order) and not any_order_only:
             return "events", "events cost less on this platform than in-order queues"
         return "lanes", "in-order queues of its own need few events"
 

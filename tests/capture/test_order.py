@@ -139,6 +139,9 @@ def test_explain_says_how_and_why(
         in path.finalize().explain(queue)
     )
     assert "single path" in path.finalize().explain(out_of_order)
+    with capture(out_of_order) as single:
+        log.note(0, queue=out_of_order)
+    assert "1 commands, replay, events, 1 events in one pass: so few" in single.finalize().explain(out_of_order)
     how = "replay, events" if "Portable" in out_of_order.device.platform.name else "replay, lanes (2 queues of its own)"
     assert how in branches.finalize().explain(out_of_order)
     assert "levels" in branches.finalize(schedule="levels").explain(out_of_order)
