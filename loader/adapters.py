@@ -222,9 +222,11 @@ def open_and_bind(
     progress: Callable[[str], None] = lambda step: None,
 ) -> tuple[Library, Binding]:
     """Open a plugin's library and bind its functions; none of them has been called then. See `load`."""
-    if not judged:
-        progress("reading what it exports")
-        _judge(candidate)
+    if "/" in candidate.library:
+        check_file(candidate.library)
+        if not judged:
+            progress("reading what it exports")
+            _judge(candidate)
     progress("opening the library")
     library = _open(candidate)
     progress("binding its functions")
@@ -255,9 +257,6 @@ def _harmless() -> dict[str, str]:
 
 def _judge(candidate: PluginCandidate) -> None:
     """Refuse what its file alone shows to be no plugin, to be of the other interface, or to be too old: none of its code has run."""
-    if "/" not in candidate.library:
-        return
-    check_file(candidate.library)
     seen = preview(candidate.library)
     if seen.reason:
         raise BindError(seen.reason, remedy=seen.remedy)
@@ -275,8 +274,6 @@ def _judge(candidate: PluginCandidate) -> None:
 def _open(candidate: PluginCandidate) -> Library:
     """The library, with those that it needs and that lie beside it or in the Python environment: wheels tell ld.so nothing."""
     path, flags = candidate.library, os.RTLD_DEEPBIND if candidate.deep_bind else 0
-    if "/" in path:
-        check_file(path)
     folders = [str(directory) for directory in python_libraries()]
     library = open_with_siblings(path, folders, flags)
     if library:

@@ -8,7 +8,6 @@ plugin, hard-coded in DPC++, is part of this file.
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
 import shlex
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .search import MAX_MANIFEST_BYTES, Refusal, read_manifest
+from .search import Refusal, manifest_lines
 
 #: The backend of a library whose name tells nothing: it is found out once the library is open.
 UNKNOWN: Final = "unknown"
@@ -62,10 +61,10 @@ def read_config(path: Path, found_via: str) -> list[PluginEntry | Refusal]:
     to the file's folder.
     """
     path = Path(os.path.abspath(path))
-    lines = _numbered_lines(path, found_via)
+    lines = manifest_lines(path, found_via)
     if isinstance(lines, Refusal):
         return [lines]
-    return [_entry(line, path, number, found_via) for number, line in lines if not line.lstrip().startswith("#")]
+    return [_entry(line, path, number, found_via) for number, line in lines.items()]
 
 
 def deduce(library: str) -> PluginEntry:
@@ -87,20 +86,6 @@ def sycl_be_names(entries: Iterable[PluginEntry | Refusal]) -> dict[str, str]:
     return names
 
 
-def _numbered_lines(path: Path, found_via: str) -> list[tuple[int, str]] | Refusal:
-    """The lines with their numbers, empty ones left out. A file that is no plain text is refused as any manifest is."""
-    names = read_manifest(path, found_via)
-    if isinstance(names, Refusal):
-        return names
-    try:  # O_NONBLOCK: a named pipe put in the place of the file meanwhile cannot make us wait
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            content = file.read(MAX_MANIFEST_BYTES) or b""
-    except OSError as error:
-        return Refusal(str(path), f"not readable: {error.strerror}", "do not change it while it is read", found_via)
-    lines = enumerate(content.removeprefix(codecs.BOM_UTF8).splitlines(), start=1)
-    return [(number, os.fsdecode(line)) for number, line in lines if line.strip()]
-
-
 def _entry(line: str, path: Path, number: int, found_via: str) -> PluginEntry | Refusal:
     """One line as an entry."""
 
@@ -110,9 +95,9 @@ def _entry(line: str, path: Path, number: int, found_via: str) -> PluginEntry | 
     try:
         fields = shlex.split(line, comments=True)
     except ValueError:
-        return refusal(f"a quote or a backslash in {line.strip()!r} has no end", "close the quote, or quote the backslash")
+        return refusal(f"a quote or a backslash in {line!r} has no end", "close the quote, or quote the backslash")
     if len(fields) not in (1, 4) or not fields[0]:
-        return refusal(f"{line.strip()!r} has {len(fields)} fields", f"{_FORM}; quote a path that holds blanks")
+        return refusal(f"{line!r} has {len(fields)} fields", f"{_FORM}; quote a path that holds blanks")
     library = str(path.parent / fields[0]) if "/" in fields[0] else fields[0]
     if len(fields) == 1:
         return deduce(library)

@@ -175,10 +175,16 @@ def kind_of(path: str | Path) -> str:
 
 
 def read_manifest(path: Path, found_via: str = "") -> tuple[str, ...] | Refusal:
-    """The names that a manifest holds, or why it is unusable.
+    """The names that a manifest holds, one a line, or why it is unusable."""
+    lines = manifest_lines(path, found_via)
+    return lines if isinstance(lines, Refusal) else tuple(lines.values())
 
-    A name is a line without the blanks around it; empty lines, lines that begin with `#`, a UTF-8 byte-order mark and CRLF ends
-    of line are taken for what they mean. The bytes of a name that are not UTF-8 survive (`os.fsencode` gives them back).
+
+def manifest_lines(path: Path, found_via: str = "") -> dict[int, str] | Refusal:
+    """The lines of a manifest that say something, by their number, or why it is unusable.
+
+    They are without the blanks around them; empty lines, lines that begin with `#`, a UTF-8 byte-order mark and CRLF ends of line are
+    taken for what they mean. The bytes of a name that are not UTF-8 survive (`os.fsencode` gives them back).
     """
 
     def refusal(reason: str, remedy: str) -> Refusal:
@@ -196,9 +202,9 @@ def read_manifest(path: Path, found_via: str = "") -> tuple[str, ...] | Refusal:
         return refusal(f"is larger than {MAX_MANIFEST_BYTES // 1024} KiB: this is no manifest", "move it elsewhere")
     if _CONTROL_CHARACTER.search(content):
         return refusal("holds control characters: this is no plain text", "write the library's path into it as UTF-8 text")
-    lines = (line.strip() for line in content.removeprefix(codecs.BOM_UTF8).splitlines())
-    names = tuple(os.fsdecode(line) for line in lines if line and not line.startswith(b"#"))
-    return names or refusal("names no library: it is empty", "write the library's path into it, or delete it")
+    lines = enumerate(map(bytes.strip, content.removeprefix(codecs.BOM_UTF8).splitlines()), start=1)
+    said = {number: os.fsdecode(line) for number, line in lines if line and not line.startswith(b"#")}
+    return said or refusal("names no library: it is empty", "write the library's path into it, or delete it")
 
 
 def search_manifest(path: Path, found_via: str, bases: Sequence[Path] = ()) -> Iterator[Finding]:

@@ -152,12 +152,6 @@ def test_a_file_that_does_not_exist_and_a_directory(tmp_path: Path) -> None:
     assert "a directory" in only_refusal(read_config(tmp_path, "a test")).reason
 
 
-def test_a_named_pipe_put_there_after_the_check_does_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    os.mkfifo(tmp_path / "plugins.conf")
-    monkeypatch.setattr("fairlead.loader.plugin_config.read_manifest", lambda *_: ("libpi_x.so",))
-    assert read_config(tmp_path / "plugins.conf", "a test") == []
-
-
 @given(content=st.binary(max_size=200))
 @settings(deadline=None)
 def test_any_content_gives_entries_or_reasons(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
