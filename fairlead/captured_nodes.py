@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from .block import Block
 from .captured_segment import Replays
@@ -49,6 +49,7 @@ class Captured(Command):
     def __init__(self, block: Block, index: int) -> None:
         self.block, self.index = block, index
         self.native = block.command(index)
+        self.title = f"captured {self.op}"
 
     @property
     def engine(self) -> Replays:
@@ -59,10 +60,6 @@ class Captured(Command):
     def op(self) -> str:
         """What it is: "kernel", "copy", "fill", "read", "barrier" and so on."""
         return OPS[self.native.op]
-
-    @property
-    def title(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return f"captured {self.op}"
 
     @property
     def label(self) -> str:
@@ -89,12 +86,12 @@ class Captured(Command):
 class CapturedTransfer(Captured):
     """A copy, a fill, a read or a write."""
 
-    @property
-    def node_type(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return "memfill" if "fill" in self.op else "memcpy"
+    def __init__(self, block: Block, index: int) -> None:
+        super().__init__(block, index)
+        self.node_type = "memfill" if "fill" in self.op else "memcpy"
 
 
-class CapturedBarrier(Captured, Barrier):  # pyright: ignore[reportIncompatibleVariableOverride]
+class CapturedBarrier(Captured, Barrier):
     """A barrier, a marker or a migration: a place in the order, for which nothing is enqueued."""
 
 
@@ -105,10 +102,8 @@ class _Function(NamedTuple):
     handle: int
 
 
-class CapturedLaunch(Captured, KernelLaunch):  # pyright: ignore[reportIncompatibleVariableOverride]
+class CapturedLaunch(Captured, KernelLaunch):
     """A launch. Its sizes and its arguments can be changed."""
-
-    node_type: ClassVar[str] = "kernel"
 
     def __init__(self, block: Block, index: int) -> None:
         super().__init__(block, index)
