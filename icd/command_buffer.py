@@ -16,7 +16,6 @@ as it does (`explain`).
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
@@ -38,15 +37,6 @@ from .replay import Route
 _INCOMPATIBLE: Final = -1140  # CL_INCOMPATIBLE_COMMAND_QUEUE_KHR
 
 _OP: Final = {name: number for number, name in enumerate(OPS)}
-_KERNEL: Final = _OP["kernel"]
-_cast, _WORD = ffi.cast, ffi.typeof("uintptr_t")
-
-
-#: An `fl_command`: op and queue; dimensions, whether it has an offset and a local size, what a capture has of dependencies; eight
-#: pointers and sizes; the numbers.
-_LAYOUT: Final = struct.Struct("@2H5I8N13N")
-_SIZE: Final = _LAYOUT.size
-assert ffi.sizeof("fl_command") == _SIZE
 
 
 class Commands:
@@ -56,9 +46,7 @@ class Commands:
     """
 
     def __init__(self) -> None:
-        self._room = 16
-        self.array = ffi.new("fl_command[]", self._room)
-        self._bytes = ffi.buffer(self.array)
+        self.native = ffi.gc(ffi.new("fl_array *"), lib.fl_release_array)
         self.dependencies: list[Sequence[int]] = []
         self.order_only: list[bool] = []
         self.keep: list[Any] = []
@@ -66,58 +54,35 @@ class Commands:
     def __len__(self) -> int:
         return len(self.dependencies)
 
+    @property
+    def array(self) -> Any:
+        """The first command, an `fl_command *`; it moves when commands are added."""
+        return self.native.commands
+
     def add(
         self, op: str, dependencies: Sequence[int], numbers: Sequence[int] = (), *, order_only: bool = False, **fields: Any
     ) -> int:
         """Append a command and return its number. `numbers` is what `fl_command.n` holds for the operation; pointers are cffi's
         or addresses."""
-        index = self._room_for_one()
-        command = self.array[index]
+        command = lib.fl_new_command(self.native)
+        if not command:
+            raise MemoryError("no memory for a command")
         command.op = _OP[op]
         command.n[0 : len(numbers)] = numbers
         for name, value in fields.items():
             setattr(command, name, ffi.cast("void *", value) if isinstance(value, int) and name in _POINTERS else value)
+        return self.added(dependencies, order_only)
+
+    def added(self, dependencies: Sequence[int], order_only: bool = False) -> int:
+        """There is one more command in `native`: its number."""
         self.dependencies.append(dependencies)
         self.order_only.append(order_only)
-        return index
-
-    def add_launch(
-        self,
-        dependencies: Sequence[int],
-        kernel: int,
-        dim: int,
-        sizes: Sequence[int],
-        offset: bool,
-        local: bool,
-        arguments: Any,
-    ) -> int:
-        """The same for the launch of a kernel (its address), all at once: `sizes` are nine, `arguments` is an `fl_arguments *`."""
-        index = self._room_for_one()
-        _LAYOUT.pack_into(
-            self._bytes, index * _SIZE, _KERNEL, 0, dim, offset, local, 0, 0, kernel, int(_cast(_WORD, arguments)), 0, 0, 0, 0, 0, 0,
-            *sizes, 0, 0, 0, 0,
-        )  # fmt: skip
-        self.dependencies.append(dependencies)
-        self.order_only.append(False)
-        return index
-
-    def _room_for_one(self) -> int:
-        """The number of the next command, for which there is room."""
-        index = len(self.dependencies)
-        if index == self._room:
-            larger = ffi.new("fl_command[]", 2 * self._room)
-            ffi.memmove(larger, self.array, ffi.sizeof(self.array))
-            self.array, self._bytes, self._room = larger, ffi.buffer(larger), 2 * self._room
-        return index
+        return len(self.dependencies) - 1
 
     def pattern(self, data: bytes) -> Any:
         """Memory with these bytes, as long as the array lives."""
         self.keep.append(ffi.new("unsigned char[]", data))
         return self.keep[-1]
-
-    def __del__(self) -> None:
-        for index in range(len(self)):
-            lib.fl_release_arguments(self.array[index].arguments)
 
 
 _POINTERS: Final = frozenset({"kernel", "source", "target", "host"})
@@ -160,6 +125,8 @@ class CommandBuffer:
         self._plans: dict[tuple[int, bool], Plan] = {}
         self._natives: dict[tuple[int, int], NativeCommandBuffer] = {}  # by device and the queue's properties
         self._why_not: dict[tuple[int, bool], str] = {}
+        #: Its plans, as C knows them.
+        self.ways = ffi.new("fl_ways *")
         self._last = ffi.new("fl_last *")
         # The way of the last enqueue, and its queue
         self._route: Route | None = None
@@ -317,16 +284,20 @@ class CommandBuffer:
 
     # updating
 
+    @property
+    def has_native(self) -> bool:
+        """Whether updates have to reach the driver's own command-buffers, too."""
+        return self._given is not None or bool(self._natives)
+
     def update(self, changes: Mapping[int, bool]) -> int:
         """Commands have changed in the array: their numbers, and whether they launch another kernel now. The caller holds `lock`.
         Returns OpenCL's code."""
         code = 0
         if len(changes) > 1:  # kernels first: by them launches follow each other
             changes = dict(sorted(changes.items(), key=lambda change: not change[1]))
-        for used in self._plans.values():
-            for command, relaunched in changes.items():
-                code = used.program.update(used.step_of[command], relaunched) or code
-        if self._natives or self._given is not None:
+        for command, relaunched in changes.items():
+            code = lib.fl_update_ways(self.ways, command, relaunched) or code
+        if self.has_native:
             code = code or self._update_natives(list(changes))
         return code
 
@@ -348,11 +319,25 @@ class CommandBuffer:
         found = self._plans.get((device, in_order))
         if found is None:
             found = self._plans[device, in_order] = self._planner.plan(device, in_order)
+            self._list_ways()
         return found
+
+    def _list_ways(self) -> None:
+        """Say in `ways` which step each command is, in each plan: for updates."""
+        if not self._planner.updatable:
+            return
+        plans = self._plans.values()
+        steps = [
+            ffi.new("uint32_t[]", [used.step_of.get(command, 0) for command in range(len(self._planner.order))])
+            for used in plans
+        ]
+        ways = ffi.new("fl_way[]", [(used.program.native, step_of) for used, step_of in zip(plans, steps, strict=True)])
+        self._kept, self.ways.list, self.ways.count = (steps, ways), ways, len(ways)
 
     def close(self) -> None:
         """Give up what it holds of the driver; what was enqueued runs to its end."""
         self._route = None
+        self.ways.count = 0
         for used in self._plans.values():
             for queue in used.own_queues:
                 call(queue, "clReleaseCommandQueue")

@@ -46,10 +46,12 @@ class Object:
     `handle` is 0 until it is handed out and after its last reference was released. The registry keeps the object alive in between, and
     whatever uses it may hold it longer: `close`, which gives up what it holds of the driver, is called when nothing holds it any more.
     `counted` is False for what lives as long as the adapter, such as platforms: retaining and releasing change nothing.
+    `words` are four numbers by which C knows the object, if it has to: those of the moment in which it is handed out.
     """
 
     type: ClassVar[str]
     counted: bool = True
+    words: tuple[int, int, int, int] | None = None
     handle: int = 0
     _closed: bool = False
 
@@ -80,7 +82,7 @@ class Registry:
     """
 
     def __init__(self, table: int, number: int = _NO_ADAPTER) -> None:
-        self._table, self._number = table, number
+        self._table, self.number = table, number
         _registries[number] = self
         self._lock = new_lock()
         self._free: deque[int] = deque()
@@ -190,7 +192,9 @@ class Registry:
             self._free.extend(self._block())
         address = self._free.popleft()
         self._numbers += 1
-        lib.fl_begin(address, self._numbers, self._number, _KINDS.get(thing.type, 0), references)
+        if (words := thing.words) is not None:
+            lib.fl_describe(address, words)
+        lib.fl_begin(address, self._numbers, self.number, _KINDS.get(thing.type, 0), references)
         return address
 
     def _block(self) -> range:

@@ -73,13 +73,12 @@ class _Block:
         self.address, self.end = ctypes.addressof(self.memory), end
 
     def put(self, form: Struct, rows: Sequence[Sequence[int]]) -> int:
-        """Add rows; the answer is the address of the first one, 0 if there is none."""
-        if not rows:
-            return 0
-        first = self.address + self.end
+        """Add rows; the answer is the address of the first one."""
+        first, at, size = self.address + self.end, self.end, form.size
         for row in rows:
-            form.pack_into(self.memory, self.end, *row)
-            self.end += form.size
+            form.pack_into(self.memory, at, *row)
+            at += size
+        self.end = at
         return first
 
 
@@ -106,7 +105,8 @@ def _arguments(block: _Block, context: Context, old: Sequence[Argument], new: Se
         return _NO_ARGUMENTS
     put = block.put
     return (
-        len(memories), len(pointers), len(values), put(REFERENCE, memories), put(REFERENCE, pointers), put(NUMBER, values),
+        len(memories), len(pointers), len(values), put(REFERENCE, memories) if memories else 0,
+        put(REFERENCE, pointers) if pointers else 0, put(NUMBER, values) if values else 0,
     )  # fmt: skip
 
 
@@ -115,7 +115,7 @@ def _sizes(block: _Block, old: KernelLaunch, new: KernelLaunch) -> tuple[int, ..
     dimensions = len(new.global_size)
     offset = new.offset or ((0,) * dimensions if old.offset else ())
     return tuple(
-        [block.put(_SIZES[dimensions], [numbers] if numbers else ()) for numbers in (offset, new.global_size, new.local_size)]
+        [block.put(_SIZES[dimensions], [numbers]) if numbers else 0 for numbers in (offset, new.global_size, new.local_size)]
     )
 
 

@@ -301,9 +301,36 @@ cl_kernel fl_copy_kernel(cl_kernel kernel, bool *with_arguments) {
     return code == CL_SUCCESS ? copy : NULL;
 }
 
+/* The memory object or the sampler that an argument of a list is, NULL for what is neither. */
+static void *object_in(const fl_argument *a) {
+    void *object = NULL;
+    if ((a->kind == FL_ARG_MEM || a->kind == FL_ARG_SAMPLER) && a->value)
+        memcpy(&object, a->value, sizeof object);
+    return object;
+}
+
+static void hold(const fl_argument *a) {
+    void *object = object_in(a);
+    if (object && a->kind == FL_ARG_MEM)
+        CALL(fl_table_of(object), clRetainMemObject)(object);
+    if (object && a->kind == FL_ARG_SAMPLER)
+        CALL(fl_table_of(object), clRetainSampler)(object);
+}
+
+static void let_go(const fl_argument *a) {
+    void *object = object_in(a);
+    if (object && a->kind == FL_ARG_MEM)
+        CALL(fl_table_of(object), clReleaseMemObject)(object);
+    if (object && a->kind == FL_ARG_SAMPLER)
+        CALL(fl_table_of(object), clReleaseSampler)(object);
+}
+
 void fl_release_arguments(fl_arguments *list) {
-    if (list && atomic_fetch_sub(&list->users, 1) == 1)
-        free(list);
+    if (!list || atomic_fetch_sub(&list->users, 1) != 1)
+        return;
+    for (uint32_t i = 0; list->holds && i < list->count; i++)
+        let_go(&list->list[i]);
+    free(list);
 }
 
 bool fl_same_argument(const fl_argument *a, const fl_argument *b) {
@@ -321,7 +348,7 @@ static bool same_list(const fl_arguments *a, const fl_arguments *b) {
     return true;
 }
 
-/* A list of arguments in one piece of memory: their values lie behind them. */
+/* A list of arguments in one piece of memory: their values lie behind them. It holds no objects. */
 static fl_arguments *new_list(const fl_argument *arguments, uint32_t count) {
     size_t bytes = 0, head = sizeof(fl_arguments) + count * sizeof *arguments;
     for (uint32_t i = 0; i < count; i++)
@@ -373,6 +400,10 @@ fl_arguments *fl_change_arguments(const fl_arguments *base, uint32_t count, cons
     fl_arguments *list = new_list(arguments, count);
     if (arguments != few)
         free(arguments);
+    for (uint32_t i = 0; list && i < count; i++)
+        hold(&list->list[i]);
+    if (list)
+        list->holds = true;
     return list;
 }
 
@@ -381,7 +412,10 @@ int fl_set_argument(fl_command *command, uint32_t index, uint32_t kind, size_t s
     if (!list || index >= list->count)
         return CL_INVALID_ARG_INDEX;
     fl_argument *a = &list->list[index];
-    if (atomic_load(&list->users) == 1 && a->kind == kind && a->size == size && (kind == FL_ARG_SVM || (a->value && value))) {
+    bool in_place = list->holds && atomic_load(&list->users) == 1 && a->kind == kind && a->size == size;
+    if (in_place && (kind == FL_ARG_SVM || (a->value && value))) {
+        hold(&(fl_argument){(uint8_t)kind, size, value});
+        let_go(a);
         if (kind == FL_ARG_SVM)
             a->value = value;
         else

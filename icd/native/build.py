@@ -31,6 +31,7 @@ SOURCES = (
     "keep.c",
     "patch.c",
     "arguments.c",
+    "array.c",
     "svm.c",
     "recording.c",
     "record.c",

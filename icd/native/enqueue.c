@@ -56,3 +56,12 @@ int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void 
     fl_remember(route->last, queue, end);
     return CL_SUCCESS;
 }
+
+int fl_update_ways(const fl_ways *ways, uint32_t command, int relaunched) {
+    cl_int code = CL_SUCCESS;
+    for (uint32_t i = 0; i < ways->count; i++) {
+        cl_int failed = fl_update(ways->list[i].program, ways->list[i].step_of[command], relaunched);
+        code = failed != CL_SUCCESS ? failed : code;
+    }
+    return code;
+}

@@ -68,7 +68,8 @@ typedef struct fl_change {
     size_t size;
     const void *value;
 } fl_change;
-/* A list of `count` arguments: those of `base` (NULL: none is set) with `changes`. NULL: there is no memory. The caller owns a reference. */
+/* A list of `count` arguments: those of `base` (NULL: none is set) with `changes`, whose objects it holds. NULL: there is no memory. The
+ * caller owns a reference. */
 fl_arguments *fl_change_arguments(const fl_arguments *base, uint32_t count, const fl_change *changes, uint32_t change_count);
 void fl_release_arguments(fl_arguments *list);
 /* Give a launch another argument, in place where that can be: 0, CL_INVALID_ARG_INDEX or CL_OUT_OF_HOST_MEMORY. */
@@ -78,6 +79,16 @@ int fl_get_argument(const fl_arguments *list, uint32_t index, fl_change *argumen
 uint32_t fl_argument_count(const fl_arguments *list);
 /* A kernel of the same function that nobody else has, with its arguments where the driver has clCloneKernel; NULL if there is none. */
 void *fl_clone_kernel(void *kernel);
+
+/* --- array.c: commands; each has a reference to its arguments --- */
+typedef struct fl_array {
+    fl_command *commands;
+    uint32_t count, room;
+} fl_array;
+/* One more, of zeros; the others may have moved. NULL: there is no memory. */
+fl_command *fl_new_command(fl_array *array);
+void fl_drop_command(fl_array *array);   /* the last one */
+void fl_release_array(fl_array *array);
 
 /* --- replay.c: what is executed. A step enqueues a command, or (command == UINT32_MAX) a barrier, on a lane. Its wait list are
  * `wait_count` numbers from `waits[first_wait]` on: of earlier signalling steps, or, from step_count on, of `externals`. `signals` is 1
@@ -134,5 +145,16 @@ typedef struct fl_route {
     fl_program *program;
     void *native, *enqueue_native;
 } fl_route;
+/* The programs that a command-buffer is laid out as, and the step of each of its commands. */
+typedef struct fl_way {
+    fl_program *program;
+    const uint32_t *step_of;
+} fl_way;
+typedef struct fl_ways {
+    const fl_way *list;
+    uint32_t count;
+} fl_ways;
+/* fl_update for a command, in all of them. */
+int fl_update_ways(const fl_ways *ways, uint32_t command, int relaunched);
 /* Enqueue it after the wait list and after the last one; as fl_replay. One thread at a time, for all routes of a command-buffer. */
 int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);

@@ -78,6 +78,7 @@ typedef struct fl_argument {
 struct fl_arguments {
     atomic_uint users;
     uint32_t count;
+    bool holds;     /* it has a reference to each of its objects; those of a capture are kept by the recording */
     uint64_t hash;
     fl_argument list[];
 };

@@ -4,7 +4,8 @@ Two things are generated from loader/ur.abi, with the same prototypes, in which 
 
 - `fairlead.plugins._native`, a cffi module whose `extern "Python"` functions are the entry points as Python sees them: `py_urQueueFinish`
   is called with the number of the adapter and the arguments (`callbacks`). Before those that count references there is C, which
-  needs Python for the first and the last one only: `count_urQueueRetain` (`counting`, counts.c).
+  needs Python for the first and the last one only: `count_urQueueRetain` (`counting`, counts.c). It also has what reads the arguments
+  of launches for Python (launches.c).
 - `ur_entries.h`, for shell.c: a C function for each entry point, which leads to the body that Python has put in its place, the whole
   `ur_dditable_t` of them, and the 26 functions that hand it out (`entries`). A shell knows no Python at build time: it finds
   one at run time, so that the same file serves every version of Python (`shells`). `pi_entries.h` is the same for a shell that
@@ -27,9 +28,14 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 LOADER = HERE.parent.parent / "loader" / "native"
+ICD = HERE.parent.parent / "icd" / "native"
 WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden")
 LAYOUTS = ("2026.2", "2026.1", "2026.0")  # of the tables that a shell can hand out, the usual one first
 PI_VERSION = "15.47"  # of loader/pi.abi
+
+#: What Python sees of the C, and what else C calls in Python.
+_CDEF = ("shell.cdef.h", "counts.cdef.h", "launches.cdef.h")
+_OTHER_CALLBACKS = "void py_teardown(uint32_t number); void py_reap(void); uintptr_t py_part(void *context, uintptr_t address);"
 
 #: What the entry points' C types become: a word that Python sees as a number.
 _WORD = "uintptr_t"
@@ -122,9 +128,8 @@ def counting() -> dict[str, str]:
 
 
 def _counters() -> Iterator[str]:
-    """The kinds of handles that have references, and a function for each entry point that counts them, for C."""
+    """A function for each entry point that counts references, for C."""
     types_of = {f.name: f.parameters[0].type for f in functions() if f.name in counting()}
-    yield kinds()
     for name, counter in counting().items():
         yield f"static int32_t py_{name}(uint32_t, uintptr_t);"
         yield f"static int32_t count_{name}(uint32_t adapter, uintptr_t handle) {{"
@@ -132,9 +137,18 @@ def _counters() -> Iterator[str]:
 
 
 def kinds() -> str:
-    """A number for each type of handle that has references: kind_ur_queue_handle_t."""
-    found = sorted({f.parameters[0].type for f in functions() if f.name in counting()})
+    """A number for each type of handle: kind_ur_queue_handle_t."""
+    found = (name for name in ur().types if ur().types[name] == "handle")
     return f"enum {{ {', '.join(f'kind_{name} = {number}' for number, name in enumerate(found, 1))} }};"
+
+
+def ur_types() -> str:
+    """The text of ur_types.h: the API's types, constants and codes, and the kinds of handles."""
+    api = ur()
+    constants = [(name, code) for code, (name, _) in api.errors.items()] + [(c.name, c.value) for c in api.constants.values()]
+    lines = ["/* Generated from loader/ur.abi by plugins/native/build.py. */", "#pragma once", "#include <stdbool.h>"]
+    lines += ["#include <stddef.h>", "#include <stdint.h>", *types(), kinds()]
+    return "\n".join([*lines, *(f"#define {name} ({value})" for name, value in constants), ""])
 
 
 def version() -> int:
@@ -236,7 +250,8 @@ def entries() -> str:
 
 
 def write_headers(directory: Path) -> Path:
-    """Write ur_entries.h and pi_entries.h into `directory` and return it."""
+    """Write ur_types.h, ur_entries.h and pi_entries.h into `directory` and return it."""
+    _loader().write_if_new(directory / "ur_types.h", ur_types())
     _loader().write_if_new(directory / "ur_entries.h", entries())
     _loader().write_if_new(directory / "pi_entries.h", pi_entries())
     return directory
@@ -247,20 +262,23 @@ def ffibuilder() -> Any:
     from cffi import FFI
 
     strict = ("-Werror",) if os.environ.get("FAIRLEAD_WERROR") else ()
+    generated = write_headers(HERE.parent.parent / "build" / "native")
     ffi = FFI()
-    declared = "\n".join(types())
-    ffi.cdef(declared + (HERE / "shell.cdef.h").read_text(encoding="utf-8"))
-    ffi.cdef((HERE / "counts.cdef.h").read_text(encoding="utf-8") + kinds())
-    ffi.cdef(callbacks() + 'extern "Python" { void py_teardown(uint32_t number); void py_reap(void); }')
+    ffi.cdef("\n".join(types()) + kinds())
+    for header in _CDEF:
+        ffi.cdef((HERE / header).read_text(encoding="utf-8"))
+    ffi.cdef(callbacks() + f'extern "Python" {{ {_OTHER_CALLBACKS} }}')
     ffi.cdef("\n".join(f"int32_t count_{name}(uint32_t, uintptr_t);" for name in counting()))
     ffi.cdef("#define FL_SHELL_VERSION ...")
     ffi.set_source(
         "fairlead.plugins._native",
-        f'#include <stdbool.h>\n#include <stdint.h>\n{declared}\n#include "shell.cdef.h"\n#include "counts.h"\n'
+        '#include "ur_types.h"\n#include "shell.cdef.h"\n#include "counts.h"\n#include "launches.cdef.h"\n'
         f"#define FL_SHELL_VERSION {version()}u\n" + "\n".join(_counters()),
-        sources=[os.path.relpath(HERE / "counts.c")],
-        depends=[os.path.relpath(HERE / name) for name in ("shell.cdef.h", "counts.cdef.h", "counts.h")],
-        include_dirs=[str(HERE)],
+        sources=[os.path.relpath(HERE / name) for name in ("counts.c", "launches.c")],
+        depends=[
+            os.path.relpath(path) for path in (*sorted(HERE.glob("*.h")), ICD / "native.cdef.h", generated / "ur_types.h")
+        ],
+        include_dirs=[str(HERE), str(generated)],
         extra_compile_args=["-O2", *WARNINGS, "-Wno-unused-function", *strict],
     )
     return ffi

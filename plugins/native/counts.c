@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Python's, which cffi's headers hide in part: of every version. */
 int PyGILState_Check(void);
@@ -23,6 +24,7 @@ struct handle {   /* fl_handle: what several threads change is atomic here */
     struct handle *next;
     uint16_t adapter, kind;
     _Atomic(int32_t) references;
+    uintptr_t words[4];
 };
 _Static_assert(sizeof(struct handle) == sizeof(fl_handle) && offsetof(struct handle, references) == offsetof(fl_handle, references), "");
 
@@ -69,6 +71,11 @@ static struct handle *find(uint64_t address, uint32_t adapter, unsigned kind) {
     return handle->references > 0 && handle->adapter == adapter && handle->kind == kind ? handle : NULL;
 }
 
+const uintptr_t *fl_words(uint32_t adapter, uintptr_t handle, unsigned kind) {
+    struct handle *found = find(handle, adapter, kind);
+    return found ? found->words : NULL;
+}
+
 /* --- what Python calls, with handles that are its own --- */
 
 static struct handle *at(uintptr_t address) {
@@ -81,6 +88,10 @@ void fl_begin(uintptr_t handle, uint64_t number, uint16_t adapter, uint16_t kind
     at(handle)->adapter = adapter;
     at(handle)->kind = kind;
     at(handle)->references = references;   /* the last: who finds one may read the others */
+}
+
+void fl_describe(uintptr_t handle, const uintptr_t *words) {
+    memcpy(at(handle)->words, words, sizeof at(handle)->words);
 }
 
 bool fl_end(uintptr_t handle) {

@@ -5,12 +5,14 @@ typedef struct fl_handle {
     struct fl_handle *next;   /* of those that fl_take gave */
     uint16_t adapter, kind;
     int32_t references;       /* 0: it is lent, or nobody has it; or one of those below */
+    uintptr_t words[4];       /* what C has to know of the object: Object.words */
 } fl_handle;
 
-enum { FL_FIXED = 0x7fffffff /* not counted */, FL_GONE = -1 /* by C; Python does not know it yet */, FL_BLOCK = 2048 /* handles */ };
+enum { FL_FIXED = 0x7fffffff /* not counted */, FL_GONE = -1 /* by C; Python does not know it yet */, FL_BLOCK = 1024 /* handles */ };
 
 uintptr_t fl_block(uintptr_t table);   /* the first of FL_BLOCK new handles, which lie one behind the other; 0: no memory */
 void fl_begin(uintptr_t handle, uint64_t number, uint16_t adapter, uint16_t kind, int32_t references);
+void fl_describe(uintptr_t handle, const uintptr_t *words);   /* all of them */
 bool fl_end(uintptr_t handle);         /* whether it may be used again: false if fl_take will give it */
 int32_t fl_references(uintptr_t handle);   /* FL_GONE, too, and 1 for what is not counted */
 bool fl_own(uintptr_t handle);         /* the first reference to what was lent; false if it was not */

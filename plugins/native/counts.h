@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "counts.cdef.h"
+#include "words.h"
 
 typedef int32_t fl_counting_body(uint32_t adapter, uintptr_t handle);
 

@@ -41,6 +41,7 @@ class Buffer(CLObject):
         super().__init__(cl, context.table, owned)
         self.context, self.size, self.parent, self.host = context, size, parent, host
         self.whole: tuple[int, int] = (cl, 0)
+        self.words = cl, context.cl, 0, 0  # as launches.c knows it
 
 
 def _check_flags(value: int) -> None:

@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...icd.command_buffer import CommandBuffer as Runner
 from ...icd.command_buffer import Commands, mode_of_environment
+from ...icd.commands import address
 from ...icd.errors import error as opencl_error
 from ...icd.native_command_buffer import NativeCommandBuffer, support_of, why_not
 from ...loader.schedule import Order
 from ...loader.ur import UR
+from .._native import ffi
 from ..objects import Object
+from .command_arguments import launches_of
 from .contexts import Context
 from .core import CLObject, adapter, failure
 from .devices import Device
@@ -38,8 +40,7 @@ _Descriptor: Final = UR.struct("ur_exp_command_buffer_desc_t")
 class Command(Object):
     """A command that can be updated; it belongs to its command-buffer and lives as long.
 
-    `index` is its place in the array. `kernels` are those that it may launch (the first is the one of its creation), `held` what
-    its arguments use, by their index.
+    `index` is its place in the array. `kernels` are those that it may launch, with our copies; the first is the one of its creation.
     """
 
     type, counted = "ur_exp_command_buffer_command_handle_t", False
@@ -47,15 +48,15 @@ class Command(Object):
     def __init__(self, buffer: CommandBuffer, index: int) -> None:
         self._buffer = weakref.ref(buffer)
         self.index = index
-        self.kernels: dict[Any, int] = {}
+        self.kernels: dict[Any, Any] = {}
         self.kernel: Any = None
-        self.held: dict[int, Any] = {}
         self.dim = 0  # of its work size
 
-    @cached_property
-    def address(self) -> Any:
-        """Where the command is in the array. Only after finalize: the array does not move any more."""
-        return self.buffer.commands.array + self.index
+    @property
+    def words(self) -> tuple[int, int, int, int]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """As C knows it (plugins/native/launches.c)."""
+        kernel = self.kernel
+        return self.index, self.buffer.handle, kernel.handle if kernel else 0, kernel is not None
 
     @property
     def present(self) -> Any:
@@ -84,8 +85,8 @@ class CommandBuffer(Object):
         self.waits: dict[int, list[Event]] = {}
         self.signals: dict[int, CommandEvent] = {}
         self.updates: dict[int, Command] = {}
-        self.launches: dict[int, Command] = {}  # those of `updates` that launch a kernel, by handle; since it is finalized
-        self.copies: dict[Any, int] = {}  # kernel, and what was set on it besides arguments → a copy of ours
+        self.launches = launches_of(context, self.commands)  # as C reads them
+        self.copies: dict[Any, Any] = {}  # kernel, and what was set on it besides arguments → a copy of ours
         self.native: NativeCommandBuffer | None = None  # the driver's own, where the program has asked for that
         self.runner: Runner | None = None
         self._explained = False
@@ -141,8 +142,12 @@ class CommandBuffer(Object):
             commands.order_only[index] = False
         if self.native is not None:
             self.open_native().finalize()
-        self.launches = {command.handle: command for command in self.updates.values() if command.kernels}
-        others = [copy for command in self.updates.values() if len(command.kernels) > 1 for copy in command.kernels.values()]
+        others = [
+            copy
+            for command in self.updates.values()
+            if len(command.kernels) > 1
+            for copy in map(address, command.kernels.values())
+        ]
         self.runner = Runner(
             self.context.cl,
             [self.device.cl],
@@ -157,6 +162,7 @@ class CommandBuffer(Object):
             profiled=self.profiling,
             native=self.native,
         )
+        self.launches.handle, self.launches.ways = self.handle, ffi.cast("void *", address(self.runner.ways))
 
     # running
 
@@ -202,8 +208,8 @@ class CommandBuffer(Object):
         if registry is not None:
             for command in self.updates.values():
                 registry.forget(command)
-        copies = [_Copy(cl, self.context) for cl in self.copies.values()]
-        held = [self.commands, copies, [command.held for command in self.updates.values()]]
+        copies = [_Copy(address(copy), self.context) for copy in self.copies.values()]
+        held = [self.commands, copies]
         if self.runner is not None:
             last = self.runner.last_event
             if last:

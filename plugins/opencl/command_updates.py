@@ -2,44 +2,39 @@
 
 An update is all or nothing: everything that is asked for is looked at first, and only then does anything change. What has been
 enqueued keeps what it was enqueued with. (EXP-COMMAND-BUFFER, "Updating command-buffer commands".)
+
+Most updates are new arguments and nothing else. They are done in C, which leaves all others to Python without having changed anything
+(plugins/native/launches.c).
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ...icd._native import ffi as icd_ffi
 from ...icd._native import lib as icd_lib
 from ...icd.command_buffer import CommandBuffer as Runner
 from ...icd.errors import error as opencl_error
-from .._native import ffi
+from .._native import ffi, lib
+from .command_arguments import refused
 from .command_buffers import Command, CommandBuffer
-from .command_launches import MEMORY, POINTER, VALUE, argument_list, pack_change, work_sizes
-from .core import adapter, check_count, failure
+from .core import LONGEST, adapter, check_count, failure
 from .events import CommandEvent, Event
 from .kernels import Kernel
-from .usm import pointer_argument
 
-#: The rows of an update (Unified Runtime, EXP-COMMAND-BUFFER), each read at once, since there are many: all of an
-#: ur_exp_command_buffer_update_kernel_launch_desc_t from its command on; index, size and address of a new value; index and value of a new
-#: pointer or memory object.
-_UPDATE: Final = struct.Struct("@16x2N4I6N")
-_VALUE_ROW: Final = struct.Struct("@16xI4xN8xN")
-_OTHER_ROW: Final = struct.Struct("@16xI12xN")
-assert _UPDATE.size == ffi.sizeof("ur_exp_command_buffer_update_kernel_launch_desc_t")
-assert _VALUE_ROW.size == ffi.sizeof("ur_exp_command_buffer_update_value_arg_desc_t")
-assert _OTHER_ROW.size == ffi.sizeof("ur_exp_command_buffer_update_pointer_arg_desc_t")
-assert _OTHER_ROW.size == ffi.sizeof("ur_exp_command_buffer_update_memobj_arg_desc_t")
-_CHARS, _SIZES, _POINTER = ffi.typeof("char *"), ffi.typeof("size_t *"), icd_ffi.typeof("void *")
+_CHANGES: Final = icd_ffi.typeof("fl_change[]")
+_WORDS: Final = ffi.typeof("uintptr_t[]")
 
 
-def _rows(layout: struct.Struct, count: int, address: int) -> Iterable[Any]:
-    check_count(count, "INVALID_KERNEL_ARGUMENT_INDEX", "arguments")
-    if not address:
-        raise failure("INVALID_NULL_POINTER")
-    return layout.iter_unpack(ffi.buffer(ffi.cast(_CHARS, address), count * layout.size))
+#: What stands in `fl_command.n` for what a launch does not have.
+_ZEROS, _ONES = (0, 0, 0), (1, 1, 1)
+
+
+def _work_sizes(dim: int, offset: Sequence[int], size: Sequence[int], local: Sequence[int] | None) -> list[int]:
+    """`fl_command.n` of a launch."""
+    ones = _ONES[dim:]
+    return [*offset, *_ZEROS[dim:], *size, *ones, *(_ZEROS[:dim] if local is None else local), *ones]
 
 
 class _Launch:
@@ -51,8 +46,8 @@ class _Launch:
         self.sizes = list(present.n[0:9])
         self.dim, self.local, self.offset = present.work_dim, bool(present.has_local), bool(present.has_offset)
 
-    def read(self, kernel: int, dim: int, new_offset: int, new_size: int, new_local: int) -> None:
-        """Take over what an update asks for: the handle of a kernel, and addresses of sizes; 0 for what stays. Raises URError."""
+    def read(self, kernel: int, dim: int, new_offset: Any, new_size: Any, new_local: Any) -> None:
+        """Take over what an update asks for: the handle of a kernel, and sizes; 0 and NULL for what stays. Raises URError."""
         if kernel:
             self.kernel = _live("ur_kernel_handle_t", kernel, "INVALID_KERNEL")
             if self.kernel not in self.command.kernels:
@@ -60,11 +55,11 @@ class _Launch:
         if dim != self.dim and not (new_offset and new_size):
             raise failure("INVALID_VALUE", "another number of dimensions needs a new offset and a new global size")
         old = self.sizes
-        offset = _sizes(new_offset, dim) if new_offset else old[0:dim]
-        size = _sizes(new_size, dim) if new_size else old[3 : 3 + dim]
+        offset = ffi.unpack(new_offset, dim) if new_offset else old[0:dim]
+        size = ffi.unpack(new_size, dim) if new_size else old[3 : 3 + dim]
         kept = None if new_size or not self.local else old[6 : 6 + dim]  # the driver chooses one for a new global size
-        local = _sizes(new_local, dim) if new_local else kept
-        self.sizes = work_sizes(dim, offset, size, local)
+        local = ffi.unpack(new_local, dim) if new_local else kept
+        self.sizes = _work_sizes(dim, offset, size, local)
         self.kernel.check_group(self.command.buffer.device, local)
         self.dim, self.local, self.offset = dim, local is not None, self.offset or bool(new_offset)
 
@@ -76,61 +71,40 @@ class _Launch:
         command.dim = self.dim
         if self.kernel is command.kernel:
             return False
-        present.kernel = icd_ffi.cast(_POINTER, command.kernels[self.kernel])
+        present.kernel = command.kernels[self.kernel]
         present.arguments, old = arguments, present.arguments
         icd_lib.fl_release_arguments(old)
-        command.kernel, command.held = self.kernel, {}
+        command.kernel = self.kernel
+        lib.fl_describe(command.handle, command.words)
         return True
 
 
-def _sizes(address: int, dim: int) -> list[int]:
-    return ffi.unpack(ffi.cast(_SIZES, address), dim)
+class _Arguments:
+    """The new arguments of an update for a launch of `kernel`: `count` changes. Raises URError."""
+
+    def __init__(self, command: Command, kernel: Kernel, update: Any) -> None:
+        counts = update.numNewValueArgs, update.numNewPointerArgs, update.numNewMemObjArgs
+        for count in counts:
+            check_count(count, "INVALID_KERNEL_ARGUMENT_INDEX", "arguments")
+        self.command, self.count = command, sum(counts)
+        self.changes = icd_ffi.new(_CHANGES, self.count)
+        self._room = ffi.new(_WORDS, self.count)  # what they lead to
+        old = command.present.arguments if kernel is command.kernel else icd_ffi.NULL
+        index = ffi.new("uint32_t *")
+        code = lib.fl_read_update(
+            command.buffer.launches, update, _void(old), kernel.argument_count, _void(self.changes), self._room, index
+        )
+        if code:
+            raise refused(code, index[0], kernel)
+
+    def indices(self) -> set[int]:
+        """Which arguments they are."""
+        return {change.index for change in self.changes}
 
 
-#: A new argument: index, kind, size, where its value is, and what it uses.
-_Edit = tuple[int, int, int, Any, Any]
-
-
-def _check_index(index: int, kernel: Kernel) -> None:
-    if index >= kernel.argument_count:
-        raise failure("INVALID_KERNEL_ARGUMENT_INDEX", f"the kernel has {kernel.argument_count} arguments")
-
-
-def _values(count: int, rows: int, kernel: Kernel, command: Command, shape: Any) -> list[_Edit]:
-    """`shape` is memory for an `fl_change`."""
-    old = command.address.arguments if kernel is command.kernel else icd_ffi.NULL
-    edits: list[_Edit] = []
-    for index, size, address in _rows(_VALUE_ROW, count, rows):
-        _check_index(index, kernel)
-        if address and not icd_lib.fl_get_argument(old, index, shape) and (shape.size != size or shape.kind != VALUE):
-            raise failure("INVALID_KERNEL_ARGUMENT_SIZE", f"argument {index} has {shape.size} bytes, not {size}")
-        edits.append((index, VALUE, size, icd_ffi.cast(_POINTER, address), None))
-    return edits
-
-
-def _pointers(count: int, rows: int, kernel: Kernel) -> list[_Edit]:
-    edits: list[_Edit] = []
-    for index, address in _rows(_OTHER_ROW, count, rows):
-        _check_index(index, kernel)
-        (pointer,) = _sizes(address, 1) if address else (0,)  # the address OF the pointer
-        setter, value = pointer_argument(kernel.context, pointer)
-        if setter == "mem":
-            edits.append((index, MEMORY if value else VALUE, 8, icd_ffi.new("uintptr_t *", value), None))
-        else:
-            edits.append((index, POINTER, 0, icd_ffi.cast(_POINTER, value), None))
-    return edits
-
-
-def _memory(count: int, rows: int, kernel: Kernel) -> list[_Edit]:
-    edits: list[_Edit] = []
-    for index, handle in _rows(_OTHER_ROW, count, rows):
-        _check_index(index, kernel)
-        memory = _live("ur_mem_handle_t", handle, "INVALID_MEM_OBJECT") if handle else None
-        if memory is not None and memory.context.cl != kernel.context.cl:
-            raise failure("INVALID_CONTEXT", f"the memory object of argument {index} is of another context")
-        value = icd_ffi.new("uintptr_t *", memory.cl if memory else 0)
-        edits.append((index, MEMORY if memory else VALUE, 8, value, memory))
-    return edits
+def _void(pointer: Any) -> Any:
+    """A pointer of icd's as one of ours."""
+    return ffi.cast("void *", int(icd_ffi.cast("uintptr_t", pointer)))
 
 
 def _live(kind: str, handle: int, code: str) -> Any:
@@ -154,43 +128,43 @@ def urCommandBufferUpdateKernelLaunchExp(
     hCommandBuffer: CommandBuffer, numKernelUpdates: int, pUpdateKernelLaunch: Any
 ) -> None:
     runner = _runner_of(hCommandBuffer)
-    if not numKernelUpdates:
-        raise failure("INVALID_SIZE", "there is nothing to update")
-    check_count(numKernelUpdates, "INVALID_SIZE", "updates")
+    if not 0 < numKernelUpdates <= LONGEST:
+        raise failure("INVALID_SIZE", f"{numKernelUpdates} updates")
     with runner.lock:
-        launches: dict[Command, _Launch] = {}
-        edits: list[tuple[Command, list[_Edit]]] = []
-        shape = icd_ffi.new("fl_change *")
-        for handle, new_kernel, *counts, dim, memory, pointers, values, offset, size, local in _UPDATE.iter_unpack(
-            ffi.buffer(pUpdateKernelLaunch, numKernelUpdates * _UPDATE.size)
-        ):
-            command = _launch_command(hCommandBuffer, handle)
-            kernel, launch = command.kernel, launches.get(command)
-            if not 1 <= dim <= 3:
-                raise failure("INVALID_WORK_DIMENSION")
-            if launch or offset or size or local or (new_kernel and new_kernel != kernel.handle) or dim != command.dim:
-                launch = launches.setdefault(command, launch or _Launch(command))
-                launch.read(new_kernel, dim, offset, size, local)
-                kernel = launch.kernel
-            rows: list[_Edit] = []
-            memory_count, pointer_count, value_count = counts
-            if value_count:
-                rows += _values(value_count, values, kernel, command, shape)
-            if pointer_count:
-                rows += _pointers(pointer_count, pointers, kernel)
-            if memory_count:
-                rows += _memory(memory_count, memory, kernel)
-            if kernel is not command.kernel and {row[0] for row in rows} != set(range(kernel.argument_count)):
-                raise failure("INVALID_VALUE", "another kernel needs all of its arguments")
-            edits.append((command, rows))
-        _commit(hCommandBuffer, launches, edits)
+        code = lib.FL_NOT_PLAIN
+        if not runner.has_native:
+            code = lib.fl_update_plainly(hCommandBuffer.launches, pUpdateKernelLaunch, numKernelUpdates)
+        if code == lib.FL_NOT_PLAIN:
+            _update(hCommandBuffer, [pUpdateKernelLaunch + number for number in range(numKernelUpdates)])
+        elif code:
+            raise opencl_error(code, "urCommandBufferUpdateKernelLaunchExp")
+
+
+def _update(buffer: CommandBuffer, updates: list[Any]) -> None:
+    """Updates of any kind."""
+    launches: dict[Command, _Launch] = {}
+    arguments: list[_Arguments] = []
+    for update in updates:
+        command = _launch_command(buffer, update.hCommand)
+        kernel, launch, dim = command.kernel, launches.get(command), update.newWorkDim
+        if not 1 <= dim <= 3:
+            raise failure("INVALID_WORK_DIMENSION")
+        sizes = update.pNewGlobalWorkOffset, update.pNewGlobalWorkSize, update.pNewLocalWorkSize
+        new = update.hNewKernel
+        if launch or any(sizes) or (new and new != kernel.handle) or dim != command.dim:
+            launch = launches.setdefault(command, launch or _Launch(command))
+            launch.read(new, dim, *sizes)
+            kernel = launch.kernel
+        arguments.append(_Arguments(command, kernel, update))
+        if kernel is not command.kernel and arguments[-1].indices() != set(range(kernel.argument_count)):
+            raise failure("INVALID_VALUE", "another kernel needs all of its arguments")
+    _commit(buffer, launches, arguments)
 
 
 def _launch_command(buffer: CommandBuffer, handle: int) -> Command:
-    command = buffer.launches.get(handle)
-    if command is None:
-        code = "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP" if handle else "INVALID_NULL_HANDLE"
-        raise failure(code, "it is no launch of this command-buffer")
+    command = _live("ur_exp_command_buffer_command_handle_t", handle, "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP")
+    if command.kernel is None or command.buffer is not buffer:
+        raise failure("INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP", "it is no launch of this command-buffer")
     return command
 
 
@@ -198,7 +172,7 @@ class _Before:
     """What a launch is before an update that the driver may refuse."""
 
     def __init__(self, command: Command) -> None:
-        self._command, self._dim, self._held = command, command.dim, dict(command.held)
+        self._command, self._dim = command, command.dim
         self._launch = icd_ffi.new("fl_command *", command.present)
         old = self._launch.arguments
         self._launch.arguments = icd_lib.fl_change_arguments(old, icd_lib.fl_argument_count(old), icd_ffi.NULL, 0)
@@ -208,28 +182,25 @@ class _Before:
     def restore(self) -> None:
         """Make it so again."""
         command, refused = self._command, self._command.present.arguments
-        command.address[0] = self._launch[0]
-        self._launch.arguments = refused
-        command.dim, command.held = self._dim, self._held
+        command.buffer.commands.array[command.index] = self._launch[0]
+        self._launch.arguments, command.dim = refused, self._dim
 
     def __del__(self) -> None:
         icd_lib.fl_release_arguments(self._launch.arguments)
 
 
-def _commit(buffer: CommandBuffer, launches: dict[Command, _Launch], edits: list[tuple[Command, list[_Edit]]]) -> None:
+def _commit(buffer: CommandBuffer, launches: dict[Command, _Launch], arguments: list[_Arguments]) -> None:
     """Everything is in order: change the commands, and tell the runner. Raises OpenCLError if the driver's own command-buffer cannot be
     changed; then nothing is."""
     runner = _runner_of(buffer)
-    before = {command: _Before(command) for command, _ in edits} if buffer.native is not None else {}
-    changed = _relaunch(launches, edits) if launches else {}
-    code, set_argument = 0, icd_lib.fl_set_argument
-    for command, rows in edits:
-        changed.setdefault(command.index, False)
-        address, held = command.address, command.held
-        for index, kind, size, value, uses in rows:
-            code = code or set_argument(address, index, kind, size, value)
-            if uses is not None or index in held:
-                held[index] = uses
+    before = {new.command: _Before(new.command) for new in arguments} if buffer.native is not None else {}
+    changed = _relaunch(launches, arguments) if launches else {}
+    code = 0
+    for new in arguments:
+        changed.setdefault(new.command.index, False)
+        at = buffer.commands.array + new.command.index
+        for change in new.changes:
+            code = code or icd_lib.fl_set_argument(at, change.index, change.kind, change.size, change.value)
     code = runner.update(changed) or code
     if not code:
         return
@@ -240,17 +211,19 @@ def _commit(buffer: CommandBuffer, launches: dict[Command, _Launch], edits: list
     raise opencl_error(code, "clUpdateMutableCommandsKHR" if before else "urCommandBufferUpdateKernelLaunchExp")
 
 
-def _relaunch(launches: dict[Command, _Launch], edits: list[tuple[Command, list[_Edit]]]) -> dict[int, bool]:
+def _relaunch(launches: dict[Command, _Launch], arguments: list[_Arguments]) -> dict[int, bool]:
     """Give commands other sizes and kernels: by their numbers, whether they launch another kernel now."""
-    lists = {command: _list(edits, launch) for command, launch in launches.items() if launch.kernel is not command.kernel}
+    lists = {command: _list(arguments, launch) for command, launch in launches.items() if launch.kernel is not command.kernel}
     return {command.index: launch.commit(lists.get(command)) for command, launch in launches.items()}
 
 
-def _list(edits: list[tuple[Command, list[_Edit]]], launch: _Launch) -> Any:
+def _list(arguments: list[_Arguments], launch: _Launch) -> Any:
     """The arguments of a launch of another kernel."""
-    rows = [row for command, rows in edits if command is launch.command for row in rows]
-    changes = [pack_change(*row[:3], int(icd_ffi.cast("uintptr_t", row[3]))) for row in rows]
-    return argument_list(launch.kernel.argument_count, changes)
+    (new,) = (new for new in arguments if new.command is launch.command)
+    made = icd_lib.fl_change_arguments(icd_ffi.NULL, launch.kernel.argument_count, new.changes, new.count)
+    if not made:
+        raise MemoryError("no memory for a launch's arguments")
+    return made
 
 
 @adapter.entry

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
+from .._native import ffi
 from .core import CLObject, adapter, create, failure, handles, query, taken_over
 from .devices import Device, device_of
 from .platforms import Platform, driver_of
@@ -26,6 +28,11 @@ class Context(CLObject):
         self.devices = tuple(devices)
         self.deleters: list[tuple[int, int]] = []
         self.usm: tuple[Any] | None = None  # what usm.strategy_of has found
+
+    @cached_property
+    def cookie(self) -> Any:
+        """What C knows it by."""
+        return ffi.new_handle(self)
 
     @property
     def platform(self) -> Platform:

@@ -27,6 +27,7 @@ class Sampler(CLObject):
     def __init__(self, cl: int, context: Context, normalized: bool, addressing: int, filtering: int) -> None:
         super().__init__(cl, context.table)
         self.context, self.normalized, self.addressing, self.filtering = context, normalized, addressing, filtering
+        self.words = cl, context.cl, 0, 0  # as launches.c knows it
 
 
 def _check_images(context: Context) -> None:

@@ -72,13 +72,15 @@ def build(directory: Path, flags: Sequence[str] = ()) -> Path:
     program = directory / "harness"
     compiler = os.environ.get("CC", "cc").split()
     (directory / "ur_slots.h").write_text(_slots(), encoding="utf-8")
-    folders = [f"-I{folder}" for folder in (NATIVE, HERE, directory, LOADER)]
+    folders = [f"-I{folder}" for folder in (NATIVE, HERE, directory, LOADER, PLUGINS)]
     sources = [
         str(source) for folder in (NATIVE, LOADER, HERE) for source in sorted(folder.glob("*.c")) if source.name != _APART
     ]
+    sources.append(str(PLUGINS / "launches.c"))
     commands = (
         [sys.executable, str(NATIVE / "build.py"), str(directory)],
         [sys.executable, str(LOADER / "build.py"), str(directory)],
+        [sys.executable, str(PLUGINS / "build.py"), str(directory)],
         # generated, and like the thunks of UR, which are what the scenarios call
         [*compiler, "-std=gnu11", f"-I{LOADER}", "-c", "thunks_cl.c", "thunks_pi.c"],
         [*compiler, *_FLAGS, *flags, *folders, *sources, "thunks_ur.c", "thunks_cl.o", "thunks_pi.o", "-o", str(program)],

@@ -30,3 +30,14 @@ int in_thread(count *retain, count *release, int retains, int releases, void **h
     void *failed;
     return pthread_create(&thread, NULL, run, &job) || pthread_join(thread, &failed) || failed;
 }
+
+static void *call(void *given) {
+    (*(void (**)(void))given)();
+    return NULL;
+}
+
+/* Calls a function in another thread and waits for it. */
+int call_in_thread(void (*function)(void)) {
+    pthread_t thread;
+    return pthread_create(&thread, NULL, call, &function) || pthread_join(thread, NULL);
+}

@@ -38,7 +38,7 @@ adapter.info("urDeviceGetInfo", {"UR_DEVICE_INFO_REFERENCE_COUNT": lambda device
 
 #: The beginning of a program that holds the GIL as `dpctl.tensor` does: a function of ctypes.PyDLL does not give it up.
 PROGRAM: Final = """
-import ctypes, faulthandler, sys, threading
+import ctypes, faulthandler, sys
 faulthandler.dump_traceback_later(5, exit=True)  # only in a deadlock
 ur, held, free = ctypes.CDLL(sys.argv[1]), ctypes.PyDLL(sys.argv[2]), ctypes.CDLL(sys.argv[2])
 assert ur.urGetDeviceProcAddrTable(12, (ctypes.c_void_p * 100)()) == 0
@@ -94,12 +94,12 @@ CASES: Final = {
         "release = ctypes.PyDLL(sys.argv[1]).urDeviceRelease\nprint([(release(ctypes.c_void_p(d)), *closed) for d in devices[:2]])",
         "[(0, 0), (0, 0, 1)]",
     ),
-    # closed by the next call of the adapter, while the main thread has no time for it
+    # closed by the next call of the adapter, while the main thread waits in C and has no time for it
     "in a thread that calls on": (
         "def other():\n"
         "    in_thread(held, 0, 1)\n"
         "    print(list(closed), -references(devices[0]), ur.urDeviceRetain(ctypes.c_void_p(devices[0])), closed)\n"
-        "thread = threading.Thread(target=other)\nthread.start(); thread.join()",
+        "assert free.call_in_thread(ctypes.CFUNCTYPE(None)(other)) == 0",
         "[] 19 19 [0, 1, 2, 3]",
     ),
 }
