@@ -98,10 +98,6 @@ class Program:
         native = self.native
         return [int(ffi.cast("uintptr_t", native.exported[i])) for i in range(native.export_count)]
 
-    def update(self, step: int, relaunched: bool) -> int:
-        """The command of a step has other arguments than before, or, `relaunched`, another kernel. Returns the OpenCL code."""
-        return lib.fl_update(self.native, step, relaunched)
-
     def close(self) -> None:
         """Give up its kernels."""
         ffi.release(self.native)
