@@ -48,8 +48,7 @@ class DynamicParameter(DynamicArgument):
         try:
             return argument(value)
         except SYCLError as error:
-            message = error.message.replace("argument 0", "the value", 1)
-            raise SYCLError(error.errc, message, routine=routine, remedy=error.remedy) from None
+            raise error.of(error.message.replace("argument 0", "the value", 1), routine) from None
 
     @property
     def argument(self) -> Argument:

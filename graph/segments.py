@@ -18,7 +18,7 @@ from ..runtime.buffer import MODES, Buffer
 from ..runtime.command_buffer import CommandBuffer
 from ..runtime.commands import Barrier, Command, Empty, HostTask
 from ..runtime.context import Context
-from ..runtime.errors import check
+from ..runtime.errors import SYCLError
 from ..runtime.event import Event
 from ..runtime.launch_updates import Change
 from ..runtime.launches import KernelLaunch
@@ -55,7 +55,9 @@ class EmptySegment:
 
     def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:
         event = ctypes.c_void_p()
-        check(queue.adapter.ur.urEnqueueEventsWait(queue.handle, count, waits, ctypes.byref(event)), "urEnqueueEventsWait")
+        queue.adapter.check(
+            queue.adapter.ur.urEnqueueEventsWait(queue.handle, count, waits, ctypes.byref(event)), "urEnqueueEventsWait"
+        )
         return event.value or 0
 
     def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None:
@@ -124,6 +126,7 @@ class BufferSegment:
         self.buffer = CommandBuffer(
             context, device, updatable=updatable, in_order=in_order and not profiling, profiling=profiling
         )
+        self._nodes, self._commands = nodes, commands
         self._handles: dict[int, int] = {}
         points: dict[int, tuple[int, ...]] = {}  # of each node, what a follower waits for
         waits: tuple[int, ...] = ()
@@ -145,7 +148,20 @@ class BufferSegment:
         self.buffer.finalize()
 
     def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:
-        return self.buffer.enqueue(queue.handle, count, waits)
+        try:
+            return self.buffer.enqueue(queue.handle, count, waits)
+        except SYCLError as error:
+            self._find_refused(queue, error)
+            raise
+
+    def _find_refused(self, queue: Queue, error: SYCLError) -> None:
+        """Raise the error again with the first launch that is refused alone, too: a command-buffer does not say which one it is."""
+        for node in self._nodes:
+            command = self._commands[node]
+            if isinstance(command, KernelLaunch):
+                found = command.refused(queue)
+                if found is not None and found.code == error.code:
+                    raise found.of(f"node {node}: {found.message}", error.routine) from error
 
     def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None:
         """Put launches in the place of others; all of them or, if the adapter refuses one, none."""

@@ -23,9 +23,11 @@ _NAMES: Final = {str: "text", numpy.ndarray: "NumPy array"}
 def no(value: Any, what: str, routine: str, remedy: str = "") -> SYCLError:
     """The error: a value is not what it should be."""
     kind, package = type(value), type(value).__module__.split(".")[0]
-    shown = (
-        "None" if value is None else kind.__name__ if package in ("builtins", "fairlead") else f"{package}'s {kind.__name__}"
-    )
+    shown = "None" if value is None else kind.__name__
+    if package not in ("builtins", "fairlead"):
+        shown = f"{package}'s {shown}"
+    if package == "pyopencl" and package not in remedy:
+        remedy += "; fairlead.runtime.interop makes the runtime's objects of pyopencl's"
     return invalid(f"{shown} is no {what}", routine=routine, remedy=remedy)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .context import Context
-from .errors import check, unsupported
+from .errors import unsupported
 from .handles import Object, struct
 from .launch_updates import Change, describe
 from .platform import Device
@@ -47,7 +47,7 @@ class CommandBuffer(Object):
         event = ctypes.c_void_p()
         code = self.adapter.ur.urEnqueueCommandBufferExp(queue, self.handle, count, waits, ctypes.byref(event))
         if code:
-            check(code, "urEnqueueCommandBufferExp")
+            self.adapter.check(code, "urEnqueueCommandBufferExp")
         return event.value or 0
 
     def update(self, changes: Sequence[Change]) -> None:
@@ -55,4 +55,4 @@ class CommandBuffer(Object):
         count, block = describe(changes, self.context)
         if count:
             code = self.adapter.ur.urCommandBufferUpdateKernelLaunchExp(self.handle, count, block)
-            check(code, "urCommandBufferUpdateKernelLaunchExp")
+            self.adapter.check(code, "urCommandBufferUpdateKernelLaunchExp")

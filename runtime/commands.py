@@ -16,7 +16,7 @@ import numpy
 
 from ..loader.ur import UR, UR_RESULT_SUCCESS
 from .buffer import Accessor, Memory
-from .errors import check, unsupported
+from .errors import unsupported
 
 if TYPE_CHECKING:
     from .command_buffer import CommandBuffer
@@ -59,13 +59,15 @@ class Command:
         0 if it cannot be. Raises SYCLError (feature_not_supported) if the adapter's command-buffers do not have it."""
         raise NotImplementedError
 
-    def _appended(self, code: int, routine: str) -> None:
+    def _appended(self, buffer: CommandBuffer, code: int, routine: str) -> None:
+        """Raise SYCLError unless it was appended."""
         if code == UNSUPPORTED:
             raise unsupported(
                 f"{self.title} command not supported by graph backend", routine=routine,
                 remedy="use an adapter whose command-buffers have it (`fairlead adapter`), or another kind of command",
             )  # fmt: skip
-        check(code, routine, f"({self})")
+        if code:  # what it says of itself costs more than the call
+            buffer.adapter.check(code, routine, f"({self})")
 
     def copy(self) -> Command:
         """One that later changes of this one do not reach: itself, if there are none."""
@@ -170,18 +172,20 @@ class Transfer(Command):
         arguments = row.enqueued(*self._in(queue.context))
         if row.enqueue == "urEnqueueUSMAdvise":  # the one that takes no events
             if count:
-                check(ur.urEnqueueEventsWait(queue.handle, count, waits, None), "urEnqueueEventsWait")
+                queue.adapter.check(ur.urEnqueueEventsWait(queue.handle, count, waits, None), "urEnqueueEventsWait")
             code = ur.urEnqueueUSMAdvise(queue.handle, *arguments, _byref(event))
         else:
             code = getattr(ur, row.enqueue)(queue.handle, *arguments, count, waits, _byref(event))
-        check(code, row.enqueue, f"({self})")
+        if code:
+            queue.adapter.check(code, row.enqueue, f"({self})")
         return event.value or 0
 
     def append(self, buffer: CommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
         row, point = self.row, ctypes.c_uint32()
         arguments = row.appended(*self._in(buffer.context))
         function = getattr(buffer.adapter.ur, row.append)
-        self._appended(function(buffer.handle, *arguments, count, sync_points, 0, None, _byref(point), None, None), row.append)
+        code = function(buffer.handle, *arguments, count, sync_points, 0, None, _byref(point), None, None)
+        self._appended(buffer, code, row.append)
         return point.value, 0
 
     def describe(self) -> list[str]:
@@ -229,7 +233,9 @@ class Empty(Command):
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
         event = ctypes.c_void_p()
-        check(queue.adapter.ur.urEnqueueEventsWait(queue.handle, count, waits, _byref(event)), "urEnqueueEventsWait")
+        queue.adapter.check(
+            queue.adapter.ur.urEnqueueEventsWait(queue.handle, count, waits, _byref(event)), "urEnqueueEventsWait"
+        )
         return event.value or 0
 
 
@@ -241,7 +247,7 @@ class Barrier(Command):
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
         event = ctypes.c_void_p()
-        check(
+        queue.adapter.check(
             queue.adapter.ur.urEnqueueEventsWaitWithBarrier(queue.handle, count, waits, _byref(event)),
             "urEnqueueEventsWaitWithBarrier",
         )
@@ -267,7 +273,7 @@ class NativeCommand(Command):
             queue.handle, ctypes.cast(call.of_queue, ctypes.c_void_p), None, 0, None, None, count, waits, _byref(event)
         )
         call.check()
-        check(code, "urEnqueueNativeCommandExp", f"({self})")
+        queue.adapter.check(code, "urEnqueueNativeCommandExp", f"({self})")
         return event.value or 0
 
     def append(self, buffer: CommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
@@ -277,7 +283,7 @@ class NativeCommand(Command):
             buffer.handle, ctypes.cast(call.of_buffer, ctypes.c_void_p), None, None, count, sync_points, _byref(point)
         )
         call.check()
-        self._appended(code, "urCommandBufferAppendNativeCommandExp")
+        self._appended(buffer, code, "urCommandBufferAppendNativeCommandExp")
         return point.value, 0
 
 

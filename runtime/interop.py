@@ -137,7 +137,14 @@ def kernel_of(kernel: Any, context: Context, routine: str = "kernel_of") -> Kern
     from .program import Kernel, Program
 
     _check(kernel, "Kernel", routine)
-    adapter, its_own = context.adapter, kernel.program
+    try:
+        adapter, its_own = context.adapter, kernel.program
+    except Exception as error:  # pyopencl's, of the driver
+        raise invalid(
+            f"the kernel {kernel.function_name} has no program any more: {error}",
+            routine=routine,
+            remedy="keep the pyopencl.Program",
+        ) from error
     made = adapter.made("urProgramCreateWithNativeHandle", its_own.int_ptr, context.handle, _not_owned("program"))
     program = Program(context, b"", handle=made, built=True)
     handle = adapter.made("urKernelCreateWithNativeHandle", kernel.int_ptr, context.handle, made, _not_owned("kernel"))

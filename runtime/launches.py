@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .arguments import Argument, pack
 from .buffer import Accessor
+from .checks import MOST
 from .commands import Command
-from .errors import Errc, SYCLError, check
+from .errors import Errc, SYCLError
+from .event import Event
 from .handles import array
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ def sizes(
     range: NDRange | Sequence[int] | int, routine: str = "parallel_for"
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Global size, local size and offset of a launch, as tuples of one to three numbers; () where there is none."""
-    if type(range) is int and range >= 0:
+    if type(range) is int and 0 <= range <= MOST:
         return (range,), (), ()
     if isinstance(range, NDRange):
         whole, local, offset = (_tuple(part, routine) for part in range)
@@ -62,7 +64,7 @@ def _tuple(sizes: Any, routine: str) -> tuple[int, ...]:
         found = tuple(map(operator.index, numbers))
     except TypeError:
         found = (-1,)
-    if min(found, default=0) < 0 or any(isinstance(number, bool) for number in numbers):
+    if not 0 <= min(found, default=0) <= max(found, default=0) <= MOST or any(isinstance(number, bool) for number in numbers):
         raise SYCLError(
             Errc.nd_range, f"{sizes!r} is no range: its parts are whole numbers from 0 on", routine=routine,
             remedy="give a number, a tuple (width, height), or an NDRange",
@@ -106,7 +108,7 @@ class KernelLaunch(Command):
             count, waits, _byref(event),
         )  # fmt: skip
         if code:
-            check(code, "urEnqueueKernelLaunchWithArgsExp", f"({self})")
+            queue.adapter.check(code, "urEnqueueKernelLaunchWithArgsExp", f"({self})")
         return event.value or 0
 
     def append(self, buffer: CommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
@@ -118,8 +120,17 @@ class KernelLaunch(Command):
             count, sync_points, 0, None, buffer.point_at, None, buffer.command_at,
         )  # fmt: skip
         if code:
-            self._appended(code, "urCommandBufferAppendKernelLaunchWithArgsExp")
+            self._appended(buffer, code, "urCommandBufferAppendKernelLaunchWithArgsExp")
         return point.value, command.value or 0
+
+    def refused(self, queue: Queue) -> SYCLError | None:
+        """What it is refused for, arguments that the kernel does not take above all, if it is: it is launched with no work-items."""
+        empty = KernelLaunch(self.kernel, ((0,), (), ()), self.arguments)
+        try:
+            Event(queue.context, empty.enqueue(queue, 0, None))
+        except SYCLError as error:
+            return error.of(error.message.replace(f"({empty})", f"({self})"), error.routine)
+        return None
 
     def copy(self) -> KernelLaunch:
         made = KernelLaunch(self.kernel, (self.global_size, self.local_size, self.offset), self.arguments)

@@ -180,12 +180,13 @@ _lock: Final = new_lock()
 
 def platforms(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Platform, ...]:
     """The platforms of the runtime's adapters, or those of `plugins`: what `fairlead.adapters()` gives, one of them, or several."""
+    return _platforms(plugins, "platforms")
+
+
+def _platforms(plugins: Iterable[Plugin] | Plugin | None, routine: str) -> tuple[Platform, ...]:
+    remedy = "give what fairlead.adapters() gives; ONEAPI_DEVICE_SELECTOR chooses devices"
     with _lock:
-        found = (
-            _default()
-            if plugins is None
-            else several(plugins, Plugin, "platforms", "give what fairlead.adapters() gives", "adapter")
-        )
+        found = _default() if plugins is None else several(plugins, Plugin, routine, remedy, "adapter")
         return tuple(platform for plugin in found for platform in _platforms_of(plugin))
 
 
@@ -194,7 +195,7 @@ def devices(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Device, .
 
     Raises SYCLError (runtime) if there is none.
     """
-    everything = [device for platform in platforms(plugins) for device in platform.devices]
+    everything = [device for platform in _platforms(plugins, "devices") for device in platform.devices]
     selector = environment_selector()
     chosen = everything
     if selector is not None:

@@ -122,9 +122,11 @@ class Program(Object):
     @property
     def kernel_names(self) -> tuple[str, ...]:
         """The names of its kernels. (urProgramGetInfo, UR_PROGRAM_INFO_KERNEL_NAMES)"""
-        return tuple(
-            filter(None, self.adapter.info("urProgramGetInfo", self.handle, "UR_PROGRAM_INFO_KERNEL_NAMES").split(";"))
-        )
+        try:
+            names = self.adapter.info("urProgramGetInfo", self.handle, "UR_PROGRAM_INFO_KERNEL_NAMES")
+        except SYCLError:  # Intel's driver, of a program without kernels
+            return ()
+        return tuple(filter(None, names.split(";")))
 
     def __getattr__(self, name: str) -> Kernel:
         if name.startswith("_"):

@@ -107,6 +107,24 @@ def test_what_a_command_group_function_raises_is_its_own(queue: Queue) -> None:
     assert graph.empty()
 
 
+@pytest.mark.parametrize("updatable", [False, True])
+def test_an_argument_that_a_kernel_does_not_take_is_named_with_its_node(
+    queue: Queue, program: Program, memory: USM, updatable: bool
+) -> None:
+    """Command-buffers say it when they are enqueued, and not of which command."""
+    graph = CommandGraph(queue)
+    amount = DynamicParameter(graph, numpy.int64(1))
+    for value in (numpy.int32(1), amount, numpy.int32(1)):
+        graph.add(lambda h, value=value: h.parallel_for(N, program.add, memory, value), depends_on_all_leaves=True)
+    executable = graph.finalize(updatable=updatable)
+    with pytest.raises(SYCLError, match=r"node 1: .*argument 1.*kernel, name: add, range: 64") as caught:
+        queue.graph(executable).wait()
+    assert caught.value.errc is Errc.kernel_argument and caught.value.routine == "urEnqueueCommandBufferExp"
+    assert caught.value.remedy
+    queue.wait()
+    assert (memory.array <= 1).all()  # nothing after it has run
+
+
 def test_parameters_and_groups_can_be_looked_at(queue: Queue, program: Program, memory: USM) -> None:
     graph = CommandGraph(queue)
     amount, where = DynamicParameter(graph, numpy.int32(1)), DynamicParameter(graph, memory)

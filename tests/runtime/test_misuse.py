@@ -28,7 +28,7 @@ from fairlead.runtime import (
     malloc_shared,
     platforms,
 )
-from fairlead.runtime.interop import context_of, device_of, event_of, kernel_of, queue_of
+from fairlead.runtime.interop import context_of, device_of, event_of, kernel_of, queue_of, to_pyopencl
 
 NO_MEMORY = (None, "text", [1, 2], 4.5)
 NO_COUNT = ("4", 4.5, [4])
@@ -106,7 +106,7 @@ def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> N
         (lambda: Event().add_callback(3), "Event.add_callback", "int is no function"),  # pyright: ignore[reportArgumentType]
         *((lambda of=of: LocalMemory(of), "LocalMemory", "is no number") for of in NO_COUNT),
         *((lambda of=of: RawArgument(of), "RawArgument", "is no bytes") for of in (None, 3, "text")),
-        *((lambda of=of: devices(of), "platforms", "is no adapter") for of in (3, "cpu")),
+        *((lambda of=of: devices(of), "devices", "is no adapter") for of in (3, "cpu")),
         (lambda: platforms(3), "platforms", "int is no adapter"),  # pyright: ignore[reportArgumentType]
         (lambda: device.partition(counts=["1"]), "partition", "str is no int"),  # pyright: ignore[reportArgumentType]
         (lambda: device_of(3), "device_of", "int is no Device"),
@@ -152,6 +152,20 @@ def test_an_attribute_that_is_no_kernel_says_which_there_are(program: Program) -
     with pytest.raises(AttributeError, match=r"(?s)no kernel 'nothing'.*it has add, mul"):
         _ = program.nothing
     assert set(program.kernel_names) >= {"add", "mul"} and "add, mul" in repr(program)
+
+
+def test_a_program_without_kernels_says_so(queue: Queue) -> None:
+    program = Program(queue, "void nothing() {}")
+    assert program.kernel_names == () and repr(program) == "<Program of no kernel>"
+    with pytest.raises(SYCLError, match="no kernel 'nothing'"):
+        program.kernel("nothing")
+
+
+def test_pyopencls_objects_are_told_the_way(queue: Queue) -> None:
+    for call in (lambda of: Queue(of), lambda of: Program(of, SOURCE), lambda of: malloc_device(4, "int32", of)):
+        with pytest.raises(SYCLError, match="pyopencl's Context is no") as caught:
+            call(to_pyopencl(queue.context))
+        assert "interop" in caught.value.remedy
 
 
 def test_a_program_and_memory_are_made_for_what_has_a_context(queue: Queue, device: Device) -> None:

@@ -134,6 +134,7 @@ def test_arguments_that_are_wrong_are_named(queue: Queue, program: Program, memo
     with pytest.raises(SYCLError) as caught:
         queue.parallel_for(N, program.add, memory, numpy.int64(1))
     assert caught.value.errc is Errc.kernel_argument and "UR_RESULT_ERROR_INVALID" in caught.value.code
+    assert "argument 1" in caught.value.message and "numpy.float32" in caught.value.remedy
 
 
 def test_ranges_of_every_dimension(queue: Queue, program: Program) -> None:
@@ -221,7 +222,7 @@ def test_two_threads_launch_one_kernel(queue: Queue, context: Context) -> None:
     assert [int(memory.array[3]) for memory in memories] == [50, 100, 150, 200]
 
 
-@pytest.mark.parametrize("wrong", [-1, (4, -4), 8.0, None, "8", True, NDRange(-8, 8)], ids=repr)
+@pytest.mark.parametrize("wrong", [-1, (4, -4), 8.0, None, "8", True, NDRange(-8, 8), 1 << 64, (1, 1 << 64)], ids=repr)
 def test_what_is_no_range_is_refused(queue: Queue, program: Program, memory: USM, wrong: Any) -> None:
     with pytest.raises(SYCLError, match="is no range") as caught:
         queue.parallel_for(wrong, program.add, memory, numpy.int32(1))
