@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 
 import numpy
 import pytest
@@ -16,6 +17,11 @@ from fairlead.runtime import USM, Buffer, Handler, Program, Queue
 @pytest.fixture
 def graph(queue: Queue) -> CommandGraph:
     return CommandGraph(queue, assume_buffer_outlives_graph=True)
+
+
+def additions(program: Program, memory: USM, *numbers: int) -> list[Callable[[Handler], object]]:
+    """A command group for each number, which adds it to the memory."""
+    return [lambda h, n=number: h.parallel_for(N, program.add, memory, numpy.int32(n)) for number in numbers]
 
 
 def test_the_first_is_active_and_another_reaches_executables_by_update(
@@ -79,10 +85,7 @@ def test_host_tasks(queue: Queue, graph: CommandGraph) -> None:
 
 
 def test_several_nodes_share_the_active_one(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
-    groups = DynamicCommandGroup(graph, [
-        lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)),
-        lambda h: h.parallel_for(N, program.add, memory, numpy.int32(100)),
-    ])  # fmt: skip
+    groups = DynamicCommandGroup(graph, additions(program, memory, 1, 100))
     first = graph.add(groups)
     second = graph.add(groups, depends_on=first)
     executable = graph.finalize(updatable=True)
@@ -96,10 +99,7 @@ def test_several_nodes_share_the_active_one(queue: Queue, graph: CommandGraph, p
 
 
 def test_a_range_is_remembered_with_its_command_group(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
-    groups = DynamicCommandGroup(graph, [
-        lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)),
-        lambda h: h.parallel_for(N, program.add, memory, numpy.int32(10)),
-    ])  # fmt: skip
+    groups = DynamicCommandGroup(graph, additions(program, memory, 1, 10))
     node = graph.add(groups)
     executable = graph.finalize(updatable=True)
     node.update_range(16)
@@ -178,7 +178,7 @@ def test_the_alternatives_are_the_other_kernels(queue: Queue, graph: CommandGrap
 
 def test_nothing_is_kept_of_nodes_and_graphs_that_are_gone(queue: Queue, program: Program, memory: USM) -> None:
     graph = CommandGraph(queue)
-    functions = [lambda h, n=n: h.parallel_for(N, program.add, memory, numpy.int32(n)) for n in (1, 2)]
+    functions = additions(program, memory, 1, 2)
     groups = DynamicCommandGroup(graph, functions)
     graph.add(groups)
     executable = graph.finalize()
@@ -207,7 +207,7 @@ def test_other_kinds_are_refused(graph: CommandGraph, memory: USM, operation) ->
 
 
 def test_kernels_and_host_tasks_do_not_mix(graph: CommandGraph, program: Program, memory: USM) -> None:
-    functions = [lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)), lambda h: h.host_task(lambda: None)]
+    functions = [*additions(program, memory, 1), lambda h: h.host_task(lambda: None)]
     with refused("have to be all of one type"):
         DynamicCommandGroup(graph, functions)
 

@@ -18,6 +18,18 @@ def graph(queue: Queue) -> CommandGraph:
     return CommandGraph(queue, assume_buffer_outlives_graph=True)
 
 
+@pytest.fixture
+def value(graph: CommandGraph) -> DynamicParameter:
+    """A number to add, at first 1."""
+    return DynamicParameter(graph, numpy.int32(1))
+
+
+@pytest.fixture
+def node(graph: CommandGraph, program: Program, memory: USM, value: DynamicParameter) -> Node:
+    """Adds it to the memory."""
+    return graph.add(lambda h: h.parallel_for(N, program.add, memory, value))
+
+
 # ranges
 
 
@@ -163,9 +175,9 @@ def test_nodes_of_several_partitions_at_once(queue: Queue, graph: CommandGraph, 
     assert (memory.array == 20).all()
 
 
-def test_each_executable_is_updated_by_itself(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
-    value = DynamicParameter(graph, numpy.int32(1))
-    node = graph.add(lambda h: h.parallel_for(N, program.add, memory, value))
+def test_each_executable_is_updated_by_itself(
+    queue: Queue, graph: CommandGraph, memory: USM, value: DynamicParameter, node: Node
+) -> None:
     first, second = graph.finalize(updatable=True), graph.finalize(updatable=True)
     value.update(numpy.int32(10))
     first.update(node)
@@ -177,9 +189,9 @@ def test_each_executable_is_updated_by_itself(queue: Queue, graph: CommandGraph,
 # all or nothing
 
 
-def test_a_list_with_a_wrong_node_changes_nothing(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
-    value = DynamicParameter(graph, numpy.int32(1))
-    node = graph.add(lambda h: h.parallel_for(N, program.add, memory, value))
+def test_a_list_with_a_wrong_node_changes_nothing(
+    queue: Queue, graph: CommandGraph, memory: USM, value: DynamicParameter, node: Node
+) -> None:
     executable = graph.finalize(updatable=True)
     value.update(numpy.int32(10))
     with refused("Node passed to update() is not part of the graph."):
@@ -217,10 +229,8 @@ def test_what_the_adapter_refuses_in_one_partition_changes_none(
 
 
 def test_submissions_that_wait_on_the_device_are_not_reached(
-    queue: Queue, graph: CommandGraph, program: Program, memory: USM, device_gate: Gate
+    queue: Queue, graph: CommandGraph, memory: USM, value: DynamicParameter, node: Node, device_gate: Gate
 ) -> None:
-    value = DynamicParameter(graph, numpy.int32(1))
-    node = graph.add(lambda h: h.parallel_for(N, program.add, memory, value))
     executable = graph.finalize(updatable=True)
     queue.graph(executable, depends_on=[device_gate.event])
     value.update(numpy.int32(10))
@@ -233,10 +243,8 @@ def test_submissions_that_wait_on_the_device_are_not_reached(
 
 
 def test_submissions_that_wait_for_a_host_task_are_not_reached(
-    queue: Queue, graph: CommandGraph, program: Program, memory: USM, gate: Gate
+    queue: Queue, graph: CommandGraph, memory: USM, value: DynamicParameter, node: Node, gate: Gate
 ) -> None:
-    value = DynamicParameter(graph, numpy.int32(1))
-    node = graph.add(lambda h: h.parallel_for(N, program.add, memory, value))
     executable = graph.finalize(updatable=True)
     queue.graph(executable, depends_on=[gate.event])
     value.update(numpy.int32(10))

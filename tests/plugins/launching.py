@@ -9,6 +9,7 @@ from typing import Any, Final
 from ur_calls import Calls, array
 
 from fairlead.icd.abi import OPENCL
+from fairlead.loader.devices import Device
 from fairlead.loader.memory import read_word
 from fairlead.loader.table import DispatchTable
 from fairlead.loader.ur import UR
@@ -44,6 +45,11 @@ Row = UR.struct("ur_exp_kernel_arg_properties_t")
 def program_of(ur: Calls, context: int, source: bytes = SOURCE) -> int:
     """A program that is not built yet."""
     return ur.made("urProgramCreateWithIL", context, source, len(source), None).value or 0
+
+
+def is_intel(device: Device) -> bool:
+    """Whether it is of Intel's driver."""
+    return "Intel" in device.platform.name
 
 
 def built(ur: Calls, context: int, source: bytes = SOURCE) -> int:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 from command_bench import SOURCE, Bench
+from launching import Exported, built
 from ur_calls import Calls, array
 from usm_ways import WAYS, Way
 
 from fairlead.loader.adapters import Plugin
 from fairlead.loader.devices import Device
+from fairlead.loader.table import DispatchTable
 from fairlead.loader.ur import UR
 
 
@@ -26,6 +29,20 @@ def way(request: pytest.FixtureRequest, adapter: Plugin, ur: Calls, monkeypatch:
     yield Way(ur, device, name, context, queue)
     ur.ok("urQueueRelease", queue)
     ur.ok("urContextRelease", context)
+
+
+@pytest.fixture(scope="session")
+def old(adapter: Plugin) -> Calls:
+    """The adapter's functions, the older ones too."""
+    return Calls(cast(DispatchTable, Exported(adapter.path)))
+
+
+@pytest.fixture
+def program(ur: Calls, context: int) -> Iterator[int]:
+    """The kernels of launching.py."""
+    made = built(ur, context)
+    yield made
+    ur.ok("urProgramRelease", made)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from launching import (
@@ -14,10 +14,9 @@ from launching import (
     POINTER,
     SAMPLER,
     VALUE,
-    Exported,
     Numbers,
     Row,
-    built,
+    is_intel,
     launch,
     native,
     opencl,
@@ -28,32 +27,13 @@ from launching import (
 )
 from ur_calls import Calls, array
 
-from fairlead.loader.adapters import Plugin
 from fairlead.loader.devices import Device
-from fairlead.loader.table import DispatchTable
 from fairlead.loader.ur import UR, URError
 from fairlead.plugins.opencl.core import adapter as own
 from fairlead.plugins.opencl.kernel_info import show_memory, suggestion
 from fairlead.plugins.opencl.kernels import Argument, Kernel
 
 GROUP, SUB_GROUP = "UR_KERNEL_GROUP_INFO_", "UR_KERNEL_SUB_GROUP_INFO_"
-
-
-@pytest.fixture(scope="session")
-def old(adapter: Plugin) -> Calls:
-    """The adapter's functions, the older ones too."""
-    return Calls(cast(DispatchTable, Exported(adapter.path)))
-
-
-def is_intel(device: Device) -> bool:
-    return "Intel" in device.platform.name
-
-
-@pytest.fixture
-def program(ur: Calls, context: int) -> Iterator[int]:
-    made = built(ur, context)
-    yield made
-    ur.ok("urProgramRelease", made)
 
 
 @pytest.fixture

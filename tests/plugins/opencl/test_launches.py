@@ -6,34 +6,15 @@ import ctypes
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from launching import LOCAL, MEM, POINTER, SAMPLER, Exported, Numbers, built, launch, program_of, rows, sizes
+from launching import LOCAL, MEM, POINTER, SAMPLER, Numbers, built, is_intel, launch, program_of, rows, sizes
 from support import RunPython
 from ur_calls import Calls, array
 
-from fairlead.loader.adapters import Plugin
 from fairlead.loader.devices import Device
-from fairlead.loader.table import DispatchTable
 from fairlead.loader.ur import UR
-
-
-@pytest.fixture(scope="session")
-def old(adapter: Plugin) -> Calls:
-    """The adapter's functions, the older ones too."""
-    return Calls(cast(DispatchTable, Exported(adapter.path)))
-
-
-def is_intel(device: Device) -> bool:
-    return "Intel" in device.platform.name
-
-
-@pytest.fixture
-def program(ur: Calls, context: int) -> Iterator[int]:
-    made = built(ur, context)
-    yield made
-    ur.ok("urProgramRelease", made)
 
 
 @pytest.fixture

@@ -7,7 +7,20 @@ import struct
 from typing import Any
 
 import pytest
-from launching import BROKEN, SOURCE, UNRESOLVED, Numbers, built, last_error, launch, native, opencl, program_of, references
+from launching import (
+    BROKEN,
+    SOURCE,
+    UNRESOLVED,
+    Numbers,
+    built,
+    is_intel,
+    last_error,
+    launch,
+    native,
+    opencl,
+    program_of,
+    references,
+)
 from ur_calls import Calls, array
 
 from fairlead.conformance.ur.spirv import SPEC_ID, store
@@ -16,10 +29,6 @@ from fairlead.loader.devices import Device
 from fairlead.loader.ur import UR
 
 SIZE = ctypes.c_size_t
-
-
-def is_intel(device: Device) -> bool:
-    return "Intel" in device.platform.name
 
 
 def build_info(ur: Calls, program: int, device: Device, name: str) -> bytes:
