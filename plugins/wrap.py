@@ -26,6 +26,7 @@ from __future__ import annotations
 import inspect
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from types import FunctionType
 from typing import Any, Final
 
 from ..loader.abi import Function, Parameter
@@ -90,11 +91,24 @@ def failure(name: str, detail: str = "", routine: str = "") -> URError:
     return URError.of(code_of(name), routine, detail)
 
 
+#: What makes a function's signature another than its code's.
+_DISGUISES: Final = frozenset({"__signature__", "__wrapped__"})
+
+
 def check_parameters(function: Function, body: Callable[..., Any]) -> None:
     """Raise TypeError if `body` names a parameter that the entry point does not have."""
     known = [p.name for p in function.parameters]
-    if unknown := [name for name in inspect.signature(body).parameters if name not in known]:
+    if unknown := [name for name in _named(body) if name not in known]:
         raise TypeError(f"{function.name} has no parameter {', '.join(unknown)}; it has {', '.join(known)}")
+
+
+def _named(body: Callable[..., Any]) -> Sequence[str]:
+    """The parameters that a function names. Of a plain one its code tells, in a hundredth of the time that a signature takes."""
+    if isinstance(body, FunctionType) and not vars(body).keys() & _DISGUISES:
+        code = body.__code__
+        if not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+            return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return list(inspect.signature(body).parameters)
 
 
 def compile_entry(
@@ -215,7 +229,7 @@ class _Entry:
     def __init__(self, registry: Registry, function: Function, body: Callable[..., Any]) -> None:
         self.function = function
         self.parameters = {p.name: p for p in function.parameters}
-        self.named = list(inspect.signature(body).parameters)
+        self.named = _named(body)
         self.is_query = self.parameters.keys() >= set(_QUERY) and "pPropValue" not in self.named
         self.scope: dict[str, Any] = {
             "_body": body, "_registry": registry, "_give": registry.give, "_find": _find, "_objects": _objects,
