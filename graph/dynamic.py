@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from ..runtime.arguments import LOCAL, MEMORY, POINTER, Argument, DynamicArgument, LocalMemory, argument, check_local
@@ -36,6 +35,7 @@ class DynamicParameter(DynamicArgument):
     def __init__(self, graph: CommandGraph, value: Any) -> None:
         kind = type(self).__name__
         self._graph = weakref.ref(_graph(graph, kind))
+        self._lock = graph.lock  # held, so that nobody else looks at the graph meanwhile
         self._uses: list[tuple[weakref.ref[Command], int]] = []
         self._argument = self._checked(value, kind)
 
@@ -98,8 +98,8 @@ class DynamicParameter(DynamicArgument):
                 f"the new value has {found.size} bytes, not {old.size}", routine="DynamicParameter.update",
                 remedy="keep the type of the first value: numpy.int32(…)",
             )  # fmt: skip
-        graph = self._graph()
-        with _locked(graph):
+        with self._lock:
+            graph = self._graph()
             if isinstance(found.keep, Accessor) and graph is not None:
                 graph.check_buffer(found.keep.buffer)
             uses = [(command, index) for use, index in self._uses if isinstance(command := use(), KernelLaunch)]
@@ -114,11 +114,6 @@ class DynamicParameter(DynamicArgument):
         kind, size, *_ = self._argument
         what = "a pointer" if kind == POINTER else repr(self._argument.keep) if kind == MEMORY else f"{size} bytes"
         return f"<{type(self).__name__} of {what}, used {len(self._uses)} times>"
-
-
-def _locked(graph: CommandGraph | None) -> AbstractContextManager[object]:
-    """For the length of a block nobody else looks at the graph, if it is still there."""
-    return graph.lock if graph is not None else nullcontext()
 
 
 def _with(command: KernelLaunch, index: int, found: Argument) -> tuple[Argument, ...]:
@@ -180,7 +175,7 @@ class DynamicCommandGroup:
                 "Dynamic command-group cannot be created with an empty CGF list.", routine="DynamicCommandGroup",
                 remedy="DynamicCommandGroup(graph, [one, another])",
             )  # fmt: skip
-        self._graph = weakref.ref(graph)
+        self._graph, self._lock = weakref.ref(graph), graph.lock
         self._nodes: weakref.WeakSet[Node] = weakref.WeakSet()
         self._active = 0
         handlers = [Handler(graph.context, graph) for _ in functions]
@@ -219,7 +214,7 @@ class DynamicCommandGroup:
                 routine="active_index",
                 remedy="count from 0",
             )
-        with _locked(self.graph):
+        with self._lock:
             self._active = index
             for node in self._nodes:
                 node.command = self.commands[index]
