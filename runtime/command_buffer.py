@@ -9,7 +9,7 @@ from typing import Any
 from .context import Context
 from .errors import unsupported
 from .handles import Object, struct
-from .launch_updates import Change, describe
+from .launch_updates import Block, Change, describe
 from .platform import Device
 
 
@@ -37,6 +37,7 @@ class CommandBuffer(Object):
         self.append_launch = context.adapter.ur.urCommandBufferAppendKernelLaunchWithArgsExp
         self.point, self.command = ctypes.c_uint32(), ctypes.c_void_p()
         self.point_at, self.command_at = ctypes.byref(self.point), ctypes.byref(self.command) if updatable else None
+        self._block = Block()
 
     def finalize(self) -> None:
         """No more commands: it can be enqueued."""
@@ -52,7 +53,7 @@ class CommandBuffer(Object):
 
     def update(self, changes: Sequence[Change]) -> None:
         """Put launches in the place of others: all of them or, if the adapter refuses one, none."""
-        count, block = describe(changes, self.context)
+        count = describe(self._block, changes, self.context)
         if count:
-            code = self.adapter.ur.urCommandBufferUpdateKernelLaunchExp(self.handle, count, block)
+            code = self.adapter.ur.urCommandBufferUpdateKernelLaunchExp(self.handle, count, self._block.memory)
             self.adapter.check(code, "urCommandBufferUpdateKernelLaunchExp")

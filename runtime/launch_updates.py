@@ -40,10 +40,11 @@ _MOST: Final = 3 * _SIZES[3].size, NUMBER.size + _WORD.size
 Change = tuple[int, "KernelLaunch", "KernelLaunch"]
 
 
-def describe(changes: Sequence[Change], context: Context) -> tuple[int, Any]:
-    """How many of the changes are some, and the memory with their descriptions. What the new launches keep, it leads to."""
-    block = _Block(
-        sum([LAUNCH.size + _MOST[0] + _MOST[1] * len(new.arguments) for _, _, new in changes]), len(changes) * LAUNCH.size
+def describe(block: Block, changes: Sequence[Change], context: Context) -> int:
+    """How many of the changes are some; they are described in `block.memory`, and lead to what the new launches keep."""
+    block.begin(
+        len(changes) * (LAUNCH.size + _MOST[0]) + sum([len(new.arguments) for _, _, new in changes]) * _MOST[1],
+        len(changes) * LAUNCH.size,
     )
     count = at = 0
     for handle, old, new in changes:
@@ -55,22 +56,27 @@ def describe(changes: Sequence[Change], context: Context) -> tuple[int, Any]:
             sizes = _sizes(block, old, new)
         elif arguments is _NO_ARGUMENTS:
             continue
-        memories, pointers, values, *where = arguments
-        LAUNCH.pack_into(
-            block.memory, at, _LAUNCH_TYPE, 0, handle, kernel, memories, pointers, values, len(new.global_size), *where, *sizes
-        )
+        counts, where = arguments
+        LAUNCH.pack_into(block.memory, at, _LAUNCH_TYPE, 0, handle, kernel, *counts, len(new.global_size), *where, *sizes)
         count, at = count + 1, at + LAUNCH.size
-    return count, block.memory
+    return count
 
 
-class _Block:
-    """Zeros, which are filled from `end` on."""
+class Block:
+    """Memory for updates, which is used over and over, since an adapter reads it while it is called. It is filled from `end` on."""
 
     __slots__ = ("address", "end", "memory")
 
-    def __init__(self, size: int, end: int) -> None:
-        self.memory = (ctypes.c_char * size)()
-        self.address, self.end = ctypes.addressof(self.memory), end
+    def __init__(self) -> None:
+        self.address = self.end = 0
+        self.memory: Any = b""
+
+    def begin(self, size: int, end: int) -> None:
+        """Have room for so many bytes, of which the first ones are filled in otherwise."""
+        if size > len(self.memory):
+            self.memory = (ctypes.c_char * size)()
+            self.address = ctypes.addressof(self.memory)
+        self.end = end
 
     def put(self, form: Struct, rows: Sequence[Sequence[int]]) -> int:
         """Add rows; the answer is the address of the first one."""
@@ -83,10 +89,12 @@ class _Block:
 
 
 _NO_SIZES: Final = 0, 0, 0
-_NO_ARGUMENTS: Final = 0, 0, 0, 0, 0, 0
+_NO_ARGUMENTS: Final = (0, 0, 0), (0, 0, 0)
 
 
-def _arguments(block: _Block, context: Context, old: Sequence[Argument], new: Sequence[Argument]) -> tuple[int, ...]:
+def _arguments(
+    block: Block, context: Context, old: Sequence[Argument], new: Sequence[Argument]
+) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
     """How many memory objects, pointers and values differ, and where they are described."""
     memories: list[tuple[int, ...]] = []
     pointers: list[tuple[int, ...]] = []
@@ -104,13 +112,13 @@ def _arguments(block: _Block, context: Context, old: Sequence[Argument], new: Se
     if not (memories or pointers or values):
         return _NO_ARGUMENTS
     put = block.put
-    return (
-        len(memories), len(pointers), len(values), put(REFERENCE, memories) if memories else 0,
-        put(REFERENCE, pointers) if pointers else 0, put(NUMBER, values) if values else 0,
+    where = (
+        put(REFERENCE, memories) if memories else 0, put(REFERENCE, pointers) if pointers else 0, put(NUMBER, values) if values else 0
     )  # fmt: skip
+    return (len(memories), len(pointers), len(values)), where
 
 
-def _sizes(block: _Block, old: KernelLaunch, new: KernelLaunch) -> tuple[int, ...]:
+def _sizes(block: Block, old: KernelLaunch, new: KernelLaunch) -> tuple[int, ...]:
     """Where the offset, the global and the local size are."""
     dimensions = len(new.global_size)
     offset = new.offset or ((0,) * dimensions if old.offset else ())
