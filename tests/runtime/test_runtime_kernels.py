@@ -26,6 +26,7 @@ from fairlead.runtime import (
     SYCLError,
     malloc_shared,
 )
+from fairlead.runtime.arguments import argument
 
 
 def test_a_kernel_is_one_object_with_its_name_and_arguments(program: Program) -> None:
@@ -244,3 +245,18 @@ def test_more_local_memory_than_there_is_is_refused(queue: Queue, context: Conte
 
     queue.submit(twice).wait()
     assert (memory.array == 36).all()
+
+
+def test_values_with_the_same_bytes_are_one_argument_and_others_are_not() -> None:
+    one, again = argument(numpy.int32(1)), argument(numpy.uint32(1))
+    assert again is one and one.keep.raw == b"\1\0\0\0" and one.word == ctypes.addressof(one.keep)
+    zero, negative = argument(numpy.float32(0.0)), argument(numpy.float32(-0.0))
+    assert zero.keep.raw != negative.keep.raw
+
+
+def test_what_is_accessed_after_the_operation_counts_as_well(queue: Queue) -> None:
+    handler = Handler(queue.context)
+    first = handler.access(Buffer(numpy.zeros(N, numpy.int32)))
+    handler.host_task(lambda: None)
+    second = handler.access(Buffer(numpy.zeros(N, numpy.int32)), "read")
+    assert list(handler.finished().requirements) == [first, second]
