@@ -11,7 +11,7 @@ import pytest
 
 from fairlead.loader.ur import UR
 from fairlead.runtime.arguments import MEMORY, POINTER, Argument, LocalMemory, argument
-from fairlead.runtime.launch_updates import LAUNCH, NUMBER, REFERENCE, describe
+from fairlead.runtime.launch_updates import LAUNCH, NUMBER, REFERENCE, Block, describe
 from fairlead.runtime.launches import KernelLaunch
 
 _PREFIX = "ur_exp_command_buffer_update_"
@@ -40,9 +40,9 @@ def _memory(handle: int) -> Argument:
 
 
 def _described(old: KernelLaunch, new: KernelLaunch) -> tuple[Any, Any]:
-    count, block = describe([(77, old, new)], SimpleNamespace())  # pyright: ignore[reportArgumentType]
+    count = describe(block := Block(), [(77, old, new)], SimpleNamespace())  # pyright: ignore[reportArgumentType]
     assert count == 1
-    return _struct("kernel_launch", ctypes.addressof(block)), block
+    return _struct("kernel_launch", ctypes.addressof(block.memory)), block
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,10 @@ def test_another_kernel_has_all_of_its_arguments_and_sizes() -> None:
 
 def test_launches_that_are_the_same_are_left_out() -> None:
     one, other = _launch(_value(1)), _launch(_value(2))
-    count, block = describe([(1, one, _launch(_value(1))), (2, one, other), (3, other, other)], SimpleNamespace())  # pyright: ignore[reportArgumentType]
-    assert count == 1 and _struct("kernel_launch", ctypes.addressof(block)).hCommand == 2
+    block = Block()
+    describe(block, [(9, one, other)] * 9, SimpleNamespace())  # pyright: ignore[reportArgumentType]  # which leaves its traces there
+    count = describe(block, [(1, one, _launch(_value(1))), (2, one, other), (3, other, other)], SimpleNamespace())  # pyright: ignore[reportArgumentType]
+    assert count == 1 and _struct("kernel_launch", ctypes.addressof(block.memory)).hCommand == 2
 
 
 def test_sizes_of_three_dimensions() -> None:
