@@ -6,6 +6,8 @@ typedef int32_t enqueue_kernel(void *queue, void *kernel, uint32_t dimensions, c
                                const size_t *local, uint32_t wait_count, void *const *wait_list, void **event);
 typedef int32_t set_argument(void *kernel, uint32_t index, size_t size, const void *value);
 typedef int32_t finish(void *queue);
+typedef int32_t enqueue_marker(void *queue, uint32_t wait_count, void *const *wait_list, void **event);
+typedef int32_t release_event(void *event);
 
 typedef struct arguments {
     void *a, *b;
@@ -22,9 +24,11 @@ int32_t launch(enqueue_kernel *enqueue, finish *wait, void *queue, void *const *
     return wait(queue);
 }
 
-/* One kernel, its arguments set before every launch: what a C program mostly does. */
-int32_t set_and_launch(enqueue_kernel *enqueue, set_argument *set, finish *wait, void *queue, void *kernel, const arguments *list,
-                       size_t count, size_t global, size_t local) {
+/* One kernel, its arguments set before every launch: what a C program mostly does. With `mark` it also has an event of the end of all, as an
+ * enqueue of a command-buffer has. */
+int32_t set_and_launch(enqueue_kernel *enqueue, set_argument *set, finish *wait, enqueue_marker *mark, release_event *release, void *queue,
+                       void *kernel, const arguments *list, size_t count, size_t global, size_t local) {
+    void *end = NULL;
     for (size_t i = 0; i < count; i++) {
         int32_t code = set(kernel, 0, sizeof(void *), &list[i].a);
         if (!code)
@@ -36,5 +40,6 @@ int32_t set_and_launch(enqueue_kernel *enqueue, set_argument *set, finish *wait,
         if (code)
             return code;
     }
-    return wait(queue);
+    int32_t code = mark ? mark(queue, 0, NULL, &end) : 0, waited = code ? code : wait(queue);
+    return end && release(end) ? -1 : waited;
 }

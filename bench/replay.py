@@ -16,10 +16,12 @@ class _Arguments(ctypes.Structure):
 
 
 class Loops:
-    """The launches in C: `launch` with a kernel for each, `set_and_launch` with one whose arguments are set each time."""
+    """The launches in C: `launch` with a kernel for each, `set_and_launch` with one whose arguments are set each time,
+    `set_launch_and_mark` the same with an event of the end."""
 
     def __init__(self, launches: Launches) -> None:
         self._enqueue, self._set, self._finish = map(driver_function, ("clEnqueueNDRangeKernel", "clSetKernelArg", "clFinish"))
+        self._mark = driver_function("clEnqueueMarkerWithWaitList"), driver_function("clReleaseEvent")
         self._queue, self._kernel = ctypes.c_void_p(launches.queue.int_ptr), ctypes.c_void_p(launches.kernel.int_ptr)
         self._end = ctypes.c_size_t(launches.count), ctypes.c_size_t(WORK_ITEMS), ctypes.c_size_t(WORK_ITEMS)
         self._clones = launches.clones()
@@ -30,7 +32,13 @@ class Loops:
         self._check(c_loop().launch(self._enqueue, self._finish, self._queue, self._kernels, *self._end))
 
     def set_and_launch(self) -> None:
-        functions = self._enqueue, self._set, self._finish
+        self._set_and_launch(None, None)
+
+    def set_launch_and_mark(self) -> None:
+        self._set_and_launch(*self._mark)
+
+    def _set_and_launch(self, mark: Any, release: Any) -> None:
+        functions = self._enqueue, self._set, self._finish, mark, release
         self._check(c_loop().set_and_launch(*functions, self._queue, self._kernel, self._values, *self._end))
 
     def _check(self, code: int) -> None:
