@@ -193,7 +193,7 @@ class ExecutableGraph(Pictured):
         waits: list[Event] = []
         with buffers:
             for accessor in requirements:
-                accessor.buffer.prepare(self.context, accessor.mode)
+                accessor.buffer.prepare(self.context, accessor.mode, "update")
                 waits += accessor.buffer.dependencies(accessor.mode)
         Event.wait_all(waits)
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 #: What memory can be allocated for.
 Place: TypeAlias = Union["Queue", Device, tuple[Context, Device]]
 
+KINDS: Final = ("device", "host", "shared")
+
 _POINTER_SIZE: Final = ctypes.sizeof(ctypes.c_void_p)
 
 
@@ -121,6 +123,8 @@ def _place(where: Any, kind: str, routine: str) -> tuple[Context, Device]:
 def allocate(kind: str, count: int, dtype: Any, where: Place | Context, routine: str = "") -> USM:
     """`count` elements of a dtype as memory of a kind. Raises SYCLError (invalid, memory_allocation, feature_not_supported)."""
     routine = routine or f"malloc_{kind}"
+    if kind not in KINDS:
+        raise invalid(f"there is no {kind!r} memory", routine=routine, remedy=f"one of {', '.join(KINDS)}")
     context, device = _place(where, kind, routine)
     nbytes = whole(count, "number of elements", routine) * element_type(dtype, routine).itemsize
     whole(nbytes, "number of bytes", routine)

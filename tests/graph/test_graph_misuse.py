@@ -57,6 +57,7 @@ def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> N
         *((lambda of=of: setattr(turns, "active_index", of), "active_index", "is no index") for of in ("a", 0.5)),
         (lambda: async_malloc(queue, 8, "int32"), "async_malloc", "Queue is no Handler"),  # pyright: ignore
         (lambda: add(lambda h: async_malloc(h, "a", "int32")), "async_malloc", "str is no number of elements"),
+        (lambda: queue.submit(lambda h: async_malloc(h, 4, "int32", kind="x")), "async_malloc", "there is no 'x' memory"),
         (lambda: queue.submit(lambda h: async_malloc(h, 0, "int32")), "async_malloc", "at least one element"),  # pyright: ignore
         (lambda: async_free(queue, memory), "async_free", "Queue is no Handler"),  # pyright: ignore[reportArgumentType]
         (lambda: add(lambda h: async_free(h, 3)), "async_free", "int is no USM"),
