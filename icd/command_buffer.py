@@ -91,10 +91,17 @@ _POINTERS: Final = frozenset({"kernel", "source", "target", "host"})
 class CommandBuffer:
     """An array of commands that can be enqueued on queues of `context`, a handle. Thread-safe.
 
-    `devices` are the devices (handles) that commands are for, by `fl_command.queue`; commands of other devices than the one of
-    the queue that is given run on queues of our own. `schedule` is "auto", "in-order", "levels" or "events". `externals` says for
-    commands how many outside events they wait for, `exports` which commands' events the caller wants; both in the order in which
-    `enqueue` takes and gives them. `owner` is kept for as long as the array is used.
+    Args:
+        devices: handles; `fl_command.queue` is a number in it. Commands of other devices than the queue's run on queues of our own.
+        array, order: the commands, and what each comes after. `owner` is kept for as long as they are used.
+        schedule: "auto", "in-order", "lanes", "levels" or "events" (loader/schedule.py).
+        updatable, others: whether `update` may be called, and the kernels (handles) that it may put in a launch's place.
+        memory: the driver's functions for memory by address, if they are not those of SVM.
+        externals, exports: how many outside events commands wait for, and the commands whose events the caller wants; both in the order
+            in which `enqueue` takes and gives them.
+        profiled: whether `enqueue` also gives the event of the first command.
+        mode: "auto", "native" or "replay"; "" is what FAIRLEAD_COMMAND_BUFFER says.
+        native: the driver's own command-buffer, which is recorded already, to be used and nothing else.
     """
 
     def __init__(
