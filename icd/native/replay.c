@@ -179,6 +179,21 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *lanes, 
     return issue(&barrier, NULL, f, table, lanes[0], waits, w->list, event);
 }
 
+/* After a failure: what was enqueued on the other lanes is nothing that the caller knows of, and who waits for his queue may then give up the
+ * memory that it uses. So that queue comes after it. */
+static void join(void *const *lanes, uint32_t lane_count) {
+    void **table = fl_table_of(lanes[0]);
+    cl_event *ends = calloc(lane_count, sizeof *ends);
+    cl_uint count = 0;
+    for (uint32_t i = 1; ends && i < lane_count; i++)
+        count += issue(&marker, NULL, NULL, table, lanes[i], 0, NULL, &ends[count]) == CL_SUCCESS;
+    if (count)
+        issue(&barrier, NULL, NULL, table, lanes[0], count, ends, NULL);
+    for (cl_uint i = 0; i < count; i++)
+        CALL(table, clReleaseEvent)(ends[i]);
+    free(ends);
+}
+
 /* Enqueue the program `times` times. *event, if wanted, is complete when all of it is. On failure *failed is the command's number,
  * or UINT32_MAX if it was a barrier; what was enqueued before it stays enqueued. */
 int fl_replay(fl_program *p, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
@@ -218,6 +233,8 @@ int fl_replay(fl_program *p, void *const *lanes, uint32_t lane_count, uint32_t t
     }
     if (p->prepared)
         p->prepared->ready = code == CL_SUCCESS;   /* a failure leaves the kernels somewhere in between */
+    if (code != CL_SUCCESS)
+        join(lanes, lane_count);
     for (uint32_t i = 0; lane_count > 1 && i < lane_count; i++)   /* SPEC clFlush: lanes that wait for each other */
         CALL(fl_table_of(lanes[i]), clFlush)(lanes[i]);
     free(w.signals);

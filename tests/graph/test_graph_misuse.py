@@ -126,6 +126,20 @@ def test_an_argument_that_a_kernel_does_not_take_is_named_with_its_node(
     assert (memory.array <= 1).all()  # nothing after it has run
 
 
+def test_who_waits_for_the_queue_waits_for_what_ran_before_an_error(queue: Queue, memory: USM) -> None:
+    """Its memory may be given up then."""
+    source = "kernel void slow(global int *a, int n) { int x = 0; for (int i = 0; i < n; i++) x = x * 5 + a[0]; a[1] = x | 1; }"
+    slow, n = Program(queue.context, source).kernel("slow"), 1 << 25
+    graph = CommandGraph(queue)
+    for number in (numpy.int32(n), numpy.int64(n), numpy.int32(n)):
+        graph.add(lambda h, number=number: h.parallel_for(1, slow, memory, number), depends_on_all_leaves=True)
+    executable = graph.finalize()
+    with pytest.raises(SYCLError, match="node 1"):
+        queue.graph(executable)
+    queue.wait()
+    assert memory.array[1] & 1
+
+
 def test_parameters_and_groups_can_be_looked_at(queue: Queue, program: Program, memory: USM) -> None:
     graph = CommandGraph(queue)
     amount, where = DynamicParameter(graph, numpy.int32(1)), DynamicParameter(graph, memory)

@@ -174,7 +174,8 @@ SCENARIO(replay_empty) {
     drop(w, r);
 }
 
-/* Wherever the driver refuses: the right number, no event to the caller, none left over, and the next replay is whole. */
+/* Wherever the driver refuses: the right number, no event to the caller, none left over, the caller's queue comes after what was enqueued on
+ * the others, and the next replay is whole. */
 SCENARIO(replay_fails) {
     fl_recording *r = three_fills(w);
     cl_command_queue lanes[] = {w->free_queue, w->queue, mock_queue(w->context, false)};
@@ -188,7 +189,10 @@ SCENARIO(replay_fails) {
         EQUAL(fl_replay(&program, (void *const *)lanes, 3, 2, 0, NULL, (void **)&e, &failed), CL_OUT_OF_RESOURCES);
         CHECK(mock_has_failed());
         EQUAL(failed, numbers[n % 5]);
-        EQUAL(mock_count(), n);
+        EQUAL(mock_count(), n + 3);
+        CHECK(mock_log(n)->queue == lanes[1] && mock_log(n + 1)->queue == lanes[2] && mock_log(n + 2)->queue == lanes[0]);
+        EQUAL(mock_log(n + 2)->wait_count, 2);
+        EQUAL(mock_log(n + 2)->waits[1], n + 1);
         CHECK(e == NULL);
         OK(fl_replay(&program, (void *const *)lanes, 3, 1, 0, NULL, (void **)&e, &failed));
         release_event(e);
