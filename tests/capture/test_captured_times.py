@@ -98,7 +98,8 @@ def test_on_a_runtime_queue(numbers: Numbers, way: str) -> None:
     gate = queue.host_task(lambda: None)
     event = queue.graph(loop, depends_on=[gate])  # which is not with the adapter yet
     start, end = event.profiling("start"), event.profiling("end")
-    counted: list[Any] = [part for part in event.profiled if part.handle]
+    parts: Any = event.profiled
+    counted: list[Any] = [part for part in parts if part.handle]
     first, last = min(counted, key=lambda part: part.profiling("start")), max(counted, key=lambda part: part.profiling("end"))
     assert start == first.profiling("start") < last.profiling("start") < last.profiling("end") == end
     assert numbers.value() == 3
