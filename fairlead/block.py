@@ -83,6 +83,11 @@ class Block:
         self._commands: Any = None
         self._names: dict[int, str] = {}
 
+    def __del__(self) -> None:
+        """What owns memory goes before the recording, which frees SVM that it uses itself: PyOpenCL may have it freed by a queue, and
+        PoCL reads PyOpenCL's list for that when it is gone."""
+        self._observer.held.clear()
+
     def end(self, failed: bool) -> None:
         """The block has ended: what was recorded is there to be used, unless it failed."""
         if failed:

@@ -105,10 +105,10 @@ class CommandBuffer(Object):
             return (count - 1,) if count else ()
         if not sync_points:
             return ()
+        if len(sync_points) == 1 and 0 < sync_points[0] <= count:
+            return (sync_points[0] - 1,)
         if not 0 < min(sync_points) <= max(sync_points) <= count:
             raise failure("INVALID_COMMAND_BUFFER_SYNC_POINT_EXP")
-        if len(sync_points) == 1:
-            return (sync_points[0] - 1,)
         return tuple(dict.fromkeys([point - 1 for point in sync_points]))
 
     def open_native(self) -> NativeCommandBuffer:

@@ -63,16 +63,17 @@ def _append_launch(
         raise refused(done.code, done.index, kernel)
     commands = buffer.commands
     try:
-        copies = {one: copy_of(buffer, one, done.addresses) for one in (kernel, *others)}
+        copy = copy_of(buffer, kernel, done.addresses)
+        copies = {other: copy_of(buffer, other, done.addresses) for other in others} if others else {}
     except BaseException:
         icd_lib.fl_drop_command(commands.native)
         raise
     index = commands.added(place.after)
-    commands.array[index].kernel = copies[kernel]
+    commands.array[index].kernel = copy
     appended = place.finish(index, "KERNEL_LAUNCH")
     handle = appended[2]
     if handle is not None:
-        handle.kernels, handle.kernel, handle.dim = copies, kernel, dim
+        handle.kernels, handle.kernel, handle.dim = {kernel: copy, **copies}, kernel, dim
     return appended
 
 
