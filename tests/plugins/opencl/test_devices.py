@@ -83,9 +83,23 @@ def number(ur: Calls, device: Any, name: str) -> int:
     return ur.number("urDeviceGetInfo", device, f"UR_DEVICE_INFO_{name}")
 
 
+def references(ur: Calls, parts: list[int]) -> list[int]:
+    return [number(ur, part, "REFERENCE_COUNT") for part in parts]
+
+
+def check_released(ur: Calls, parts: list[int], others: list[int]) -> None:
+    """That sub-devices have the references alone that others in this process had to them before."""
+    for part, count in zip(parts, others, strict=True):
+        if count:
+            assert number(ur, part, "REFERENCE_COUNT") == count
+        else:
+            assert ur("urDeviceRelease", part) == "INVALID_DEVICE"
+
+
 @pytest.mark.parametrize(("kind", "values"), [("EQUALLY", (1,)), ("BY_COUNTS", (1, 1))])
 def test_a_device_is_divided(ur: Calls, device: Device, kind: str, values: tuple[int, ...]) -> None:
     parts = divided(ur, device.handle, partition(kind, *values))
+    others = [count - 1 for count in references(ur, parts)]
     units = number(ur, device.handle, "MAX_COMPUTE_UNITS")
     assert len(parts) == (units if kind == "EQUALLY" else 2)
     for part in parts:
@@ -98,17 +112,18 @@ def test_a_device_is_divided(ur: Calls, device: Device, kind: str, values: tuple
         )
     for part in parts:
         ur.ok("urDeviceRelease", part)
-        assert ur("urDeviceRelease", part) == "INVALID_DEVICE"
+    check_released(ur, parts, others)
 
 
 def test_the_same_partition_gives_the_same_sub_devices_with_one_more_reference(ur: Calls, device: Device) -> None:
     once = divided(ur, device.handle, partition("EQUALLY", 1))
+    others = [count - 1 for count in references(ur, once)]
     again = divided(ur, device.handle, partition("EQUALLY", 1))
     assert again == once
-    assert [number(ur, part, "REFERENCE_COUNT") for part in once] == [2] * len(once)
+    assert references(ur, once) == [count + 2 for count in others]
     for part in once + again:
         ur.ok("urDeviceRelease", part)
-    assert ur("urDeviceRelease", once[0]) == "INVALID_DEVICE"
+    check_released(ur, once, others)
 
 
 def test_fewer_sub_devices_are_given_than_there_are(ur: Calls, device: Device) -> None:
