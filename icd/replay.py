@@ -65,29 +65,6 @@ class Program:
         self._kept = owner, program
         self.native = ffi.gc(ffi.new("fl_program *", program), lib.fl_release)
 
-    def replay(
-        self, lanes: Sequence[int], times: int, wait_list: Sequence[int], externals: Sequence[int] = ()
-    ) -> tuple[int, int, int, list[int]]:
-        """Enqueue the program on `lanes` (queue handles).
-
-        Returns the OpenCL code, the event's handle (the caller owns the reference), after a failure the number of the command
-        that failed (-1: a barrier of the schedule), and the events of the exported steps (a reference each).
-        """
-        event, failed = ffi.new("void **"), ffi.new("uint32_t *")
-        if externals:
-            self.give_externals(externals)
-        code = lib.fl_replay(
-            self.native,
-            _handles(lanes),
-            len(lanes),
-            times,
-            len(wait_list),
-            _handles(wait_list) if wait_list else ffi.NULL,
-            event,
-            failed,
-        )
-        return code, int(ffi.cast("uintptr_t", event[0])), _command(failed[0]), self.exported() if code == 0 else []
-
     def give_externals(self, events: Sequence[int]) -> None:
         """The outside events (handles) that the next replay waits for."""
         self._outside = _handles(events)
@@ -140,8 +117,11 @@ class Route:
     def enqueue(
         self, times: int = 1, waits: Sequence[int] = (), externals: Sequence[int] = (), wanted: bool = True
     ) -> tuple[int, int, int, list[int]]:
-        """Enqueue it `times` times, the driver's once, after `waits` and after the last enqueue. What it returns is that of
-        `Program.replay`; the event is 0 if it is not `wanted`."""
+        """Enqueue it `times` times, the driver's once, after `waits` and after the last enqueue.
+
+        Returns the OpenCL code, the event's handle (the caller owns the reference; 0 if it is not `wanted`), after a failure the number
+        of the command that failed (-1: a barrier of the schedule), and the events of the exported steps (a reference each).
+        """
         if externals and self.program is not None:
             self.program.give_externals(externals)
         wait_list = _handles(waits) if waits else ffi.NULL

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from fairlead.captured import capture
+
 SOURCE = """
 __kernel void add(__global int *a, int n) { a[get_global_id(0)] += n; }
 __kernel void mul(__global int *a, int n) { a[get_global_id(0)] *= n; }
@@ -52,3 +54,15 @@ class Numbers:
         cl.enqueue_copy(self.queue, values, buffer or self.buffer)
         assert (values == values[0]).all()
         return int(values[0])
+
+
+def seen_between(numbers: Numbers) -> tuple[Any, list[int]]:
+    """A graph that adds 1, brings the numbers to the host, and multiplies by 3, with a host task that notes them in between."""
+    with capture(numbers.queue) as graph:
+        numbers.add(1)
+        numbers.read()
+        numbers.mul(3)
+    seen: list[int] = []
+    task = graph.add(lambda handler: handler.host_task(lambda: seen.append(int(numbers.host[0]))), depends_on=graph[1])
+    graph[2].depends_on(task)
+    return graph, seen

@@ -14,7 +14,7 @@ import numpy
 import pyopencl as cl
 import pytest
 
-from fairlead.runtime import USM, Context, Device, Event, Program, Queue, devices, malloc_shared
+from fairlead.runtime import USM, Context, Device, Errc, Event, Program, Queue, SYCLError, devices, malloc_shared
 from fairlead.runtime.interop import event_of
 from fairlead.runtime.queue import default_context
 
@@ -100,6 +100,16 @@ def in_order(device: Device) -> Iterator[Queue]:
 def memory(queue: Queue) -> USM:
     """N int32 zeros of shared memory."""
     return zeros(queue)
+
+
+def check_refused(table: list[tuple[Callable[[], object], str, str]]) -> None:
+    """That each line, a call, the routine that its error names and words of its message, is refused as invalid, with a remedy."""
+    for number, (call, routine, words) in enumerate(table):
+        with pytest.raises(SYCLError) as caught:
+            call()
+        error = caught.value
+        assert words in error.message, (number, error)
+        assert (error.routine, error.errc) == (routine, Errc.invalid) and error.remedy, (number, error)
 
 
 def zeros(queue: Queue, count: int = N, dtype: Any = numpy.int32) -> USM:

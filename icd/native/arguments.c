@@ -45,12 +45,24 @@ static kernel_state *slot_of(kernel_state *states, uint32_t capacity, const void
     return &states[at];
 }
 
+/* A reference to what an argument is, if it is an object. */
+static void retain(uint8_t kind, void *object) {
+    if (kind == FL_ARG_MEM && object)
+        CALL(fl_table_of(object), clRetainMemObject)(object);
+    if (kind == FL_ARG_SAMPLER && object)
+        CALL(fl_table_of(object), clRetainSampler)(object);
+}
+
+static void release(uint8_t kind, void *object) {
+    if (kind == FL_ARG_MEM && object)
+        CALL(fl_table_of(object), clReleaseMemObject)(object);
+    if (kind == FL_ARG_SAMPLER && object)
+        CALL(fl_table_of(object), clReleaseSampler)(object);
+}
+
 /* What releases objects is called without the lock: a driver may call the program back (clSetMemObjectDestructorCallback). */
 static void release_value(const argument *a) {
-    if (a->kind == FL_ARG_MEM)
-        CALL(fl_table_of(a->object), clReleaseMemObject)(a->object);
-    if (a->kind == FL_ARG_SAMPLER)
-        CALL(fl_table_of(a->object), clReleaseSampler)(a->object);
+    release(a->kind, a->object);
     free(a->value);
 }
 
@@ -193,10 +205,7 @@ static void take_value(kernel_state *state, cl_uint index, size_t size, const vo
     a->size = size;
     a->object = value && size == sizeof(void *) ? *(void **)a->value : NULL;
     a->kind = kind_of(state, index, size, a->object);
-    if (a->kind == FL_ARG_MEM)
-        CALL(fl_table_of(a->object), clRetainMemObject)(a->object);
-    if (a->kind == FL_ARG_SAMPLER)
-        CALL(fl_table_of(a->object), clRetainSampler)(a->object);
+    retain(a->kind, a->object);
 }
 
 static void note(cl_kernel kernel, cl_uint index, size_t size, const void *value, bool svm) {
@@ -309,27 +318,11 @@ static void *object_in(const fl_argument *a) {
     return object;
 }
 
-static void hold(const fl_argument *a) {
-    void *object = object_in(a);
-    if (object && a->kind == FL_ARG_MEM)
-        CALL(fl_table_of(object), clRetainMemObject)(object);
-    if (object && a->kind == FL_ARG_SAMPLER)
-        CALL(fl_table_of(object), clRetainSampler)(object);
-}
-
-static void let_go(const fl_argument *a) {
-    void *object = object_in(a);
-    if (object && a->kind == FL_ARG_MEM)
-        CALL(fl_table_of(object), clReleaseMemObject)(object);
-    if (object && a->kind == FL_ARG_SAMPLER)
-        CALL(fl_table_of(object), clReleaseSampler)(object);
-}
-
 void fl_release_arguments(fl_arguments *list) {
     if (!list || atomic_fetch_sub(&list->users, 1) != 1)
         return;
     for (uint32_t i = 0; list->holds && i < list->count; i++)
-        let_go(&list->list[i]);
+        release(list->list[i].kind, object_in(&list->list[i]));
     free(list);
 }
 
@@ -401,7 +394,7 @@ fl_arguments *fl_change_arguments(const fl_arguments *base, uint32_t count, cons
     if (arguments != few)
         free(arguments);
     for (uint32_t i = 0; list && i < count; i++)
-        hold(&list->list[i]);
+        retain(list->list[i].kind, object_in(&list->list[i]));
     if (list)
         list->holds = true;
     return list;
@@ -414,8 +407,8 @@ int fl_set_argument(fl_command *command, uint32_t index, uint32_t kind, size_t s
     fl_argument *a = &list->list[index];
     bool in_place = list->holds && atomic_load(&list->users) == 1 && a->kind == kind && a->size == size;
     if (in_place && (kind == FL_ARG_SVM || (a->value && value))) {
-        hold(&(fl_argument){(uint8_t)kind, size, value});
-        let_go(a);
+        retain((uint8_t)kind, object_in(&(fl_argument){(uint8_t)kind, size, value}));
+        release(a->kind, object_in(a));
         if (kind == FL_ARG_SVM)
             a->value = value;
         else

@@ -40,6 +40,27 @@ void fl_use_icd(void *command, void *change, void *release, void *set, void *get
     update_ways = (int (*)(const fl_ways *, uint32_t, int))ways;
 }
 
+/* Changes, none so far, and room for what they lead to; of a few on the stack. */
+typedef struct scratch {
+    fl_change few[FEW], *changes;
+    uintptr_t little[FEW], *room;
+} scratch;
+
+static bool begin(scratch *s, size_t count) {
+    s->changes = count <= FEW ? s->few : malloc(count * sizeof *s->changes);
+    s->room = count <= FEW ? s->little : malloc(count * sizeof *s->room);
+    if (s->changes)
+        memset(s->changes, 0, count * sizeof *s->changes);
+    return s->changes && s->room;
+}
+
+static void end(scratch *s) {
+    if (s->changes != s->few)
+        free(s->changes);
+    if (s->room != s->little)
+        free(s->room);
+}
+
 /* --- what a value, an address or an object becomes: 0, or a code --- */
 
 static int32_t value(fl_change *change, size_t size, uintptr_t address) {
@@ -138,19 +159,14 @@ static bool add(const fl_launches *l, uint32_t dim, const size_t *offset, const 
 
 fl_appended fl_append_launch(const fl_launches *l, uint32_t dim, const size_t *offset, const size_t *size, const size_t *local, const row *rows,
                              uint32_t count, uint32_t arguments, bool native) {
-    fl_change few[FEW], *changes = arguments <= FEW ? few : malloc(arguments * sizeof *changes);
-    uintptr_t little[FEW], *room = arguments <= FEW ? little : malloc(arguments * sizeof *room);
+    scratch s;
     fl_appended found = {UR_RESULT_ERROR_OUT_OF_HOST_MEMORY, 0, 0};
-    if (changes && room) {
-        memset(changes, 0, arguments * sizeof *changes);
-        found = read_rows(l, rows, count, native, changes, room, arguments);
-        if (!found.code && !add(l, dim, offset, size, local, changes, arguments))
+    if (begin(&s, arguments)) {
+        found = read_rows(l, rows, count, native, s.changes, s.room, arguments);
+        if (!found.code && !add(l, dim, offset, size, local, s.changes, arguments))
             found.code = UR_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     }
-    if (changes != few)
-        free(changes);
-    if (room != little)
-        free(room);
+    end(&s);
     return found;
 }
 
@@ -236,14 +252,10 @@ int32_t fl_update_plainly(const fl_launches *l, const update *updates, uint32_t 
             return FL_NOT_PLAIN;
         rows += rows_of(&updates[i]);
     }
-    fl_change few[FEW], *changes = rows <= FEW ? few : malloc(rows * sizeof *changes);
-    uintptr_t little[FEW], *room = rows <= FEW ? little : malloc(rows * sizeof *room);
+    scratch s;
     int32_t code = FL_NOT_PLAIN;
-    if (changes && room && read_all(l, updates, count, changes, room))
-        code = commit(l, updates, count, changes);
-    if (changes != few)
-        free(changes);
-    if (room != little)
-        free(room);
+    if (begin(&s, rows) && read_all(l, updates, count, s.changes, s.room))
+        code = commit(l, updates, count, s.changes);
+    end(&s);
     return code;
 }

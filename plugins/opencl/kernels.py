@@ -26,7 +26,7 @@ from .extensions import extension
 from .programs import Program, program_of
 from .usm import pointer_argument
 
-LARGEST_VALUE: Final = 1 << 16  # bytes; no device takes as many (CL_DEVICE_MAX_PARAMETER_SIZE)
+_LARGEST_VALUE: Final = 1 << 16  # bytes; no device takes as many (CL_DEVICE_MAX_PARAMETER_SIZE)
 _MOST_ARGUMENTS: Final = 1 << 16
 
 
@@ -231,20 +231,20 @@ _BYTES_AT: Final = ffi.typeof("char *")
 _new: Final = tuple.__new__  # a NamedTuple's own takes three times as long
 
 
-def rows_of(rows: Any, count: int) -> Iterable[tuple[int, int, int, int]]:
+def _rows(rows: Any, count: int) -> Iterable[Any]:
     """Kind, index, size and value of each row of an array of ur_exp_kernel_arg_properties_t. Raises URError for more than any kernel
     has."""
     if not count:
         return ()
     if count > _MOST_ARGUMENTS:
         raise failure("INVALID_KERNEL_ARGUMENT_INDEX", f"no kernel has {count} arguments")
-    return _ROW.iter_unpack(ffi.buffer(rows, count * _ROW.size))  # pyright: ignore[reportReturnType]
+    return _ROW.iter_unpack(ffi.buffer(rows, count * _ROW.size))
 
 
 def arguments_of(rows: Any, count: int) -> list[tuple[int, Argument]]:
     """Index and argument of each row of an array of ur_exp_kernel_arg_properties_t. Raises URError."""
     found = []
-    for kind, index, size, value in rows_of(rows, count):
+    for kind, index, size, value in _rows(rows, count):
         if kind == _VALUE:
             argument = _value(size, value)
         elif kind == _POINTER:
@@ -252,7 +252,7 @@ def arguments_of(rows: Any, count: int) -> list[tuple[int, Argument]]:
         elif kind == _LOCAL:
             argument = _LOCAL, size, None
         else:
-            argument = kind, _HANDLE, object_of(kind, index, value)
+            argument = kind, _HANDLE, _object_of(kind, index, value)
         found.append((index, _new(Argument, argument)))
     return found
 
@@ -263,24 +263,17 @@ def value_argument(size: int, address: int) -> Argument:
     return Argument(*_value(size, address))
 
 
-def check_size(size: int, address: int) -> None:
-    """Raise URError (INVALID_KERNEL_ARGUMENT_SIZE) for a value that is larger than any kernel can take."""
-    if size > LARGEST_VALUE and address:
-        raise failure("INVALID_KERNEL_ARGUMENT_SIZE", f"no argument has {size} bytes")
-
-
 def _value(size: int, address: int) -> tuple[int, int, Any]:
     if not address:
         return _LOCAL, size, None
-    check_size(size, address)
+    if size > _LARGEST_VALUE:
+        raise failure("INVALID_KERNEL_ARGUMENT_SIZE", f"no argument has {size} bytes")
     return _VALUE, size, ffi.unpack(ffi.cast(_BYTES_AT, address), size)
 
 
-def object_of(kind: int, index: int, handle: Any) -> Any:
-    """The memory object (None for NULL) or the sampler of a handle, or of itself. Raises URError for what is not alive, and for a kind of
-    argument that there is not."""
-    if not isinstance(handle, int):
-        return handle
+def _object_of(kind: int, index: int, handle: int) -> Any:
+    """The memory object (None for NULL) or the sampler of a handle. Raises URError for what is not alive, and for a kind of argument that
+    there is not."""
     if kind == _MEM:
         return _object("ur_mem_handle_t", handle, "INVALID_MEM_OBJECT") if handle else None
     if kind == _SAMPLER:

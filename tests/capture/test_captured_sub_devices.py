@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 import pytest
-from capture_support import Numbers
+from capture_support import Numbers, seen_between
 
 from fairlead.captured import capture
 from fairlead.graph import CommandGraph
@@ -62,14 +62,8 @@ def test_host_tasks_and_kernels_of_the_runtimes(on_a_part: Numbers, parts: list[
     memory = malloc_shared(64, np.int32, Queue(context))
     memory.array[:] = 1
     twice = Program(context, "kernel void twice(global int *m) { m[get_global_id(0)] *= 2; }").twice
-    with capture(numbers.queue) as graph:
-        numbers.add(1)
-        numbers.read()
-        numbers.mul(3)
-    seen: list[int] = []
-    task = graph.add(lambda handler: handler.host_task(lambda: seen.append(int(numbers.host[0]))), depends_on=graph[1])
-    graph.add(lambda handler: handler.parallel_for(64, twice, memory), depends_on=task)
-    graph[2].depends_on(task)
+    graph, seen = seen_between(numbers)
+    graph.add(lambda handler: handler.parallel_for(64, twice, memory), depends_on=graph[3])
     assert graph.devices == (device_of(parts[0]),) and graph.device in context
     graph.finalize().replay(numbers.queue, times=2).wait()
     assert (seen, numbers.value(), int(memory.array[0])) == ([1, 4], 12, 4)

@@ -5,29 +5,16 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array
 import pytest
-from capture_support import Numbers
+from capture_support import Numbers, seen_between
 
 from fairlead.captured import capture
 from fairlead.graph import CommandGraph, Node
 from fairlead.runtime import Program, SYCLError, malloc_shared
-
-
-def seen_between(numbers: Numbers) -> tuple[Any, list[int]]:
-    """A graph that adds 1, brings the numbers to the host, and multiplies by 3, with a host task that notes them in between."""
-    with capture(numbers.queue) as graph:
-        numbers.add(1)
-        numbers.read()
-        numbers.mul(3)
-    seen: list[int] = []
-    task = graph.add(lambda handler: handler.host_task(lambda: seen.append(int(numbers.host[0]))), depends_on=graph[1])
-    graph[2].depends_on(task)
-    return graph, seen
 
 
 def test_a_captured_graph_is_a_command_graph(numbers: Numbers) -> None:
