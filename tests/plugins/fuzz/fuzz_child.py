@@ -14,6 +14,7 @@ import itertools
 import os
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Final
 
@@ -90,6 +91,8 @@ def main(platform: str, trail: str, sequences: int, steps: int, seconds: float) 
             print(f"FAIRLEAD_FUZZ_SEED={seed + rounds} leads to it")
         for line, times in itertools.groupby(session.failing):
             print(line, f"({count} times)" if (count := len(list(times))) > 1 else "")
+        for one in getattr(error, "exceptions", ()):  # of what fails now and then Hypothesis only says that it does
+            print("".join(traceback.format_exception(one)))
         raise SystemExit(f"{type(error).__name__}: {error}") from error
     calls, kinds = sum(library.codes.values()), len({name for name, _ in library.codes})
     failed = sum(count for (_, code), count in library.codes.items() if code != "SUCCESS")

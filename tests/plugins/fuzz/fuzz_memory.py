@@ -43,6 +43,7 @@ class MemoryRules(Operations):
         if isinstance(thing, Buffer):
             given = {"hBuffer": thing.handle, "blockingWrite": True, "size": thing.size, "pSrc": host}
             self.library.ok("urEnqueueMemBufferWrite", hQueue=queue.handle, **given)
+            self.finish(queue)  # other queues do not come after it else
         else:
             given = {"blocking": True, "pDst": thing.address, "pSrc": host, "size": thing.size}
             self.library.ok("urEnqueueUSMMemcpy", hQueue=queue.handle, **given)

@@ -206,6 +206,12 @@ class Operation:
     blocks: bool = False
     launch: Launch | None = None
 
+    @property
+    def has_run(self) -> bool:
+        """Whether it has when the call returns. SPEC clEnqueueWriteBuffer: a write that blocks has read the host's memory; it may run
+        later."""
+        return self.blocks and "MemBufferWrite" not in self.enqueue
+
 
 @dataclass(eq=False)
 class Recorded:

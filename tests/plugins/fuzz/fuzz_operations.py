@@ -268,7 +268,7 @@ class Operations(Ending):
         if operation.launch:
             operation.launch.kernel.arguments = dict(enumerate(operation.launch.arguments))
         event = self.add(Event(made.value or 0, queue.context, queue=queue)) if made is not None else None
-        self.after(queue, operation.touches, event, operation.blocks)
+        self.after(queue, operation.touches, event, operation.has_run)
 
     def some_events(self, queue: Queue) -> list[Event]:
         """Events that a command may wait for besides, sometimes one that is held back."""
