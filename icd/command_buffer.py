@@ -16,7 +16,8 @@ as it does (`explain`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
@@ -132,8 +133,8 @@ class CommandBuffer:
         self._plans: dict[tuple[int, bool], Plan] = {}
         self._natives: dict[tuple[int, int], NativeCommandBuffer] = {}  # by device and the queue's properties
         self._why_not: dict[tuple[int, bool], str] = {}
-        #: Its plans, as C knows them.
-        self.ways = ffi.new("fl_ways *")
+        #: Its plans, as C knows them. `lock` is for threads of Python; updates in C look at `busy` (native/busy.h).
+        self.ways = ffi.new("fl_ways *", {"has_native": native is not None})
         self._last = ffi.new("fl_last *")
         # The way of the last enqueue, and its queue
         self._route: Route | None = None
@@ -188,10 +189,10 @@ class CommandBuffer:
 
     def _replay_route(self, queue: int, device: int, in_order: bool) -> Route:
         used = self.plan(device, in_order)
-        return Route(self._last, [queue, *used.own_queues], in_order, used.program)
+        return Route(self.ways, self._last, [queue, *used.own_queues], in_order, used.program)
 
     def _native_route(self, native: NativeCommandBuffer, queue: int, in_order: bool) -> Route:
-        return Route(self._last, [queue], in_order, native=(native.cl, native.enqueue_function), owner=native)
+        return Route(self.ways, self._last, [queue], in_order, native=(native.cl, native.enqueue_function), owner=native)
 
     def _enqueue_native(
         self, route: Route, queue: int, device: int, in_order: bool, times: int, waits: Sequence[int], wanted: bool
@@ -230,6 +231,8 @@ class CommandBuffer:
         if found is None:
             support = support_of(device)
             assert support is not None
+            with self.changing():  # from now on updates have to reach it
+                self.ways.has_native = True
             found = NativeCommandBuffer(support, planner.context, device, properties, updatable=planner.updatable)
             found.record(planner.array, planner.order)
             found.finalize()
@@ -294,7 +297,16 @@ class CommandBuffer:
     @property
     def has_native(self) -> bool:
         """Whether updates have to reach the driver's own command-buffers, too."""
-        return self._given is not None or bool(self._natives)
+        return bool(self.ways.has_native)
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """No update is made in C meanwhile. The caller holds `lock`, and does not enqueue."""
+        lib.fl_begin_changes(self.ways)
+        try:
+            yield
+        finally:
+            lib.fl_end_changes(self.ways)
 
     def update(self, changes: Mapping[int, bool]) -> int:
         """Commands have changed in the array: their numbers, and whether they launch another kernel now. The caller holds `lock`.
@@ -315,6 +327,7 @@ class CommandBuffer:
             wait_for(self.last_event)
         if any(native.update(commands) for native in self._natives.values()):  # the replay can do it
             self._natives.clear()
+            self.ways.has_native = self._given is not None
             self._route = None
             self._why_not = dict.fromkeys(self._why_not, "the driver refused an update")
         return self._given.update(commands) if self._given is not None else 0
@@ -339,7 +352,8 @@ class CommandBuffer:
             for used in plans
         ]
         ways = ffi.new("fl_way[]", [(used.program.native, step_of) for used, step_of in zip(plans, steps, strict=True)])
-        self._kept, self.ways.list, self.ways.count = (steps, ways), ways, len(ways)
+        with self.changing():
+            self._kept, self.ways.list, self.ways.count = (steps, ways), ways, len(ways)
 
     def close(self) -> None:
         """Give up what it holds of the driver; what was enqueued runs to its end."""

@@ -84,12 +84,13 @@ class Route:
     """How a command-buffer is enqueued on a queue, which is the first of `lanes` (handles).
 
     `program` is replayed; or, if there is none, `native` enqueued: the driver's command-buffer and the function that does it
-    (addresses). `last` is a `fl_last`, and the same on all routes of a command-buffer: its lock is held. `owner` keeps what the
-    addresses lead to.
+    (addresses). `ways` and `last` are the same on all routes of a command-buffer: its lock is held. `owner` keeps what the addresses
+    lead to.
     """
 
     def __init__(
         self,
+        ways: Any,
         last: Any,
         lanes: Sequence[int],
         in_order: bool,
@@ -98,12 +99,13 @@ class Route:
         owner: Any = None,
     ) -> None:
         self.program, self._lanes = program, _handles(lanes)
-        self._kept = last, owner
+        self._kept = ways, last, owner
         self._event, self._failed = ffi.new("void **"), ffi.new("uint32_t *")
         self._exports = program is not None and bool(program.native.export_count)
         self._native = ffi.new(
             "fl_route *",
             {
+                "ways": ways,
                 "last": last,
                 "in_order": in_order,
                 "lanes": self._lanes,

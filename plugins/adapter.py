@@ -33,7 +33,7 @@ from ..loader.ur import UR, URError
 from ._native import ffi
 from .answers import is_handle
 from .objects import Object, Registry
-from .wrap import check_parameters, code_of, compile_entry
+from .wrap import Entries, check_parameters, code_of
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Kind = TypeVar("_Kind", bound=type[Object])
@@ -188,7 +188,7 @@ class Adapter(Object):
 
     # what start.py uses
 
-    def entries(self, table: int, *number: int) -> dict[str, Callable[..., int]]:
+    def entries(self, table: int, *number: int) -> Entries:
         """What C calls, by name. `table` is what every handle begins with, `number` the adapter's."""
         self.registry = Registry(table, *number)
         functions = dict(self._functions)
@@ -196,7 +196,7 @@ class Adapter(Object):
             if name not in functions:
                 count = getattr(self.registry, method)
                 functions[name] = _shaped(lambda thing, count=count: count(thing), UR.functions[name].parameters[0].name)
-        return {name: compile_entry(self.registry, UR.functions[name], body, self.fail) for name, body in functions.items()}
+        return Entries(self.registry, functions, self.fail)
 
     def fail(self, error: BaseException, routine: str) -> int:
         """The code of what an entry point raised."""

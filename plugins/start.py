@@ -16,7 +16,6 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -31,7 +30,7 @@ from .adapter import Adapter
 from .build import settings
 from .interrupts import ENTRY, defer_interrupts
 from .objects import reap
-from .wrap import code_of
+from .wrap import Entries, code_of
 
 _UNKNOWN: Final = code_of("UR_RESULT_ERROR_UNKNOWN")
 _BEGUN: Final = "begun_by_fairlead"  # a variable of __main__ in a Python that a shell has begun (native/python.c)
@@ -42,7 +41,7 @@ class _Running:
     """An adapter that was started: its entry points by name, and the shells that lead to it. Its number is its place in `_running`."""
 
     adapter: Adapter
-    entries: dict[str, Callable[..., int]]
+    entries: Entries
     shells: list[Any]
 
 
@@ -64,11 +63,11 @@ def start(address: int) -> None:
         shell.number = _number_of(adapter, shell)
         running = _running[shell.number]
         running.shells.append(shell)
-        counting = adapter.counting
+        in_c = {*adapter.counting, "urCommandBufferUpdateKernelLaunchExp"}
         for index in range(shell.entry_count):
             name = ffi.string(shell.names[index]).decode()
             if name in running.entries:
-                body = ffi.addressof(lib, f"count_{name}") if name in counting else getattr(lib, f"py_{name}")
+                body = ffi.addressof(lib, f"c_{name}") if name in in_c else getattr(lib, f"py_{name}")
                 shell.bodies[index] = ffi.cast("void *", body)
         adapter.at_exit = lambda: shell.at_exit(lib.py_teardown)
         adapter.at_exit()
@@ -122,15 +121,19 @@ def _number_of(adapter: Adapter, shell: Any) -> int:
 
 
 def _bind(name: str) -> None:
-    """Have C's calls of an entry point go to the one adapter that has it, or to whichever of several is meant."""
-    having = {number: running.entries[name] for number, running in enumerate(_running) if name in running.entries}
-    function = next(iter(having.values()))
-    if len(having) > 1:
+    """Have C's calls of an entry point go to the one adapter that has it, or to whichever of several is meant. The first compiles it."""
+    having = [running.entries for running in _running if name in running.entries]
 
-        def function(number: int, *arguments: Any) -> int:
-            return having[number](number, *arguments)
+    def find(number: int, *arguments: Any) -> int:
+        found = _running[number].entries[name]
+        if len(having) == 1:
+            with _lock:
+                _bind(name)
+        return found(number, *arguments)
 
-    ffi.def_extern(name=f"py_{name}", error=_UNKNOWN)(function)
+    find.__code__ = find.__code__.replace(co_filename=f"{ENTRY}{name}, looked for>")  # Ctrl-C must not end it half-way
+    only = having[0].compiled.get(name) if len(having) == 1 else None
+    ffi.def_extern(name=f"py_{name}", error=_UNKNOWN)(only or find)
 
 
 def _reap() -> None:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import inspect
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any, Final
 
@@ -119,6 +119,32 @@ def compile_entry(
     return _Entry(registry, function, body).compile(fail)
 
 
+class Entries(Mapping[str, Callable[..., int]]):
+    """What C calls, by the names of the entry points. One is compiled when it is first asked for: a program uses a few of them."""
+
+    def __init__(
+        self, registry: Registry, bodies: Mapping[str, Callable[..., Any]], fail: Callable[[BaseException, str], int]
+    ) -> None:
+        self._registry, self._bodies, self._fail = registry, bodies, fail
+        self.compiled: dict[str, Callable[..., int]] = {}
+
+    def __getitem__(self, name: str) -> Callable[..., int]:
+        found = self.compiled.get(name)
+        if found is None:
+            found = compile_entry(self._registry, UR.functions[name], self._bodies[name], self._fail)
+            self.compiled[name] = found
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._bodies
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._bodies)
+
+    def __len__(self) -> int:
+        return len(self._bodies)
+
+
 class Refused(Exception):
     """An argument was refused: the code, without the cost of a sentence."""
 
@@ -131,6 +157,7 @@ _NULL_HANDLE: Final = code_of("INVALID_NULL_HANDLE")
 _INVALID_SIZE: Final = code_of("INVALID_SIZE")
 _NO_ANSWER: Final = code_of("UNSUPPORTED_ENUMERATION")
 _CHARS: Final = ffi.typeof("char *")
+_cast, _memmove = ffi.cast, ffi.memmove  # what every answer takes
 
 
 # what the generated functions call
@@ -209,14 +236,14 @@ def _answer(
             for index, each in enumerate(value):  # the one answer that leads further: the caller's array has the addresses
                 _copy(ffi.cast("uintptr_t *", into)[index], each)
         else:
-            _copy(into, data)
+            _memmove(_cast(_CHARS, into), data, len(data))
     if size_ret:
         size_ret[0] = len(data)
 
 
 def _copy(into: int, data: bytes) -> None:
     if into:
-        ffi.memmove(ffi.cast(_CHARS, into), data, len(data))
+        _memmove(_cast(_CHARS, into), data, len(data))
 
 
 def _refuse_if(condition: str, code: str) -> str:

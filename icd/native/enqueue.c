@@ -2,6 +2,8 @@
  * driver. All of it is here, and not in Python, since a pass fills the caches with the driver's memory: whatever runs after it runs cold. */
 #include "native.h"
 
+#include "busy.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +27,7 @@ void fl_forget(fl_last *last) {
         CALL(fl_table_of(old.queue), clReleaseCommandQueue)(old.queue);
 }
 
-int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
+static int enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     void *queue = route->lanes[0], *end = NULL, **list = NULL;
     const fl_last *last = route->last;
     *failed = UINT32_MAX;
@@ -56,6 +58,17 @@ int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void 
     fl_remember(route->last, queue, end);
     return CL_SUCCESS;
 }
+
+int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
+    fl_enter(route->ways);
+    int code = enqueue(route, times, wait_count, wait_list, event, failed);
+    fl_leave(route->ways);
+    return code;
+}
+
+void fl_begin_changes(fl_ways *ways) { fl_enter(ways); }
+
+void fl_end_changes(fl_ways *ways) { fl_leave(ways); }
 
 int fl_update_ways(const fl_ways *ways, uint32_t command, int relaunched) {
     cl_int code = CL_SUCCESS;

@@ -136,24 +136,30 @@ typedef struct fl_last {
 void fl_remember(fl_last *last, void *queue, void *event);
 void fl_forget(fl_last *last);
 
-/* How it is enqueued on one queue, which is the first of the lanes: `program` is replayed, or, if that is NULL, the driver's command-buffer
- * `native` is enqueued by clEnqueueCommandBufferKHR, once. `in_order` says of the queue that it is. */
-typedef struct fl_route {
-    fl_last *last;
-    uint32_t in_order, lane_count;
-    void *const *lanes;
-    fl_program *program;
-    void *native, *enqueue_native;
-} fl_route;
-/* The programs that a command-buffer is laid out as, and the step of each of its commands. */
+/* The programs that a command-buffer is laid out as, and the step of each of its commands. `has_native`: the driver has it, too, as a
+ * command-buffer of its own. `busy`: busy.h. */
 typedef struct fl_way {
     fl_program *program;
     const uint32_t *step_of;
 } fl_way;
 typedef struct fl_ways {
     const fl_way *list;
-    uint32_t count;
+    uint32_t count, has_native;
+    int32_t busy;
 } fl_ways;
+/* Both wait for an update that is made in C meanwhile; what Python changes between them is changed by nobody else. */
+void fl_begin_changes(fl_ways *ways);
+void fl_end_changes(fl_ways *ways);
+/* How it is enqueued on one queue, which is the first of the lanes: `program` is replayed, or, if that is NULL, the driver's command-buffer
+ * `native` is enqueued by clEnqueueCommandBufferKHR, once. `in_order` says of the queue that it is. */
+typedef struct fl_route {
+    fl_ways *ways;
+    fl_last *last;
+    uint32_t in_order, lane_count;
+    void *const *lanes;
+    fl_program *program;
+    void *native, *enqueue_native;
+} fl_route;
 /* fl_update for a command, in all of them. */
 int fl_update_ways(const fl_ways *ways, uint32_t command, int relaunched);
 /* Enqueue it after the wait list and after the last one; as fl_replay. One thread at a time, for all routes of a command-buffer. */

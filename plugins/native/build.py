@@ -3,9 +3,9 @@
 Two things are generated from loader/ur.abi, with the same prototypes, in which a handle and a `void *` are plain words:
 
 - `fairlead.plugins._native`, a cffi module whose `extern "Python"` functions are the entry points as Python sees them: `py_urQueueFinish`
-  is called with the number of the adapter and the arguments (`callbacks`). Before those that count references there is C, which
-  needs Python for the first and the last one only: `count_urQueueRetain` (`counting`, counts.c). It also has what reads the arguments
-  of launches for Python (launches.c).
+  is called with the number of the adapter and the arguments (`callbacks`). Before some of them there is C (`in_c`), `c_urQueueRetain`:
+  those that count references need Python for the first and the last one only (counts.c), the updates of launches for what is not an
+  argument (launches.c).
 - `ur_entries.h`, for shell.c: a C function for each entry point, which leads to the body that Python has put in its place, the whole
   `ur_dditable_t` of them, and the 26 functions that hand it out (`entries`). A shell knows no Python at build time: it finds
   one at run time, so that the same file serves every version of Python (`shells`). `pi_entries.h` is the same for a shell that
@@ -36,6 +36,8 @@ PI_VERSION = "15.47"  # of loader/pi.abi
 #: What Python sees of the C, and what else C calls in Python.
 _CDEF = ("shell.cdef.h", "counts.cdef.h", "launches.cdef.h")
 _OTHER_CALLBACKS = "void py_teardown(uint32_t number); void py_reap(void); uintptr_t py_part(void *context, uintptr_t address);"
+
+_UPDATE = "urCommandBufferUpdateKernelLaunchExp"
 
 #: What the entry points' C types become: a word that Python sees as a number.
 _WORD = "uintptr_t"
@@ -118,22 +120,24 @@ def callbacks() -> str:
     return 'extern "Python" {\n' + "\n".join(lines) + "\n}\n"
 
 
-def counting() -> dict[str, str]:
-    """The entry points that do nothing but count references, and which of the functions in counts.h does it."""
-    return {
-        f.name: f"fl_entry_{word}"
+def in_c() -> dict[str, str]:
+    """The entry points that C answers as far as it can, and how: those that do nothing but count references (counts.h), and the updates
+    of launches (launches.h)."""
+    found = {
+        f.name: f"fl_entry_{word}(adapter, {f.parameters[0].name}, kind_{f.parameters[0].type}, py_{f.name})"
         for f in functions() if len(f.parameters) == 1
         for word in ("retain", "release") if word in f.parameters[0].words
     }  # fmt: skip
+    names = ", ".join(p.name for p in ur().functions[_UPDATE].parameters)
+    return {**found, _UPDATE: f"fl_entry_update(adapter, {names}, py_{_UPDATE}, py_urCommandBufferReleaseExp)"}
 
 
-def _counters() -> Iterator[str]:
-    """A function for each entry point that counts references, for C."""
-    types_of = {f.name: f.parameters[0].type for f in functions() if f.name in counting()}
-    for name, counter in counting().items():
-        yield f"static int32_t py_{name}(uint32_t, uintptr_t);"
-        yield f"static int32_t count_{name}(uint32_t adapter, uintptr_t handle) {{"
-        yield f"    return {counter}(adapter, handle, kind_{types_of[name]}, py_{name});\n}}"
+def _in_c() -> Iterator[str]:
+    """A function for each of them, for C."""
+    for name, answer in in_c().items():
+        declared = ", ".join(_parameters(ur().functions[name]))
+        yield f"static int32_t py_{name}(uint32_t, {declared});"
+        yield f"static int32_t c_{name}(uint32_t adapter, {declared}) {{\n    return {answer};\n}}"
 
 
 def kinds() -> str:
@@ -268,15 +272,17 @@ def ffibuilder() -> Any:
     for header in _CDEF:
         ffi.cdef((HERE / header).read_text(encoding="utf-8"))
     ffi.cdef(callbacks() + f'extern "Python" {{ {_OTHER_CALLBACKS} }}')
-    ffi.cdef("\n".join(f"int32_t count_{name}(uint32_t, uintptr_t);" for name in counting()))
+    declared = {name: ", ".join(_parameters(ur().functions[name])) for name in in_c()}
+    ffi.cdef("\n".join(f"int32_t c_{name}(uint32_t, {parameters});" for name, parameters in declared.items()))
     ffi.cdef("#define FL_SHELL_VERSION ...")
     ffi.set_source(
         "fairlead.plugins._native",
-        '#include "ur_types.h"\n#include "shell.cdef.h"\n#include "counts.h"\n#include "launches.cdef.h"\n'
-        f"#define FL_SHELL_VERSION {version()}u\n" + "\n".join(_counters()),
+        '#include "ur_types.h"\n#include "shell.cdef.h"\n#include "counts.cdef.h"\n#include "launches.h"\n#include "launches.cdef.h"\n'
+        f"#define FL_SHELL_VERSION {version()}u\n" + "\n".join(_in_c()),
         sources=[os.path.relpath(HERE / name) for name in ("counts.c", "launches.c")],
         depends=[
-            os.path.relpath(path) for path in (*sorted(HERE.glob("*.h")), ICD / "native.cdef.h", generated / "ur_types.h")
+            os.path.relpath(path)
+            for path in (*sorted(HERE.glob("*.h")), ICD / "native.cdef.h", ICD / "busy.h", generated / "ur_types.h")
         ],
         include_dirs=[str(HERE), str(generated)],
         extra_compile_args=["-O2", *WARNINGS, "-Wno-unused-function", *strict],

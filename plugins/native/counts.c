@@ -8,6 +8,7 @@
  * An address is looked at only if it is one of a handle's: handles lie in aligned blocks that are never given back, and a bitmap in two
  * levels knows these. */
 #include "counts.h"
+#include "counts.cdef.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -168,6 +169,11 @@ static void let_go(struct handle *handle) {
         continue;
     if (!atomic_exchange(&reap_is_due, true) && Py_AddPendingCall(reap_now, NULL) != 0)   /* it takes no more: Python will look by itself */
         reap_is_due = false;
+}
+
+const uintptr_t *fl_hold(uint32_t adapter, uintptr_t handle, unsigned kind) {
+    struct handle *found = find(handle, adapter, kind);
+    return found && retain(found) ? found->words : NULL;
 }
 
 int32_t fl_entry_retain(uint32_t adapter, uintptr_t handle, unsigned kind, fl_counting_body *python) {

@@ -4,7 +4,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "counts.cdef.h"
 #include "words.h"
 
 typedef int32_t fl_counting_body(uint32_t adapter, uintptr_t handle);

@@ -10,9 +10,11 @@
 #include <string.h>
 
 #include "../../icd/native/native.cdef.h"
+#include "../../icd/native/busy.h"
 #include "ur_types.h"
+#include "counts.h"
 #include "launches.cdef.h"
-#include "words.h"
+#include "launches.h"
 
 typedef ur_exp_kernel_arg_properties_t row;
 typedef ur_exp_command_buffer_update_kernel_launch_desc_t update;
@@ -20,6 +22,7 @@ typedef ur_exp_command_buffer_update_kernel_launch_desc_t update;
 enum { CHANGE_VALUE = 1, CHANGE_MEMORY, CHANGE_SAMPLER, CHANGE_POINTER };   /* fl_change.kind */
 enum { OBJECT, CONTEXT };                 /* the words of a memory object, and of a sampler */
 enum { COMMAND, COMMAND_BUFFER, KERNEL, IS_LAUNCH };   /* those of a command */
+enum { LAUNCHES };                        /* those of a command-buffer that can be updated; of others 0 */
 enum { FEW = 16, MOST = 1 << 16 };        /* arguments; and bytes of one: no device takes as many (CL_DEVICE_MAX_PARAMETER_SIZE) */
 
 static fl_command *(*new_command)(fl_array *);
@@ -258,4 +261,20 @@ int32_t fl_update_plainly(const fl_launches *l, const update *updates, uint32_t 
         code = commit(l, updates, count, s.changes);
     end(&s);
     return code;
+}
+
+int32_t fl_entry_update(uint32_t adapter, uintptr_t buffer, uint32_t count, const update *updates, fl_update_body *python,
+                        fl_counting_body *python_release) {
+    int32_t code = FL_NOT_PLAIN;
+    const uintptr_t *words = updates && count <= MOST ? fl_hold(adapter, buffer, kind_ur_exp_command_buffer_handle_t) : NULL;
+    if (words) {
+        const fl_launches *l = (const fl_launches *)words[LAUNCHES];
+        fl_ways *ways = l && !l->part ? l->ways : NULL;   /* Python knows the parts */
+        if (ways && fl_try(ways)) {
+            code = ways->has_native || !count ? FL_NOT_PLAIN : fl_update_plainly(l, updates, count);
+            fl_leave(ways);
+        }
+        fl_entry_release(adapter, buffer, kind_ur_exp_command_buffer_handle_t, python_release);
+    }
+    return code ? python(adapter, buffer, count, updates) : 0;
 }

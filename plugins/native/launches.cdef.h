@@ -10,7 +10,7 @@ typedef struct fl_launches {
     uintptr_t cl_context;
     void *commands;            /* fl_array */
     uintptr_t handle;
-    const void *ways;          /* fl_ways */
+    void *ways;                /* fl_ways */
 } fl_launches;
 
 /* What an append has done: a launch without its kernel is there; bit i of `addresses` says that its argument of index i < 64 is an address. If

@@ -91,6 +91,11 @@ class CommandBuffer(Object):
         self.runner: Runner | None = None
         self._explained = False
 
+    @property
+    def words(self) -> tuple[int, int, int, int]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """As C knows it (plugins/native/launches.c), for updates."""
+        return address(self.launches) if self.updatable else 0, 0, 0, 0
+
     # recording
 
     def check_open(self) -> None:

@@ -3,8 +3,8 @@
 An update is all or nothing: everything that is asked for is looked at first, and only then does anything change. What has been
 enqueued keeps what it was enqueued with. (EXP-COMMAND-BUFFER, "Updating command-buffer commands".)
 
-Most updates are new arguments and nothing else. They are done in C, which leaves all others to Python without having changed anything
-(plugins/native/launches.c).
+Most updates are new arguments and nothing else. They are done in C, without the GIL, which leaves all others to Python without having
+changed anything (plugins/native/launches.c); Python then tries C once more, since another thread may have had the command-buffer.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def urCommandBufferUpdateKernelLaunchExp(
     runner = _runner_of(hCommandBuffer)
     if not 0 < numKernelUpdates <= LONGEST:
         raise failure("INVALID_SIZE", f"{numKernelUpdates} updates")
-    with runner.lock:
+    with runner.lock, runner.changing():
         code = lib.FL_NOT_PLAIN
         if not runner.has_native:
             code = lib.fl_update_plainly(hCommandBuffer.launches, pUpdateKernelLaunch, numKernelUpdates)

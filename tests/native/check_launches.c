@@ -4,7 +4,7 @@
 #include "ur_types.h"
 
 #include "launches.cdef.h"
-#include "words.h"
+#include "launches.h"
 
 #include <string.h>
 
@@ -23,6 +23,22 @@ const uintptr_t *fl_words(uint32_t adapter, uintptr_t handle, unsigned kind) {
     const uintptr_t now[] = {handle - COMMANDS, handle == COMMANDS + 7 ? 0 : BUFFER, KERNEL, handle != COMMANDS + 6};
     memcpy(words[3], now, sizeof now);
     return words[3];
+}
+
+static int held;   /* references that C has taken to the command-buffer */
+static uintptr_t of_buffer[4];
+
+const uintptr_t *fl_hold(uint32_t adapter, uintptr_t handle, unsigned kind) {
+    EQUAL(adapter, ADAPTER);
+    if (kind != kind_ur_exp_command_buffer_handle_t || handle != BUFFER)
+        return NULL;
+    held++;
+    return of_buffer;
+}
+
+int32_t fl_entry_release(uint32_t adapter, uintptr_t handle, unsigned kind, fl_counting_body *python) {
+    held--;
+    return 0;
 }
 
 static uintptr_t part_of(void *context, uintptr_t address) { return address == PART ? *(uintptr_t *)context : 0; }
@@ -201,7 +217,7 @@ SCENARIO(launches_updated) {
         fl_step steps[] = {{.command = 2}, {.command = 0}, {.command = 1}};
         PROGRAM program = {.commands = b.commands.commands, .steps = steps, .step_count = 3, .updatable = 1};
         const uint32_t step_of[] = {1, 2, 0};
-        b.ways = (fl_ways){(fl_way[]){{&program, step_of}}, 1};
+        b.ways = (fl_ways){.list = (fl_way[]){{&program, step_of}}, .count = 1};
         uint32_t failed;
         OK(fl_replay(&program, (void *const *)&w->queue, 1, 1, 0, NULL, NULL, &failed));
         uint64_t other = 50;
@@ -256,4 +272,65 @@ SCENARIO(launches_updated) {
     end_buffer(&b);
     EQUAL(mock_references(w->a), before);
     OK(CL(kernel, clReleaseKernel)(kernel));
+}
+
+static uint32_t left_to_python;
+
+static int32_t python_update(uint32_t adapter, uintptr_t buffer, uint32_t count, const ur_exp_command_buffer_update_kernel_launch_desc_t *updates) {
+    left_to_python++;
+    return 99;
+}
+
+static int32_t python_release(uint32_t adapter, uintptr_t handle) { return 0; }
+
+/* The entry point does what is plain, and leaves the rest to Python: also what nobody else may touch at the moment. */
+SCENARIO(launches_entry) {
+    buffer b;
+    begin_buffer(w, &b);
+    left_to_python = 0;
+    cl_kernel kernel = make_kernel(w, "two:mv");
+    uint64_t number = 10, other = 20;
+    EQUAL(append(&b, ROWS(OBJECT(0, MEMORY), VALUE(1, number)), 2, 2).code, 0);
+    b.commands.commands[0].kernel = kernel;
+    ur_exp_command_buffer_update_value_arg_desc_t values[] = {{.argIndex = 1, .argSize = 8, .pNewValueArg = (uintptr_t)&other}};
+    ur_exp_command_buffer_update_kernel_launch_desc_t wanted = update_of(0);
+    wanted.numNewValueArgs = 1;
+    wanted.pNewValueArgList = values;
+#define UPDATE(handle, count, list) fl_entry_update(ADAPTER, handle, count, list, python_update, python_release)
+    fl_change now;
+    of_buffer[0] = (uintptr_t)&b.launches;
+    EQUAL(UPDATE(BUFFER, 1, &wanted), 0);
+    OK(fl_get_argument(b.commands.commands[0].arguments, 1, &now));
+    EQUAL(*(const uint64_t *)now.value, 20);
+    EQUAL(left_to_python, 0);
+    other = 30;
+    EQUAL(UPDATE(BUFFER + 1, 1, &wanted), 99);   /* a stranger */
+    EQUAL(UPDATE(BUFFER, 1, NULL), 99);
+    EQUAL(UPDATE(BUFFER, 0, &wanted), 99);
+    EQUAL(UPDATE(BUFFER, UINT32_MAX, &wanted), 99);
+    wanted.newWorkDim = 1;
+    EQUAL(UPDATE(BUFFER, 1, &wanted), 99);
+    wanted.newWorkDim = 2;
+    b.ways.busy = 1;                             /* another thread enqueues it */
+    EQUAL(UPDATE(BUFFER, 1, &wanted), 99);
+    EQUAL(b.ways.busy, 1);
+    b.ways.busy = 0;
+    b.ways.has_native = 1;
+    EQUAL(UPDATE(BUFFER, 1, &wanted), 99);
+    b.ways.has_native = 0;
+    b.launches.part = part_of;
+    EQUAL(UPDATE(BUFFER, 1, &wanted), 99);
+    b.launches.part = NULL;
+    b.launches.ways = NULL;                      /* it is not finalized */
+    EQUAL(UPDATE(BUFFER, 1, &wanted), 99);
+    of_buffer[0] = 0;                            /* it cannot be updated */
+    EQUAL(UPDATE(BUFFER, 1, &wanted), 99);
+#undef UPDATE
+    EQUAL(left_to_python, 10);
+    EQUAL(held, 0);
+    EQUAL(b.ways.busy, 0);
+    OK(fl_get_argument(b.commands.commands[0].arguments, 1, &now));
+    EQUAL(*(const uint64_t *)now.value, 20);
+    CL(kernel, clReleaseKernel)(kernel);
+    end_buffer(&b);
 }

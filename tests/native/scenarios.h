@@ -25,7 +25,7 @@
     X(replay_same_as_calls) X(replay_times) X(replay_barriers) X(replay_events_on_lanes) X(replay_empty)  \
     X(replay_fails) X(replay_updated)                                                                     \
     /* check_launches.c */                                                                                \
-    X(launches_appended) X(launches_refused) X(launches_pointers) X(launches_many) X(launches_updated)    \
+    X(launches_appended) X(launches_refused) X(launches_pointers) X(launches_many) X(launches_updated) X(launches_entry)    \
     /* check_layers.c */                                                                                  \
     X(layer_forwards) X(layer_answers) X(layer_alone) X(layer_table_no_memory) X(log_one_call)            \
     X(log_keeps_errno) X(log_wild_pointers) X(log_end_of_memory) X(log_limit) X(log_long) X(log_no_memory) \
