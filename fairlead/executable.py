@@ -64,6 +64,7 @@ class Executable(ExecutableGraph):
         if graph.is_as_recorded and not updatable:
             self._begin(updatable, profiling)
             self._only = CapturedSegment.whole(self._block, partial(command_of, self._block), schedule, profiled=profiling)
+            self.beyond_queue = False
         else:
             super().__init__(graph, updatable=updatable, profiling=profiling, policy=policy)
 

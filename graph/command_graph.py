@@ -355,7 +355,7 @@ class CommandGraph(Nodes, Pictured):
                 )  # fmt: skip
             return ExecutableGraph(self, updatable=updatable, profiling=enable_profiling, policy=policy)
 
-    def as_command(self, context: Context) -> NoReturn:
+    def of_context(self, context: Context) -> NoReturn:
         """What a submission asks an executable graph for: this one is not. Raises SYCLError (invalid)."""
         raise invalid(
             "a modifiable graph cannot be submitted", routine="ext_oneapi_graph", remedy="submit what finalize() gives"

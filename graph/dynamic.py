@@ -99,16 +99,21 @@ class DynamicParameter(DynamicArgument):
                 remedy="keep the type of the first value: numpy.int32(…)",
             )  # fmt: skip
         with self._lock:
-            graph = self._graph()
-            if isinstance(found.keep, Accessor) and graph is not None:
-                graph.check_buffer(found.keep.buffer)
             uses = [(command, index) for use, index in self._uses if isinstance(command := use(), KernelLaunch)]
-            if found.type == LOCAL and graph is not None:
-                for command, index in uses:
-                    check_local(_with(command, index, found), graph.context, "DynamicParameter.update")
+            if found.type in (MEMORY, LOCAL):
+                self._check_in_graph(found, uses)
             self._argument = found
             for command, index in uses:
                 _exchange(command, index, found)
+
+    def _check_in_graph(self, found: Argument, uses: Iterable[tuple[KernelLaunch, int]]) -> None:
+        graph = self._graph()
+        if graph is None:
+            return
+        if isinstance(found.keep, Accessor):
+            graph.check_buffer(found.keep.buffer)
+        for command, index in uses if found.type == LOCAL else ():
+            check_local(_with(command, index, found), graph.context, "DynamicParameter.update")
 
     def __repr__(self) -> str:
         kind, size, *_ = self._argument
@@ -118,7 +123,9 @@ class DynamicParameter(DynamicArgument):
 
 def _with(command: KernelLaunch, index: int, found: Argument) -> tuple[Argument, ...]:
     """A launch's arguments with another one in a place."""
-    return (*command.arguments[:index], found, *command.arguments[index + 1 :])
+    arguments = list(command.arguments)
+    arguments[index] = found
+    return tuple(arguments)
 
 
 def _exchange(command: KernelLaunch, index: int, found: Argument) -> None:

@@ -28,6 +28,8 @@ from .picture import Pictured
 from .segments import ORDER_ONLY, BufferSegment, EmptySegment, HostSegment, Segment
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from .command_graph import CommandGraph
 
 
@@ -103,7 +105,7 @@ class Snapshot:
 
 
 class GraphExecution(Command):
-    """The submission of an executable graph; in a graph, a sub-graph."""
+    """The submission of an executable graph by a command group; in a graph, a sub-graph."""
 
     node_type = "subgraph"
     title = "sub-graph"
@@ -111,10 +113,9 @@ class GraphExecution(Command):
     def __init__(self, executable: ExecutableGraph) -> None:
         self.executable = executable
         self.requirements = executable.requirements
-        self.beyond_queue = not executable.is_one_buffer
+        self.beyond_queue = executable.beyond_queue
 
     def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
-        """Run the graph on a queue. For `Queue`, which asks for it in place of `enqueue`."""
         return self.executable.execute(queue, dependencies)
 
     def describe(self) -> list[str]:
@@ -128,7 +129,11 @@ class ExecutableGraph(Pictured):
         partitions: how it is divided, and which policy did it (graph/partition.py).
         snapshot: its commands and edges.
         requirements: an accessor for each buffer that it uses.
+        beyond_queue: whether it is anything but one command-buffer for one device. This, `requirements`, `host_memory` and `execute` are
+            what a queue asks of a command.
     """
+
+    host_memory = False
 
     def __init__(self, graph: CommandGraph, *, updatable: bool, profiling: bool, policy: str) -> None:
         self._begin(updatable, profiling)
@@ -148,7 +153,8 @@ class ExecutableGraph(Pictured):
         self._places = [self._places_of(part) for part in self.partitions.partitions]
         self._segments = list(map(self._segment, self.partitions.partitions, self._places))
         only = self._segments[0] if len(self._segments) == 1 else None
-        self._only = only if only is not None and not isinstance(only, HostSegment) and len(self.devices) == 1 else None
+        if only is not None and not isinstance(only, HostSegment) and len(self.devices) == 1:
+            self._only, self.beyond_queue = only, False
 
     def _begin(self, updatable: bool, profiling: bool) -> None:
         """What it has whatever its nodes are."""
@@ -156,9 +162,12 @@ class ExecutableGraph(Pictured):
         self.requirements: Sequence[Accessor] = ()
         self.allocations: Any = None
         self._lock = RLock()
-        self._last: tuple[Event, Queue] | None = None
+        #: The last submission, and where it was.
+        self._last: Event | None = None
+        self._queue: Queue | None = None
         self._queues: dict[Device, Queue] = {}
         self._only: Segment | None = None
+        self.beyond_queue = True
         self._not_profiled = "" if profiling else "the graph was finalized without enable_profiling"
 
     def _places_of(self, part: Partition) -> Sequence[Device]:
@@ -182,11 +191,6 @@ class ExecutableGraph(Pictured):
             in_order=part.in_order, updatable=self.updatable, profiling=self.profiling,
         )  # fmt: skip
 
-    @property
-    def is_one_buffer(self) -> bool:
-        """Whether it is one command-buffer for one device and nothing else."""
-        return self._only is not None
-
     def make_ready(self, requirements: Iterable[Accessor]) -> None:
         """Wait until the buffers that commands use are allocated and their contents there: nothing can be waited for inside of a
         command-buffer. (the seed, "Scheduler Integration")"""
@@ -199,14 +203,18 @@ class ExecutableGraph(Pictured):
 
     # submissions
 
-    def as_command(self, context: Context) -> GraphExecution:
-        """What `handler.graph_execution` makes a command of. Raises SYCLError (invalid) for another context than its own."""
+    def of_context(self, context: Context) -> Self:
+        """Itself. Raises SYCLError (invalid) for another context than its own."""
         if context is not self.context and context != self.context:
             raise invalid(
                 "the graph was made for another context than this queue or graph",
                 routine="ext_oneapi_graph",
                 remedy="use its context",
             )
+        return self
+
+    def as_command(self) -> GraphExecution:
+        """What `handler.graph_execution` gives to its graph or queue."""
         return GraphExecution(self)
 
     def check_inside(self, graph: CommandGraph) -> None:
@@ -224,33 +232,45 @@ class ExecutableGraph(Pictured):
 
     def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
         """Submit it to a queue after events; `Queue.graph` leads here."""
+        with self._lock:
+            last = self._last
+            if queue is not self._queue:
+                self._check_queue(queue)
+            if last is not None and (
+                queue is not self._queue or not queue.in_order or last.deferred is not None or last.others
+            ):
+                before = last.parts() if last.others else (last,)
+                dependencies = [*dependencies, *[part for part in before if part.error is None]]
+            only = self._only
+            event = self._run_only(only, queue, dependencies) if only else self._run_partitions(queue, dependencies)
+            self._last, self._queue = event, queue
+        return event
+
+    def _check_queue(self, queue: Queue) -> None:
         if (queue.context is not self.context and queue.context != self.context) or queue.device not in self.devices:
             raise invalid(
                 "the graph was made for another device or context than the queue's", routine="ext_oneapi_graph",
                 remedy="submit it to a queue of its context and device",
             )  # fmt: skip
-        with self._lock:
-            if self._last is not None and (before := self._before(queue, *self._last)):
-                dependencies = [*dependencies, *before]
-            only = self._only
-            if only is not None:
-                times: list[Event] = []
-                event = submit(self.context, dependencies, lambda count, waits: only.enqueue(queue, count, waits, times))
-                event.profiled = self._why_not_profiled(queue) or times
-            else:
-                event = self._run_partitions(queue, dependencies)
-            self._last = event, queue
-        return event
 
-    @staticmethod
-    def _before(queue: Queue, last: Event, where: Queue) -> list[Event]:
-        """What a submission comes after of the one before it: what did not fail, unless the queue keeps the order by itself."""
-        if last.deferred is None and not last.others and where is queue and queue.in_order:
-            return []
-        return [part for part in (last.parts() if last.others else (last,)) if part.error is None]
+    def _run_only(self, only: Segment, queue: Queue, dependencies: Sequence[Event]) -> Event:
+        times: list[Event] = []
+        if dependencies:
+            event = submit(self.context, dependencies, lambda count, waits: only.enqueue(queue, count, waits, times))
+        else:
+            event = Event(self.context, only.enqueue(queue, 0, None, times))
+        event.profiled = self._not_profiled or self._why_not_profiled(queue) or times
+        return event
 
     def _run_partitions(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
         events: list[Event] = []
+        try:
+            return self._run_each(queue, dependencies, events)
+        except BaseException:  # what has begun goes on, also on other devices
+            queue.adopt(events)
+            raise
+
+    def _run_each(self, queue: Queue, dependencies: Sequence[Event], events: list[Event]) -> Event:
         times: list[Event] = []
         for number, (part, segment) in enumerate(zip(self.partitions.partitions, self._segments, strict=True)):
             before = [events[earlier] for earlier in part.predecessors] or dependencies
@@ -307,10 +327,10 @@ class ExecutableGraph(Pictured):
 
     def _in_flight(self) -> list[Deferred]:
         """What was submitted and is not with the adapter yet, where updates do not reach it."""
-        if self._last is None:
+        event = self._last
+        if event is None or (event.deferred is None and not event.others):
             return []
-        event = self._last[0]
-        return [part.deferred for part in (event.parts() if event.others else (event,)) if part.deferred is not None]
+        return [part.deferred for part in event.parts() if part.deferred is not None]
 
     def _exchange(self, changes: dict[int, Command]) -> None:
         """Put commands in the place of others, by index: one call of the adapter's for each partition."""

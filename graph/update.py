@@ -42,22 +42,22 @@ def changes(executable: ExecutableGraph, what: CommandGraph | Node | Iterable[No
 def _of_nodes(executable: ExecutableGraph, nodes: Iterable[Node]) -> dict[int, Command]:
     changes: dict[int, Command] = {}
     for node in nodes:
-        index = executable.snapshot.index.get(node.id)
-        if index is None and node.type != "subgraph":
+        command, index = node.command, executable.snapshot.index.get(node.id)
+        if index is None and command.node_type != "subgraph":
             raise invalid(
                 "Node passed to update() is not part of the graph.",
                 routine="update",
                 remedy="give nodes of the graph that was finalized",
             )
-        if node.type not in _UPDATABLE:
+        if command.node_type not in _UPDATABLE:
             raise invalid(
-                f"node_type::{node.type} nodes are not supported for update. "
+                f"node_type::{command.node_type} nodes are not supported for update. "
                 "Only kernel, host_task, barrier and empty nodes are supported.",
                 routine="update", remedy="finalize the graph again",
             )  # fmt: skip
         assert index is not None
-        if isinstance(node.command, (KernelLaunch, HostTask)):
-            changes[index] = node.command.copy()
+        if isinstance(command, (KernelLaunch, HostTask)):
+            changes[index] = command.copy()
     return changes
 
 

@@ -45,7 +45,7 @@ _POINTER_SIZE: Final = ctypes.sizeof(ctypes.c_void_p)
 
 class Argument(NamedTuple):
     """An argument that is ready to be packed: `word` is a pointer, or the address of a value; `buffer` stands for the memory object
-    that it has in the context of the launch; `keep` is what has to live as long as the argument is used, of a value the bytes."""
+    that it has in the context of the launch; `keep` is what has to live as long as the argument is used, of a value its bytes."""
 
     type: int
     size: int
@@ -109,11 +109,26 @@ def check_local(arguments: Iterable[Argument | None], context: Context, routine:
         )  # fmt: skip
 
 
-@lru_cache(256)
+_values: Final[dict[bytes, Argument]] = {}
+_MOST_VALUES: Final = 256
+
+
 def of_bytes(value: bytes) -> Argument:
     """A value of which the kernel gets a copy. Equal values are one argument: many launches are given the same few."""
-    kept = (ctypes.c_char * len(value)).from_buffer_copy(value)
-    return Argument(VALUE, len(value), ctypes.addressof(kept), 0, kept)
+    found = _values.get(value)
+    if found is None:
+        if len(_values) >= _MOST_VALUES:
+            _values.clear()
+        found = _values[value] = Argument(VALUE, len(value), _address(value), 0, value)
+    return found
+
+
+#: Where the bytes of a `bytes` object are, which does not move. (CPython: PyBytes_AsString)
+_address: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(("PyBytes_AsString", ctypes.pythonapi))
+
+
+def _of_number(value: Any) -> Argument:
+    return of_bytes(value.data.tobytes())  # three times as fast as its own tobytes, which structured values may need
 
 
 def _of_numpy(value: Any) -> Argument:
@@ -126,6 +141,7 @@ def _of_ctypes(value: Any) -> Argument:
 
 #: How a value of a type becomes an argument; filled by the modules of the types (usm, buffer), looked up along the type's bases.
 MAKERS: Final[dict[type, Callable[[Any], Argument]]] = {
+    numpy.number: _of_number,
     numpy.generic: _of_numpy,
     ctypes._SimpleCData: _of_ctypes,  # pyright: ignore[reportPrivateUsage]
     ctypes.Structure: _of_ctypes,

@@ -83,5 +83,5 @@ def check_group(error: TypeError, function: Any, routine: str) -> None:
 
 def check_executable(value: Any, routine: str) -> None:
     """Raise SYCLError (invalid) for what is no executable graph, of whatever package."""
-    if not hasattr(value, "as_command"):
+    if not hasattr(value, "of_context"):
         raise no(value, "ExecutableGraph", routine, "give what graph.finalize() gives")

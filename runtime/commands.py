@@ -17,6 +17,8 @@ import numpy
 from ..loader.ur import UR, UR_RESULT_SUCCESS
 from .buffer import Accessor, Memory
 from .errors import unsupported
+from .event import Event
+from .scheduler import run_on_host, submit
 
 if TYPE_CHECKING:
     from .command_buffer import CommandBuffer
@@ -49,6 +51,12 @@ class Command:
     engine: Any = None
     beyond_queue: bool = False
     host_memory: bool = False
+
+    def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
+        """Have it run on a queue after events, at once or when these can be waited for; the event of its end."""
+        if not dependencies:
+            return Event(queue.context, self.enqueue(queue, 0, None))
+        return submit(queue.context, dependencies, lambda count, waits: self.enqueue(queue, count, waits))
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
         """Give it to a queue after `count` events; the handle of its own event."""
@@ -213,6 +221,9 @@ class HostTask(Command):
 
     def __init__(self, function: Callable[[], object]) -> None:
         self.function = function
+
+    def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
+        return run_on_host(queue.context, dependencies, self.run)
 
     def run(self) -> None:
         """Call the function. What has this method has the command, and so its buffers."""

@@ -6,11 +6,12 @@ import atexit
 import ctypes
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.forks import new_lock
 from ..loader.ur import UR
+from .afterwards import Afterwards
 from .checks import several
 from .errors import invalid
 from .event import Event, Unfinished
@@ -39,7 +40,7 @@ class Context(Object):
         self.platform = chosen[0].platform
         adapter = self.platform.adapter
         adapter.check_open("Context")
-        made = handle or adapter.made("urContextCreate", len(chosen), array(device.handle for device in chosen), None)
+        made = handle or adapter.made("urContextCreate", len(chosen), array([device.handle for device in chosen]), None)
         super().__init__(adapter, made)
         self.keep = keep  # what its handle was made of
         self._lock = new_lock()
@@ -47,6 +48,7 @@ class Context(Object):
         self._left: list[int] = []  # handles of queues that are gone, but perhaps not what was submitted to them
         self._held = Unfinished()  # those that hold host memory
         self._transfers = 0
+        self._afterwards = Afterwards()
         contexts.add(self)
         atexit.unregister(_end)
         atexit.register(_end)  # to be called before what its adapter has registered
@@ -68,7 +70,15 @@ class Context(Object):
         with self._lock:
             self._left.append(handle)
             if len(self._left) > _MOST_LEFT:
-                self.finish()
+                self._afterwards.add(self.finish)
+
+    def after_all(self, action: Callable[[], object]) -> None:
+        """Have `action`, which raises nothing, called when everything that was submitted in it has ended: at once if that is so now, and
+        else by another thread. For finalizers."""
+        if not self._left and all(queue.is_empty for queue in self.queues()):
+            action()
+        else:
+            self._afterwards.add(lambda: (self.finish(), action()))
 
     def finish(self) -> None:
         """Wait for everything that was submitted in it."""

@@ -308,7 +308,7 @@ class Handler:
     def graph_execution(self, executable: Any) -> None:
         """Run an executable graph; in a graph, it becomes a sub-graph. (ext_oneapi_graph)"""
         try:
-            command: Command = executable.as_command(self.context)
+            command: Command = executable.of_context(self.context).as_command()
         except AttributeError:
             check_executable(executable, "graph_execution")
             raise

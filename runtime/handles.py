@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from ..loader.adapters import Plugin
@@ -22,15 +22,14 @@ from .errors import Errc, SYCLError, check
 _arrays: Final[dict[int, Any]] = {}
 
 
-def array(handles: Iterable[int]) -> Any:
+def array(handles: Sequence[int]) -> Any:
     """Handles as a C array, None if there are none."""
-    items = tuple(handles)
-    if not items:
+    if not handles:
         return None
-    kind = _arrays.get(len(items))
+    kind = _arrays.get(len(handles))
     if kind is None:
-        kind = _arrays[len(items)] = ctypes.c_void_p * len(items)
-    return kind(*items)
+        kind = _arrays[len(handles)] = ctypes.c_void_p * len(handles)
+    return kind(*handles)
 
 
 def struct(name: str, **fields: Any) -> Any:

@@ -89,7 +89,7 @@ def context_of(context: Any) -> Context:
     adapter = members[0].adapter
     handle = adapter.made(
         "urContextCreateWithNativeHandle", native, adapter.plugin.handles[0], len(members),
-        array(device.handle for device in members), _not_owned("context"),
+        array([device.handle for device in members]), _not_owned("context"),
     )  # fmt: skip
     return Context(members, handle=handle, keep=context)
 

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.ur import UR
-from .arguments import MEMORY, POINTER, VALUE, Argument
+from .arguments import LOCAL, MEMORY, VALUE, Argument
 
 if TYPE_CHECKING:
     from .context import Context
@@ -33,6 +33,8 @@ NUMBER: Final = Struct("<I4xQI4x3Q")
 _WORD: Final = Struct("<Q")
 _SIZES: Final = tuple(Struct(f"<{dimensions}Q") for dimensions in range(4))
 
+_VALUES: Final = VALUE, LOCAL
+
 #: The most that a description has behind it: three sizes, and of each argument.
 _MOST: Final = 3 * _SIZES[3].size, NUMBER.size + _WORD.size
 
@@ -42,22 +44,24 @@ Change = tuple[int, "KernelLaunch", "KernelLaunch"]
 
 def describe(block: Block, changes: Sequence[Change], context: Context) -> int:
     """How many of the changes are some; they are described in `block.memory`, and lead to what the new launches keep."""
-    block.begin(
-        len(changes) * (LAUNCH.size + _MOST[0]) + sum([len(new.arguments) for _, _, new in changes]) * _MOST[1],
-        len(changes) * LAUNCH.size,
-    )
+    block.begin(changes)
     count = at = 0
     for handle, old, new in changes:
         kernel = new.kernel.handle if new.kernel is not old.kernel and new.kernel.handle != old.kernel.handle else 0
-        arguments = _arguments(block, context, () if kernel else old.arguments, new.arguments)
+        others: list[tuple[int, Argument]] = []
+        values_at = block.address + block.end
+        values = _put_values(block, () if kernel else old.arguments, new.arguments, others)
+        memories, pointers, memories_at, pointers_at = _put_references(block, others, context) if others else _NO_REFERENCES
         # an adapter that is given another kernel, or another dimension, takes nothing from the old one
-        sizes = _NO_SIZES
+        offset = whole = local = 0
         if kernel or old.global_size != new.global_size or old.local_size != new.local_size or old.offset != new.offset:
-            sizes = _sizes(block, old, new)
-        elif arguments is _NO_ARGUMENTS:
+            offset, whole, local = _put_sizes(block, old, new)
+        elif not values and not others:
             continue
-        counts, where = arguments
-        LAUNCH.pack_into(block.memory, at, _LAUNCH_TYPE, 0, handle, kernel, *counts, len(new.global_size), *where, *sizes)
+        LAUNCH.pack_into(
+            block.memory, at, _LAUNCH_TYPE, 0, handle, kernel, memories, pointers, values, len(new.global_size),
+            memories_at, pointers_at, values_at if values else 0, offset, whole, local,
+        )  # fmt: skip
         count, at = count + 1, at + LAUNCH.size
     return count
 
@@ -71,65 +75,66 @@ class Block:
         self.address = self.end = 0
         self.memory: Any = b""
 
-    def begin(self, size: int, end: int) -> None:
-        """Have room for so many bytes, of which the first ones are filled in otherwise."""
+    def begin(self, changes: Sequence[Change]) -> None:
+        """Have room for the descriptions of changes, and behind these for whatever they lead to."""
+        self.end = size = len(changes) * LAUNCH.size
+        for _, _, new in changes:
+            size += _MOST[0] + len(new.arguments) * _MOST[1]
         if size > len(self.memory):
             self.memory = (ctypes.c_char * size)()
             self.address = ctypes.addressof(self.memory)
-        self.end = end
 
-    def put(self, form: Struct, rows: Sequence[Sequence[int]]) -> int:
-        """Add rows; the answer is the address of the first one."""
-        first, at, size = self.address + self.end, self.end, form.size
-        for row in rows:
-            form.pack_into(self.memory, at, *row)
-            at += size
-        self.end = at
-        return first
+    def put(self, form: Struct, *numbers: int) -> int:
+        """Add a row; the answer is its address."""
+        at = self.end
+        form.pack_into(self.memory, at, *numbers)
+        self.end = at + form.size
+        return self.address + at
 
 
-_NO_SIZES: Final = 0, 0, 0
-_NO_ARGUMENTS: Final = (0, 0, 0), (0, 0, 0)
-
-
-def _arguments(
-    block: Block, context: Context, old: Sequence[Argument], new: Sequence[Argument]
-) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """How many memory objects, pointers and values differ, and where they are described."""
-    memories: list[tuple[int, ...]] = []
-    pointers: list[tuple[int, ...]] = []
-    values: list[tuple[int, ...]] = []
+def _put_values(block: Block, old: Sequence[Argument], new: Sequence[Argument], others: list[tuple[int, Argument]]) -> int:
+    """How many values differ, which are described. Other arguments that do are added to `others`."""
+    begin = at = block.end
     for index, after in enumerate(new):
-        if old and ((before := old[index]) is after or not differs(before, after)):
-            continue
-        kind, size, word, _, _, buffer = after
-        if kind == MEMORY:
-            memories.append((_MEMORY_TYPE, 0, index, 0, buffer.memory(context) if buffer is not None else word))
-        elif kind == POINTER:
-            pointers.append((_POINTER_TYPE, 0, index, 0, block.put(_WORD, ((word,),))))  # SPEC: the address of the pointer
+        kind, size, word, flags, keep, buffer = after
+        if old:
+            before = old[index]
+            if before is after:
+                continue
+            their_kind, their_size, their_word, their_flags, their_keep, their_buffer = before
+            same = keep == their_keep if kind == VALUE else word == their_word
+            if same and kind == their_kind and size == their_size and buffer is their_buffer and flags == their_flags:
+                continue
+        if kind in _VALUES:
+            NUMBER.pack_into(block.memory, at, _VALUE_TYPE, 0, index, size, 0, word)
+            at += NUMBER.size
         else:
-            values.append((_VALUE_TYPE, 0, index, size, 0, word))
-    if not (memories or pointers or values):
-        return _NO_ARGUMENTS
-    put = block.put
-    where = (
-        put(REFERENCE, memories) if memories else 0, put(REFERENCE, pointers) if pointers else 0, put(NUMBER, values) if values else 0
-    )  # fmt: skip
-    return (len(memories), len(pointers), len(values)), where
+            others.append((index, after))
+    block.end = at
+    return (at - begin) // NUMBER.size
 
 
-def _sizes(block: Block, old: KernelLaunch, new: KernelLaunch) -> tuple[int, ...]:
+_NO_REFERENCES: Final = 0, 0, 0, 0
+
+
+def _put_references(block: Block, arguments: Sequence[tuple[int, Argument]], context: Context) -> tuple[int, int, int, int]:
+    """How many memory objects and how many pointers there are, and where they are described."""
+    memories = [one for one in arguments if one[1].type == MEMORY]
+    pointers = [(index, block.put(_WORD, one.word)) for index, one in arguments if one.type != MEMORY]
+    memories_at = block.address + block.end
+    for index, one in memories:
+        word = one.word if one.buffer is None else one.buffer.memory(context)
+        block.put(REFERENCE, _MEMORY_TYPE, 0, index, 0, word)
+    pointers_at = block.address + block.end
+    for index, where in pointers:  # SPEC: the address of the pointer
+        block.put(REFERENCE, _POINTER_TYPE, 0, index, 0, where)
+    return len(memories), len(pointers), memories_at if memories else 0, pointers_at if pointers else 0
+
+
+def _put_sizes(block: Block, old: KernelLaunch, new: KernelLaunch) -> tuple[int, ...]:
     """Where the offset, the global and the local size are."""
     dimensions = len(new.global_size)
     offset = new.offset or ((0,) * dimensions if old.offset else ())
     return tuple(
-        [block.put(_SIZES[dimensions], [numbers]) if numbers else 0 for numbers in (offset, new.global_size, new.local_size)]
+        [block.put(_SIZES[dimensions], *numbers) if numbers else 0 for numbers in (offset, new.global_size, new.local_size)]
     )
-
-
-def differs(before: Argument, after: Argument) -> bool:
-    """Whether two arguments are not the same for a kernel."""
-    kind, size, word, flags, keep, buffer = before
-    if kind != after.type or size != after.size or buffer is not after.buffer or flags != after.flags:
-        return True
-    return keep.raw != after.keep.raw if kind == VALUE else word != after.word

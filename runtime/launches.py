@@ -116,7 +116,7 @@ class KernelLaunch(Command):
         command.value = None
         code = buffer.append_launch(
             buffer.handle, self.kernel.handle, *self._sizes(), len(self.arguments), pack(self.arguments, buffer.context),
-            len(others), array(other.handle for other in others) if others else None,
+            len(others), array([other.handle for other in others]) if others else None,
             count, sync_points, 0, None, buffer.point_at, None, buffer.command_at,
         )  # fmt: skip
         if code:
@@ -133,7 +133,9 @@ class KernelLaunch(Command):
         return None
 
     def copy(self) -> KernelLaunch:
-        made = KernelLaunch(self.kernel, (self.global_size, self.local_size, self.offset), self.arguments)
+        made = KernelLaunch.__new__(KernelLaunch)  # what __init__ would take apart and put together
+        made.kernel, made.arguments = self.kernel, self.arguments
+        made.global_size, made.local_size, made.offset = self.global_size, self.local_size, self.offset
         made.requirements, made.alternatives = self.requirements, self.alternatives
         return made
 

@@ -81,7 +81,7 @@ class Program(Object):
         """The program as its first device's driver has compiled it. (urProgramGetInfo, UR_PROGRAM_INFO_BINARIES)"""
         sizes = self.adapter.info("urProgramGetInfo", self.handle, "UR_PROGRAM_INFO_BINARY_SIZES")
         blocks = [ctypes.create_string_buffer(max(size, 1)) for size in sizes]
-        pointers = array(ctypes.addressof(block) for block in blocks)
+        pointers = array([ctypes.addressof(block) for block in blocks])
         self.adapter.call(
             "urProgramGetInfo", self.handle, UR["UR_PROGRAM_INFO_BINARIES"], ctypes.sizeof(pointers), pointers, None
         )

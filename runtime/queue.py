@@ -27,12 +27,13 @@ from .handler import Handler
 from .handles import Object, struct
 from .launches import NDRange
 from .platform import Device, devices
-from .scheduler import check_not_own, run_on_host, submit
+from .scheduler import check_not_own
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
+_EMPTY: Final = UR["UR_QUEUE_INFO_EMPTY"]
 _PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
 
 
@@ -139,13 +140,7 @@ class Queue(Object):
         if of_all:
             dependencies = [*dependencies, *self._unsettled]
         self._busy = True
-        execute = getattr(command, "execute", None)
-        if execute is not None:
-            event = execute(self, dependencies)
-        elif isinstance(command, HostTask):
-            event = run_on_host(self.context, dependencies, command.run)
-        else:
-            event = submit(self.context, dependencies, lambda count, waits: command.enqueue(self, count, waits))
+        event = command.execute(self, dependencies)
         if self.in_order:
             self._last = event
         elif isinstance(command, Barrier):
@@ -209,11 +204,17 @@ class Queue(Object):
         if depends_on or self.recorder is not None:
             return self._shortcut(depends_on, "graph_execution", executable)
         try:
-            command = executable.as_command(self.context)
+            command = executable.of_context(self.context)
         except AttributeError:
             check_executable(executable, "graph")
             raise
         return self.run(command, ())
+
+    def adopt(self, events: Iterable[Event]) -> None:
+        """Have `wait` wait for events that are elsewhere, too: of a submission that was refused when some of it had begun."""
+        with self.lock:
+            for event in events:
+                self._unsettled.add(event)
 
     def _shortcut(self, depends_on: Event | Iterable[Any], operation: str, *arguments: Any) -> Event:
         def function(handler: Handler) -> None:
@@ -284,6 +285,13 @@ class Queue(Object):
             self.context.leave(handle)
         else:
             super().__del__()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing runs in it that the adapter knows of, as far as that can be told without a wait. (ext_oneapi_empty)"""
+        value = ctypes.c_bool()
+        code = self.adapter.ur.urQueueGetInfo(self.handle, _EMPTY, 1, ctypes.byref(value), None)
+        return code == 0 and value.value
 
     def native(self) -> int:
         """The native queue behind it (OpenCL: cl_command_queue), of which no reference is given."""

@@ -109,7 +109,7 @@ _changed = threading.Condition()
 
 
 @contextmanager
-def _adapters() -> Iterator[bool]:
+def in_adapters() -> Iterator[bool]:
     """Go to an adapter, unless the process is ending."""
     global _in_adapters
     with _changed:
@@ -251,20 +251,26 @@ def _let_go_on(followers: Iterable[Deferred]) -> None:
         _here.agenda = None
 
 
-def submit(context: Context, dependencies: Iterable[Event], enqueue: Enqueue) -> Event:
+def submit(context: Context, dependencies: Sequence[Event], enqueue: Enqueue) -> Event:
     """Have `enqueue` called when all dependencies can be waited for by the adapter; at once if they can be now."""
-    if not dependencies:
-        return Event(context, enqueue(0, None))
-    event = Event(context)
     handles = []
-    wait = False
-    all_parts = [part for dependency in dependencies for part in (dependency.parts() if dependency.others else (dependency,))]
-    for part in all_parts:
-        if part.deferred is not None or part.error is not None or (part.handle and part.context is not context):
-            wait = True
-        elif part.handle:
-            handles.append(part.handle)
-    if not wait:
+    for event in dependencies:
+        if event.others or event.deferred is not None or event.error is not None or event.context is not context:
+            return _submit_parts(context, dependencies, enqueue)
+        if event.handle:
+            handles.append(event.handle)
+    return Event(context, enqueue(len(handles), array(handles)))
+
+
+def _submit_parts(context: Context, dependencies: Iterable[Event], enqueue: Enqueue) -> Event:
+    """As `submit`, for whatever events."""
+    event = Event(context)
+    all_parts = [part for dependency in dependencies for part in dependency.parts()]
+    if not any(
+        part.deferred is not None or part.error is not None or (part.handle and part.context is not context)
+        for part in all_parts
+    ):
+        handles = [part.handle for part in all_parts if part.handle]
         event.handle = enqueue(len(handles), array(handles))
         return event
 
@@ -277,7 +283,7 @@ def submit(context: Context, dependencies: Iterable[Event], enqueue: Enqueue) ->
 
     def give(deferred: Deferred) -> None:
         here = [part.handle for part in all_parts if part.handle and part.context is context]
-        with _adapters() as go:
+        with in_adapters() as go:
             if go:
                 _resolve_with(deferred, lambda: enqueue(len(here), array(here)), gives_handle=True)
 
@@ -329,7 +335,7 @@ def _after_waiting(deferred: Deferred, events: Iterable[Event], action: Callable
 def _wait_for(events: Iterable[Event]) -> BaseException | None:
     """Wait for all events; the answer is the first error."""
     failed = None
-    with _adapters() as go:
+    with in_adapters() as go:
         for event in events if go else ():
             try:
                 event.wait()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 import numpy
@@ -43,10 +44,9 @@ class _Allocation:
         self.context, self.address = context, address
 
     def __del__(self) -> None:
-        adapter = self.context.adapter
-        if adapter.open:
-            self.context.finish()
-            adapter.ur.urUSMFree(self.context.handle, self.address)
+        context = self.context
+        if context.adapter.open:
+            context.after_all(partial(context.adapter.ur.urUSMFree, context.handle, self.address))
 
 
 class USM:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 import pytest
-from sycl_support import N, check_refused
+from sycl_support import N, check_refused, zeros
 
 from fairlead.graph import (
     CommandGraph,
@@ -19,7 +19,7 @@ from fairlead.graph import (
     async_free,
     async_malloc,
 )
-from fairlead.runtime import USM, Errc, NDRange, Program, Queue, SYCLError
+from fairlead.runtime import USM, Context, Device, Errc, NDRange, Program, Queue, SYCLError
 
 
 def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> None:
@@ -126,13 +126,30 @@ def test_an_argument_that_a_kernel_does_not_take_is_named_with_its_node(
     assert (memory.array <= 1).all()  # nothing after it has run
 
 
+SLOW = "kernel void slow(global int *a, int n) { int x = 0; for (int i = 0; i < n; i++) x = x * 5 + a[0]; a[1] = x | 1; }"
+
+
 def test_who_waits_for_the_queue_waits_for_what_ran_before_an_error(queue: Queue, memory: USM) -> None:
     """Its memory may be given up then."""
-    source = "kernel void slow(global int *a, int n) { int x = 0; for (int i = 0; i < n; i++) x = x * 5 + a[0]; a[1] = x | 1; }"
-    slow, n = Program(queue.context, source).kernel("slow"), 1 << 25
+    slow, n = Program(queue.context, SLOW).kernel("slow"), 1 << 25
     graph = CommandGraph(queue)
     for number in (numpy.int32(n), numpy.int64(n), numpy.int32(n)):
         graph.add(lambda h, number=number: h.parallel_for(1, slow, memory, number), depends_on_all_leaves=True)
+    executable = graph.finalize()
+    with pytest.raises(SYCLError, match="node 1"):
+        queue.graph(executable)
+    queue.wait()
+    assert memory.array[1] & 1
+
+
+def test_who_waits_for_the_queue_waits_for_what_ran_on_another_device_before_an_error(device: Device) -> None:
+    parts = device.partition(equally=1)[:2]
+    context = Context(parts)
+    queue, slow, n = Queue(context, parts[1]), Program(context, SLOW).kernel("slow"), 1 << 25
+    memory = zeros(queue)
+    graph = CommandGraph(context, parts)
+    for part, number in zip(parts, (numpy.int32(n), numpy.int64(n)), strict=True):
+        graph.add(lambda h, number=number: h.parallel_for(1, slow, memory, number), device=part, depends_on_all_leaves=True)
     executable = graph.finalize()
     with pytest.raises(SYCLError, match="node 1"):
         queue.graph(executable)

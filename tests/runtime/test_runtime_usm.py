@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 
 import numpy
@@ -115,6 +116,21 @@ def test_arrays_that_nobody_names_live_until_they_are_copied(queue: Queue, devic
     for number, memory in enumerate(memories):
         queue.memcpy(noise[number], memory).wait()
         assert (noise[number] == number).all()
+
+
+def test_memory_that_is_dropped_is_freed_after_what_waits_for_this_thread(
+    queue: Queue, program: Program, memory: USM, device_gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    freed, ur = threading.Event(), queue.adapter.ur
+    other = malloc_device(N, numpy.int32, queue)
+    address, free = other.pointer, ur.urUSMFree
+    monkeypatch.setattr(ur, "urUSMFree", lambda *what: (free(*what), what[1] == address and freed.set()))
+    event = queue.parallel_for(N, program.add, memory, numpy.int32(1), depends_on=[device_gate.event])
+    del other  # garbage is collected at any time: it must not wait for the gate
+    assert not freed.is_set()
+    device_gate.open()
+    event.wait()
+    assert freed.wait(60)
 
 
 def test_a_queue_that_nobody_names_has_its_arrays(queue: Queue, device_gate: Gate) -> None:
