@@ -17,7 +17,7 @@ import numpy
 from fairlead.graph import CommandGraph, DynamicParameter, ExecutableGraph, Node
 from fairlead.runtime import Program, Queue, devices, malloc_shared
 
-from .measuring import Row, Target, summary
+from .measuring import Row, Target, ratio, summary
 
 _SOURCE = "kernel void add(global int *a, int n) { a[get_global_id(0)] += n; }"
 _ITEMS = 16
@@ -84,7 +84,7 @@ def measure(quick: bool) -> list[Row]:
     rounds = 3 if quick else 9
     return [
         *_building(work, _SIZES[0] if quick else _NODES, rounds),
-        *_finalizing(work, sizes, rounds),
+        *_finalizing(work, sizes, 5),
         _submission(work, 20 if quick else 100, rounds, in_order=True),
         _submission(work, 20 if quick else 100, rounds, in_order=False),
         _partitions(work, 3 if quick else 51),
@@ -132,16 +132,13 @@ def _building(work: _Work, size: int, rounds: int) -> list[Row]:
 def _finalizing(work: _Work, sizes: Sequence[int], rounds: int) -> list[Row]:
     rows = []
     for name, way in {"a chain": work.chain, "a branching graph": work.branching}.items():
-        series = {}
-        for size in sizes:
-            graph = way(size)
-            taken = _turns({name: graph.finalize}, rounds if size < _SIZES[-1] else min(rounds, 5))[name]
-            series[f"{size:,} nodes"] = summary(_each(taken, size))
-        medians = [one["median"] for one in series.values()]
-        rows.append(Row(f"finalizing {name}", medians[-1], "µs", Target("≤", 25), series, "µs per node"))
-        rows.append(
-            Row(f"{name}: a node of {sizes[-1]:,} ÷ one of {sizes[0]:,}", medians[-1] / medians[0], "×", Target("≤", 1.2))
-        )
+        taken = _turns({f"{size:,} nodes": way(size).finalize for size in sizes}, rounds)
+        samples = {what: _each(one, size) for (what, one), size in zip(taken.items(), sizes, strict=True)}
+        series = {what: summary(one) for what, one in samples.items()}
+        last, first = f"{sizes[-1]:,} nodes", f"{sizes[0]:,} nodes"
+        rows.append(Row(f"finalizing {name}", series[last]["median"], "µs", Target("≤", 25), series, "µs per node"))
+        what = f"{name}: a node of {sizes[-1]:,} ÷ one of {sizes[0]:,}"
+        rows.append(ratio(what, samples, last, first, Target("≤", 1.2), "µs per node"))
     return rows
 
 

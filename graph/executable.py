@@ -312,7 +312,10 @@ class ExecutableGraph(Pictured):
         edges. Raises SYCLError (invalid). (command_graph::update)
         """
         changes = update.changes(self, what, strict)
-        if used := [accessor for command in changes.values() for accessor in command.requirements]:
+        used: list[Accessor] = []
+        for command in changes.values():
+            used += command.requirements
+        if used:
             self.make_ready(used)
         while True:
             with self._lock:

@@ -56,4 +56,5 @@ class CommandBuffer(Object):
         count = describe(self._block, changes, self.context)
         if count:
             code = self.adapter.ur.urCommandBufferUpdateKernelLaunchExp(self.handle, count, self._block.memory)
-            self.adapter.check(code, "urCommandBufferUpdateKernelLaunchExp")
+            if code:
+                self.adapter.check(code, "urCommandBufferUpdateKernelLaunchExp")

@@ -99,15 +99,20 @@ typedef struct fl_set {        /* small: a replay reads them all, past what the 
     };
     cl_uint size, index : 30, svm : 1, inside : 1;   /* `inside`: the value is `bytes` */
 } fl_set;
+typedef struct fl_launch {     /* what a replay reads of a step, in one line of the caches and in their order */
+    cl_kernel kernel;          /* NULL where the step launches none */
+    uint32_t first_set;        /* there is room for its sets up to the next one's first */
+    uint32_t set_count : 28, work_dim : 2, has_offset : 1, has_local : 1;
+    size_t global[3], local[3];
+} fl_launch;
 struct fl_prepared {
     fl_keep copied;            /* the kernels that commands name, or may; `kernels` are the program's own copies, in the same order */
     cl_kernel *kernels;
     uint32_t *last_step;       /* by kernel: the last step that launches it, UINT32_MAX if none does */
     uint32_t *kernel_of;       /* by step; UINT32_MAX where the step launches none */
     uint32_t *next, *prior;    /* by step: the next that launches the same kernel, the first again after the last; and the one before */
+    fl_launch *launches;       /* by step, and one more */
     fl_set *sets;
-    uint32_t *first_set;       /* by step, and one more: there is room for its sets from first_set[i] to first_set[i + 1] */
-    uint32_t *set_count;       /* by step */
     bool ready;                /* the kernels are as the last step leaves them */
 };
 cl_int fl_prepare(fl_program *program);

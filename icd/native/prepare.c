@@ -11,6 +11,8 @@
 
 #define NONE UINT32_MAX
 
+_Static_assert(sizeof(fl_launch) == 64, "a line of the caches");
+
 static const fl_command *launch(const fl_program *p, uint32_t step) {
     uint32_t command = p->steps[step].command;
     return command != NONE && p->commands[command].op == FL_KERNEL ? &p->commands[command] : NULL;
@@ -81,24 +83,36 @@ static uint32_t between(const fl_program *p, uint32_t before, uint32_t after, fl
 
 /* Room for the sets of every step: what they are, or in a program that will be updated, what they can come to be. */
 static bool make_room(const fl_program *p, fl_prepared *made) {
-    for (uint32_t i = 0; i < p->step_count; i++)
-        made->first_set[i + 1] = 0;
+    fl_launch *launches = made->launches;
+    memset(launches, 0, ((size_t)p->step_count + 1) * sizeof *launches);
     for (uint32_t i = 0; i < p->step_count; i++)
         if (launch(p, i)) {
             uint32_t after = made->next[i];
-            made->first_set[after + 1] = p->updatable ? launch(p, after)->arguments->count : between(p, i, after, NULL);
+            launches[after + 1].first_set = p->updatable ? launch(p, after)->arguments->count : between(p, i, after, NULL);
         }
-    made->first_set[0] = 0;
     for (uint32_t i = 0; i < p->step_count; i++)
-        made->first_set[i + 1] += made->first_set[i];
-    made->sets = calloc(made->first_set[p->step_count] + 1, sizeof *made->sets);
+        launches[i + 1].first_set += launches[i].first_set;
+    made->sets = calloc(launches[p->step_count].first_set + 1, sizeof *made->sets);
     return made->sets != NULL;
+}
+
+/* What a step sets, and what it launches. */
+static void describe(const fl_program *p, fl_prepared *made, uint32_t step) {
+    const fl_command *c = launch(p, step);
+    fl_launch *l = &made->launches[step];
+    l->kernel = made->kernels[made->kernel_of[step]];
+    l->set_count = between(p, made->prior[step], step, made->sets + l->first_set);
+    l->work_dim = c->work_dim;
+    l->has_offset = c->has_offset != 0;
+    l->has_local = c->has_local != 0;
+    memcpy(l->global, c->n + 3, sizeof l->global);
+    memcpy(l->local, c->n + 6, sizeof l->local);
 }
 
 static void work_out(const fl_program *p, fl_prepared *made) {
     for (uint32_t i = 0; i < p->step_count; i++)
         if (launch(p, i))
-            made->set_count[made->next[i]] = between(p, i, made->next[i], made->sets + made->first_set[made->next[i]]);
+            describe(p, made, i);
 }
 
 static bool lay_out(const fl_program *p, fl_prepared *made) {
@@ -110,7 +124,6 @@ static bool lay_out(const fl_program *p, fl_prepared *made) {
     made->sets = NULL;
     if (!first || !make_room(p, made))
         return false;
-    memset(made->set_count, 0, p->step_count * sizeof *made->set_count);
     work_out(p, made);
     made->ready = false;
     return true;
@@ -122,9 +135,8 @@ static bool allocate(const fl_program *p, fl_prepared *made) {
     made->kernel_of = calloc(steps, sizeof *made->kernel_of);
     made->next = calloc(steps, sizeof *made->next);
     made->prior = calloc(steps, sizeof *made->prior);
-    made->first_set = calloc(steps, sizeof *made->first_set);
-    made->set_count = calloc(steps, sizeof *made->set_count);
-    return made->last_step && made->kernel_of && made->next && made->prior && made->first_set && made->set_count;
+    made->launches = aligned_alloc(sizeof *made->launches, steps * sizeof *made->launches);
+    return made->last_step && made->kernel_of && made->next && made->prior && made->launches;
 }
 
 void fl_release(fl_program *p) {
@@ -141,8 +153,7 @@ void fl_release(fl_program *p) {
     free(made->next);
     free(made->prior);
     free(made->sets);
-    free(made->first_set);
-    free(made->set_count);
+    free(made->launches);
     free(made);
     p->prepared = NULL;
 }
@@ -168,8 +179,8 @@ int fl_update(fl_program *p, uint32_t step, int relaunched) {
         return laid_out ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
     }
     uint32_t kernel = made->kernel_of[step], after = made->next[step];
-    made->set_count[step] = between(p, made->prior[step], step, made->sets + made->first_set[step]);
-    made->set_count[after] = between(p, step, after, made->sets + made->first_set[after]);
+    describe(p, made, step);
+    describe(p, made, after);
     if (made->last_step[kernel] == step)
         made->ready = false;
     return CL_SUCCESS;

@@ -16,13 +16,11 @@ typedef struct functions {
     fn_clEnqueueSVMMemFill *fill_memory;
 } functions;
 
-static cl_int issue(const fl_command *c, cl_kernel kernel, const functions *f, void **t, cl_command_queue q, cl_uint waits, const cl_event *list,
-                    cl_event *event) {
+static cl_int issue(const fl_command *c, const functions *f, void **t, cl_command_queue q, cl_uint waits, const cl_event *list, cl_event *event) {
     const size_t *n = c->n;
     switch ((enum fl_op)c->op) {
-    case FL_KERNEL:
-        return CALL(t, clEnqueueNDRangeKernel)(q, kernel, c->work_dim, c->has_offset ? n : NULL, n + 3,
-                                               c->has_local ? n + 6 : NULL, waits, list, event);
+    case FL_KERNEL:   /* launch */
+        break;
     case FL_COPY:
         return CALL(t, clEnqueueCopyBuffer)(q, c->source, c->target, n[0], n[1], n[2], waits, list, event);
     case FL_COPY_RECT:
@@ -116,17 +114,21 @@ static functions functions_of(const fl_program *p, const void *object) {
     };
 }
 
-/* The next step's memory is on its way while the driver works on this one: a pass is long, and finds the caches filled with the driver's. */
+static cl_int launch(const fl_program *p, const fl_launch *l, const fl_command *c, const functions *f, void **t, cl_command_queue q, cl_uint waits,
+                     const cl_event *list, cl_event *event) {
+    cl_int code = set(f, l->kernel, p->prepared->sets + l->first_set, l->set_count);
+    if (code != CL_SUCCESS)
+        return code;
+    return CALL(t, clEnqueueNDRangeKernel)(q, l->kernel, l->work_dim, l->has_offset ? c->n : NULL, l->global, l->has_local ? l->local : NULL, waits,
+                                           list, event);
+}
+
+/* What the next launches need is on its way while the driver works on this one, and leaves little else in the caches. */
 static void fetch(const fl_program *p, uint32_t step) {
-    const fl_prepared *made = p->prepared;
-    const char *sets = (const char *)(made->sets + made->first_set[step]), *end = (const char *)(made->sets + made->first_set[step + 1]);
-    for (; sets < end; sets += 64)
-        __builtin_prefetch(sets);
-    if (p->steps[step].command == UINT32_MAX)
-        return;
-    const char *command = (const char *)&p->commands[p->steps[step].command];
-    for (size_t i = 0; i < sizeof(fl_command); i += 64)
-        __builtin_prefetch(command + i);
+    const fl_launch *l = &p->prepared->launches[step];   /* there is one more than steps */
+    __builtin_prefetch(p->prepared->sets + l[1].first_set);
+    if (step + 2 < p->step_count)
+        __builtin_prefetch(l + 2);
 }
 
 /* One pass over the steps. `head` and `head_list` go before everything, on lane 0. */
@@ -134,16 +136,13 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *lanes, 
                    uint32_t *failed) {
     void **table = fl_table_of(lanes[0]);   /* all lanes are of one driver */
     const fl_step *steps = p->steps;
-    const fl_prepared *made = p->prepared;
     uint32_t last = p->step_count - 1;
     for (uint32_t i = 0; i <= last; i++) {
         const fl_step *s = &steps[i];
-        if (i < last)
-            fetch(p, i + 1);
         const cl_event *list = NULL;
         cl_uint waits = 0;
         if (head && s->wait_count) {
-            cl_int code = issue(&barrier, NULL, f, table, lanes[s->lane], head, head_list, NULL);
+            cl_int code = issue(&barrier, f, table, lanes[s->lane], head, head_list, NULL);
             if (code != CL_SUCCESS)
                 return code;
             head = 0;
@@ -157,11 +156,11 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *lanes, 
             list = w->list;
         }
         const fl_command *command = s->command == UINT32_MAX ? &barrier : &p->commands[s->command];
+        const fl_launch *l = &p->prepared->launches[i];
+        fetch(p, i);
         cl_event *out = s->signals ? &w->signals[i] : i == last && !p->final_wait_count ? event : NULL;
-        cl_kernel kernel = made->kernel_of[i] == UINT32_MAX ? NULL : made->kernels[made->kernel_of[i]];
-        cl_int code = set(f, kernel, made->sets + made->first_set[i], made->set_count[i]);
-        if (code == CL_SUCCESS)
-            code = issue(command, kernel, f, table, lanes[s->lane], waits, list, out);
+        cl_int code = l->kernel ? launch(p, l, command, f, table, lanes[s->lane], waits, list, out)
+                                : issue(command, f, table, lanes[s->lane], waits, list, out);
         if (code != CL_SUCCESS) {
             *failed = s->command;
             return code;
@@ -176,7 +175,7 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *lanes, 
     /* Several ends: a marker on lane 0 is the one that the caller sees, and what the next pass comes after. */
     *failed = UINT32_MAX;
     cl_uint waits = gather(w, p->final_waits, p->final_wait_count);
-    return issue(&barrier, NULL, f, table, lanes[0], waits, w->list, event);
+    return issue(&barrier, f, table, lanes[0], waits, w->list, event);
 }
 
 /* After a failure: what was enqueued on the other lanes is nothing that the caller knows of, and who waits for his queue may then give up the
@@ -186,9 +185,9 @@ static void join(void *const *lanes, uint32_t lane_count) {
     cl_event *ends = calloc(lane_count, sizeof *ends);
     cl_uint count = 0;
     for (uint32_t i = 1; ends && i < lane_count; i++)
-        count += issue(&marker, NULL, NULL, table, lanes[i], 0, NULL, &ends[count]) == CL_SUCCESS;
+        count += issue(&marker, NULL, table, lanes[i], 0, NULL, &ends[count]) == CL_SUCCESS;
     if (count)
-        issue(&barrier, NULL, NULL, table, lanes[0], count, ends, NULL);
+        issue(&barrier, NULL, table, lanes[0], count, ends, NULL);
     for (cl_uint i = 0; i < count; i++)
         CALL(table, clReleaseEvent)(ends[i]);
     free(ends);
@@ -204,7 +203,7 @@ int fl_replay(fl_program *p, void *const *lanes, uint32_t lane_count, uint32_t t
     bool events = p->final_wait_count > 0 || p->external_count > 0;
     *failed = UINT32_MAX;
     if (p->step_count == 0)
-        return issue(&marker, NULL, NULL, fl_table_of(lanes[0]), lanes[0], wait_count, (cl_event *)wait_list, (cl_event *)event);
+        return issue(&marker, NULL, fl_table_of(lanes[0]), lanes[0], wait_count, (cl_event *)wait_list, (cl_event *)event);
     for (uint32_t i = 0; i < p->step_count; i++) {
         events |= p->steps[i].signals;
         if (p->steps[i].wait_count > widest)
