@@ -8,7 +8,7 @@ follow each other. (sycl_ext_oneapi_graph, "Executable Graph"; the seed, "Graph 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -45,34 +45,34 @@ class Snapshot:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.commands: list[Command] = []
         self.devices: list[Device] = []
-        self.predecessors: list[list[int]] = []
-        self.successors: list[list[int]] = []
+        self.predecessors: list[Sequence[int]] = []
+        self.successors: list[Sequence[int]] = []
         self.index: dict[int, int] = {}
-        #: of a sub-graph's node, those of its nodes that nothing of it comes before, and after
-        inlined: dict[int, tuple[list[int], list[int]]] = {}
+        #: of each node, by its id: itself; or those nodes of the sub-graph that nothing of this comes before, and after
+        begins: dict[int, tuple[int, ...]] = {}
+        ends: dict[int, tuple[int, ...]] = {}
         for node in nodes:
             command = node.command
             if isinstance(command, GraphExecution):
                 if command.executable.snapshot.commands:
-                    inlined[node.id] = self._inline(command.executable.snapshot)
+                    begins[node.id], ends[node.id] = self._inline(command.executable.snapshot)
                     continue
                 command = Empty()
-            self.index[node.id] = len(self.commands)
+            number = self.index[node.id] = len(self.commands)
+            begins[node.id] = ends[node.id] = (number,)
             self._add(command.copy(), node.device)
-        index, predecessors, successors = self.index, self.predecessors, self.successors
         for node in nodes:
-            begins = inlined[node.id][0] if node.id in inlined else (index[node.id],)
-            for before in node.predecessors:
-                for end in inlined[before.id][1] if before.id in inlined else (index[before.id],):
-                    for begin in begins:
-                        predecessors[begin].append(end)
-                        successors[end].append(begin)
+            before, after = _numbers(ends, node.predecessors), _numbers(begins, node.successors)
+            for begin in begins[node.id]:
+                self.predecessors[begin] = before
+            for end in ends[node.id]:
+                self.successors[end] = after if len(after) < 2 else tuple(sorted(after))
 
-    def _add(self, command: Command, device: Device) -> None:
+    def _add(self, command: Command, device: Device, before: Sequence[int] = (), after: Sequence[int] = ()) -> None:
         self.commands.append(command)
         self.devices.append(device)
-        self.predecessors.append([])
-        self.successors.append([])
+        self.predecessors.append(before)
+        self.successors.append(after)
 
     def engines(self) -> list[Hashable] | None:
         """What each node's partition must have in common: what runs it, or the device of those that the adapter runs. None if all have.
@@ -91,17 +91,23 @@ class Snapshot:
                 engines[node] = next((one for one in near if one is not None), self.devices[node])
         return engines
 
-    def _inline(self, inner: Snapshot) -> tuple[list[int], list[int]]:
+    def _inline(self, inner: Snapshot) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Put a sub-graph's nodes here; the answer is those that nothing of it comes before, and after."""
         base = len(self.commands)
-        for command, device in zip(inner.commands, inner.devices, strict=True):
-            self._add(command.copy(), device)
-        for node in range(len(inner.commands)):
-            self.predecessors[base + node] = [base + before for before in inner.predecessors[node]]
-            self.successors[base + node] = [base + after for after in inner.successors[node]]
-        entries = [base + node for node, before in enumerate(inner.predecessors) if not before]
-        exits = [base + node for node, after in enumerate(inner.successors) if not after]
+        for command, device, before, after in zip(
+            inner.commands, inner.devices, inner.predecessors, inner.successors, strict=True
+        ):
+            self._add(command.copy(), device, [base + one for one in before], [base + one for one in after])
+        entries = tuple([base + node for node, before in enumerate(inner.predecessors) if not before])
+        exits = tuple([base + node for node, after in enumerate(inner.successors) if not after])
         return entries, exits
+
+
+def _numbers(places: Mapping[int, tuple[int, ...]], nodes: Sequence[Node]) -> tuple[int, ...]:
+    """The numbers of nodes. Tuples, since the garbage collector forgets those of numbers, and graphs may be large."""
+    if len(nodes) == 1:
+        return places[nodes[0].id]
+    return tuple([one for node in nodes for one in places[node.id]])
 
 
 class GraphExecution(Command):

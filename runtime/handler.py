@@ -328,10 +328,10 @@ class Handler:
         self.command = command
 
     def finished(self) -> Command:
-        """The command, with what it uses; an empty one if the function named none."""
+        """The command, with what it uses; an empty one if the function named none, after which it can name none any more."""
         command = self.command
         if command is None:
-            return Empty()
+            self.command = command = Empty()
         if self.requirements:
             command.requirements = self.requirements
         return command

@@ -12,7 +12,8 @@ from support import CHILD_TIMEOUT, ROOT
 from fairlead.plugins import build_adapter
 
 PROGRAM = """
-import ctypes, sys
+import ctypes, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs this may ignore it
 lib = ctypes.CDLL(sys.argv[1])
 assert lib.urGetAdapterProcAddrTable(12, (ctypes.c_void_p * 100)()) == 0
 adapter, platform, count = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint32()

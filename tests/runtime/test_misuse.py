@@ -19,6 +19,7 @@ from fairlead.runtime import (
     Device,
     Errc,
     Event,
+    Handler,
     LocalMemory,
     Program,
     Queue,
@@ -209,3 +210,13 @@ print(set(memory.array.tolist()))
 def test_a_forked_child_is_refused_everything(device: Device, run_python: RunPython) -> None:
     assert driver_name(device)
     assert run_python(CHILD, device.platform.version).out == "child\n{16843009}\n"
+
+
+def test_a_handler_is_good_for_its_function_alone(queue: Queue, memory: USM) -> None:
+    kept: list[Handler] = []
+    for function in (kept.append, lambda handler: (kept.append(handler), handler.memset(memory, 0))):
+        queue.submit(function)
+        with pytest.raises(SYCLError, match="names a second operation, memset after"):
+            kept[-1].memset(memory, 1)
+    queue.wait()
+    assert not memory.array.any()
