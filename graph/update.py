@@ -102,7 +102,7 @@ def _check_topology(old: Snapshot, new: Snapshot, strict: bool) -> None:
         if strict and sorted(old.successors[index]) != sorted(new.successors[index]):
             raise _differs(
                 f"Cannot update using a graph with a different topology. "
-                f"Node {index} leads to {new.successors[index]}, not {old.successors[index]}."
+                f"Node {index} leads to {list(new.successors[index])}, not {list(old.successors[index])}."
             )
 
 

@@ -197,7 +197,7 @@ def test_an_edge_after_finalize_reaches_the_next_executable_alone(queue: Queue, 
     before = graph.finalize()
     graph.make_edge(a, b)
     queue.graph(graph.finalize()).wait()
-    assert log == ["a", "b"] and before.snapshot.predecessors == [[], []]
+    assert log == ["a", "b"] and before.snapshot.predecessors == [(), ()]
 
 
 # events
