@@ -43,8 +43,19 @@ def child(name: str, result: Path, quick: bool) -> None:
     if name == "drivers":
         answer = list_drivers()
     else:
+        check_driver()
         answer = [row.to_json() for row in importlib.import_module(f".{name}", __package__).measure(quick)]
     result.write_text(json.dumps(answer), encoding="utf-8")
+
+
+def check_driver() -> None:
+    """Raise SystemExit if this process, which is to measure one driver, would measure another one."""
+    from fairlead.icd.drivers import drivers
+
+    wanted = os.environ.get("OCL_ICD_VENDORS", "")
+    found = [driver.path for driver in drivers().drivers if driver.platforms]
+    if os.path.isfile(wanted) and found != [wanted]:
+        raise SystemExit(f"this process was to measure {wanted}, but it has {', '.join(found) or 'no driver'}")
 
 
 def in_child(name: str, quick: bool, environ: dict[str, str]) -> tuple[list[dict[str, Any]], str]:
@@ -64,7 +75,7 @@ def in_child(name: str, quick: bool, environ: dict[str, str]) -> tuple[list[dict
 
 
 def private_caches(folder: str) -> dict[str, str]:
-    """The environment with caches of its own, and no choice of drivers but what the machine has."""
+    """The environment with caches of its own. The user's choice of drivers holds: it is for `run` to narrow it."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYOPENCL_")}
     places = {"XDG_CACHE_HOME": os.path.join(folder, "cache"), "POCL_CACHE_DIR": os.path.join(folder, "pocl")}
     for place in places.values():
@@ -83,7 +94,7 @@ def run(names: Sequence[str], quick: bool) -> dict[str, Any]:
         for name in names:
             for driver in [{"name": "all", "path": ""}] if name in ONCE else data["drivers"]:
                 print(f"{name}: {driver['name']}", file=sys.stderr)
-                chosen = {"OCL_ICD_VENDORS": driver["path"]} if driver["path"] else {}
+                chosen = {"OCL_ICD_VENDORS": driver["path"], "OCL_ICD_FILENAMES": ""} if driver["path"] else {}
                 rows, problem = in_child(name, quick, {**environ, **chosen})
                 if problem:
                     data["failures"] += 1
