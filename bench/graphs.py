@@ -15,7 +15,7 @@ from typing import Any
 import numpy
 
 from fairlead.graph import CommandGraph, DynamicParameter, ExecutableGraph, Node
-from fairlead.runtime import Program, Queue, devices, malloc_shared
+from fairlead.runtime import Program, Queue, devices, malloc_device
 
 from .measuring import Row, Target, ratio, summary
 
@@ -33,8 +33,8 @@ class _Work:
         self.queue = Queue(devices()[0])
         self.recorded = Queue(self.queue.context, self.queue.device, in_order=True)
         self.kernel: Any = Program(self.queue.context, _SOURCE).kernel("add")
-        self.memory = malloc_shared(_ITEMS, numpy.int32, self.queue)
-        self.memory.array[:] = 0
+        self.memory = malloc_device(_ITEMS, numpy.int32, self.queue)
+        self.queue.memset(self.memory, 0).wait()
 
     def launch(self, number: Any = _ONE) -> Callable[[Any], None]:
         """The command-group function of a node."""
