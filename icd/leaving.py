@@ -1,12 +1,15 @@
-"""Queues that are given up while commands run: their last reference is released when these have ended.
+"""Queues that are given up: the last reference to an out-of-order one is released when its commands have ended, and rested.
 
 Else, in Intel's CPU driver (2026.22.10), the last command of an out-of-order queue destroys the queue where it is run, and waits there for
-all commands of the queue: for itself, and with it whatever waits in the process.
+all commands of the queue: for itself, and with it whatever waits in the process. Its event is complete, and clFinish returns, before the
+driver's thread has let go of it. Nothing tells when it has; it is a matter of microseconds, or of that thread's next turn.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import suppress
+from time import monotonic
 from typing import Final
 
 from ..loader.forks import in_child, new_lock
@@ -17,8 +20,12 @@ from .errors import OpenCLError, check
 
 _OUT_OF_ORDER: Final = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 
-#: The queues, and the event of a marker behind their commands, 0 as long as others have a reference too and may enqueue more.
+_REST: Final = 1.0  # seconds
+
+#: Queues with commands, and the event of a marker behind these, 0 as long as others have a reference too and may enqueue more.
 _leaving: Final[dict[int, int]] = {}
+#: When a queue's commands were found to have ended, and the queue.
+_resting: Final[deque[tuple[float, int]]] = deque()
 _lock: Final = new_lock()
 
 
@@ -36,18 +43,19 @@ def leave(queue: int) -> None:
 
 def release_ended() -> bool:
     """Release the queues whose commands have ended; only in a thread of the program's. Whether others have commands still."""
-    ended = list[tuple[int, int]]()
+    now, rested = monotonic(), list[int]()
     with _lock:
         for queue, marker in list(_leaving.items()):
             if not marker:
                 _leaving[queue] = _marker(queue)
             elif _number(marker, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS") <= 0:
+                call(marker, "clReleaseEvent")
                 del _leaving[queue]
-                ended.append((queue, marker))
+                _resting.append((now, queue))
         busy = any(_leaving.values())
-    for queue, marker in ended:
-        call(marker, "clReleaseEvent")
-        call(queue, "clFinish")  # an event is complete before its command has been left
+        while _resting and _resting[0][0] <= now - _REST:
+            rested.append(_resting.popleft()[1])
+    for queue in rested:
         call(queue, "clReleaseCommandQueue")
     return busy
 
@@ -73,3 +81,4 @@ def _number(handle: int, routine: str, name: str) -> int:
 def _forget() -> None:
     """They are the parent's."""
     _leaving.clear()
+    _resting.clear()

@@ -12,6 +12,7 @@ from ._native import ffi, lib
 from .abi import OPENCL
 from .commands import address, call, new_queue
 from .errors import OpenCLError, check
+from .leaving import leave
 
 _LAUNCHES: Final = 64
 _RUNS: Final = 6
@@ -57,7 +58,7 @@ def _time_of(context: int, device: int, in_order: bool, mode: str) -> float:
                 call(event, "clReleaseEvent")
         finally:
             buffer.close()
-            call(queue, "clReleaseCommandQueue")
+            leave(queue)
     return sorted(times[1:])[_RUNS // 2 - 1]  # the median
 
 

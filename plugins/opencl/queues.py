@@ -40,7 +40,7 @@ class Queue(CLObject):
         return not self.flags & _OUT_OF_ORDER
 
     def close(self) -> None:
-        if self.owned and not self.in_order and (self.shared or self.enqueued != self._finished):
+        if self.owned and not self.in_order and (self.shared or self.enqueued):
             leave(self.cl)
         else:
             super().close()

@@ -1,0 +1,61 @@
+"""Queues that are given up, on real drivers: when their last reference is released."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyopencl as cl
+import pytest
+
+from fairlead.icd import leaving
+from fairlead.icd.abi import OPENCL
+from fairlead.icd.commands import call, new_queue
+
+
+class Releases:
+    """The releases of one queue, at a time of day that the test sets."""
+
+    def __init__(self, queue: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.queue, self.count, self.now = queue, 0, 1e6
+        monkeypatch.setattr(leaving, "monotonic", lambda: self.now)
+        monkeypatch.setattr(leaving, "call", self.call)
+
+    def call(self, handle: int, routine: str, *arguments: Any) -> int:
+        self.count += routine == "clReleaseCommandQueue" and handle == self.queue
+        return call(handle, routine, *arguments)
+
+    def after(self, seconds: float) -> int:
+        """So much later, and all commands have ended: how often it has been released."""
+        if not self.count:
+            call(self.queue, "clFinish")
+        self.now += seconds
+        leaving.release_ended()
+        return self.count
+
+
+def _queue(context: cl.Context, properties: int = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]) -> int:
+    return new_queue(context.int_ptr, context.devices[0].int_ptr, properties)
+
+
+def test_an_out_of_order_queue_rests_after_its_commands(context: cl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event is complete before the driver's thread has let go of its command: the queue's last reference is not released then."""
+    releases = Releases(_queue(context), monkeypatch)
+    leaving.leave(releases.queue)
+    assert [releases.after(seconds) for seconds in (5.0, 0.5, 0.4)] == [0, 0, 0]
+    assert releases.after(0.2) == 1 and releases.after(5.0) == 1
+
+
+def test_rest_begins_when_nobody_else_has_the_queue(context: cl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has a reference may enqueue more."""
+    releases = Releases(_queue(context), monkeypatch)
+    call(releases.queue, "clRetainCommandQueue")
+    leaving.leave(releases.queue)
+    assert [releases.after(5.0) for _ in range(3)] == [0, 0, 0]
+    call(releases.queue, "clReleaseCommandQueue")
+    assert [releases.after(seconds) for seconds in (5.0, 0.0, 0.9, 0.2)] == [0, 0, 0, 1]
+
+
+def test_an_in_order_queue_is_released_at_once(context: cl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    releases = Releases(_queue(context, 0), monkeypatch)
+    leaving.leave(releases.queue)
+    assert releases.count == 1
