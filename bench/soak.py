@@ -24,10 +24,6 @@ _SOURCE: Final = (
     b"kernel void fold(global uint *cells, uint value) { size_t i = get_global_id(0); cells[i] = 3 * cells[i] + value; }"
 )
 
-#: Where threads that wait for out-of-order queues of their own hang in the driver, one run in three, though no queue is released; in a C
-#: program without fairlead as well.
-_IN_ORDER_ONLY: Final = "Intel"
-
 
 class _Functions(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in ("update", "enqueue", "read")]
@@ -88,8 +84,7 @@ def _prepare(worker: _Worker, number: int, context: int, device: int, kernel: in
 
 def measure(quick: bool) -> list[Row]:
     """A minute, in ten parts; the memory after the first and after the last. Every other thread has an out-of-order queue."""
-    platform, device = adapter().platforms[0].name, adapter().devices[0].handle
-    both = _IN_ORDER_ONLY not in platform
+    device = adapter().devices[0].handle
     context = made("urContextCreate", 1, (ctypes.c_void_p * 1)(device), None)
     names = "urCommandBufferUpdateKernelLaunchExp", "urEnqueueCommandBufferExp", "urEnqueueMemBufferRead"
     functions, kernel = _Functions(*map(function, names)), _kernel(context)
@@ -97,18 +92,18 @@ def measure(quick: bool) -> list[Row]:
     kept = []
     for number, worker in enumerate(workers):
         worker.call = ctypes.addressof(functions)
-        kept.append(_prepare(worker, number, context, device, kernel, both and bool(number % 2)))
+        kept.append(_prepare(worker, number, context, device, kernel, bool(number % 2)))
     process, memory = psutil.Process(os.getpid()), []
     for _ in range(10):
         check(c_functions().soak(workers, _THREADS, ctypes.c_double(0.1 if quick else 6.0)), "pthread_create")
         memory.append(process.memory_info().rss / _MIB)
-    return _rows(workers, memory, quick, "queues of both kinds" if both else "in-order queues: with others this driver hangs")
+    return _rows(workers, memory, quick)
 
 
-def _rows(workers: Any, memory: list[float], quick: bool, queues: str) -> list[Row]:
+def _rows(workers: Any, memory: list[float], quick: bool) -> list[Row]:
     codes = [worker.code for worker in workers if worker.code]
     enqueued, updated = (sum(getattr(worker, name) for worker in workers) for name in ("enqueued", "updated"))
-    done = f"{enqueued:,} enqueues, {updated:,} updates in {_THREADS} threads; {queues}"
+    done = f"{enqueued:,} enqueues, {updated:,} updates in {_THREADS} threads"
     named = ", ".join(sorted({UR.errors.get(code, (str(code), ""))[0] for code in codes}))
     wrong = sum(worker.wrong for worker in workers)
     series = {f"after {part + 1} of {len(memory)} parts": {"median": size} for part, size in enumerate(memory)}

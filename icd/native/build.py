@@ -40,6 +40,7 @@ SOURCES = (
     "prepare.c",
     "replay.c",
     "enqueue.c",
+    "wait.c",
 )
 WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden")
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...icd.abi import OPENCL
+from ...icd.waiting import wait_by_callback
 from ...loader.forks import new_lock
 from ...loader.ur import UR
 from .contexts import Context, check_native
@@ -100,7 +101,10 @@ def wait(events: Iterable[Event]) -> None:
     """Wait until all are complete. Raises OpenCLError if one of their commands has failed."""
     groups: dict[Context, list[Event]] = {}  # SPEC clWaitForEvents: of one context
     for event in events:
-        groups.setdefault(event.context, []).append(event)
+        if event.queue is None or event.queue.driver_waits:
+            groups.setdefault(event.context, []).append(event)
+        else:
+            wait_by_callback(event.cl)
     for group in groups.values():
         check(group[0].table.clWaitForEvents(len(group), handles(group)), "clWaitForEvents")
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...icd.leaving import leave, release_ended
+from ...icd.waiting import driver_waits, finish_by_callback
 from ...loader.ur import UR
 from .contexts import Context, check_native
 from .core import CLObject, adapter, check, create, failure, handles, query, taken_over
@@ -33,6 +34,7 @@ class Queue(CLObject):
         # commands so far, each counted after it was enqueued, since another thread may finish the queue; and how many had been then
         self.enqueued = self._finished = 0
         self.shared = False  # whether the program has its native handle, by which it may enqueue too
+        self.driver_waits = driver_waits(context.platform.icd.name, self.in_order)
 
     @property
     def in_order(self) -> bool:
@@ -45,10 +47,17 @@ class Queue(CLObject):
         else:
             super().close()
 
+    def blocks(self, blocking: bool) -> bool:
+        """What the driver is told of a blocking command: to wait for it, or not to, since it is waited for afterwards."""
+        return bool(blocking) and self.driver_waits
+
     def drain(self) -> None:
         """Wait until all that is enqueued is complete."""
         enqueued = self.enqueued
-        check(self.table.clFinish(self.cl), "clFinish")
+        if self.driver_waits:
+            check(self.table.clFinish(self.cl), "clFinish")
+        else:
+            finish_by_callback(self.cl)
         self._finished = enqueued
 
     @property

@@ -42,10 +42,12 @@ def _transfer(
     wanted: bool,
     blocking: bool,
 ) -> Event | None:
-    """One command; blocking is the driver's affair, unless there is nothing to transfer."""
-    if size:  # Intel's driver returns from a blocking write before its event is complete
-        return finished(queue.enqueue(routine, command, arguments, waits, wanted), blocking and wanted)
-    return finished(nothing(queue, command, waits, wanted or blocking), blocking)
+    """One command. A blocking one is waited for by the driver, or here if it is told otherwise, or if there is nothing to transfer."""
+    by_us = blocking and not (size and queue.driver_waits)
+    if not size:
+        return finished(nothing(queue, command, waits, wanted or by_us), by_us)
+    event = queue.enqueue(routine, command, arguments, waits, wanted or by_us)
+    return finished(event, blocking)  # Intel's driver returns from a blocking write before its event is complete
 
 
 @adapter.entry
@@ -61,7 +63,7 @@ def urEnqueueMemBufferRead(
 ) -> Event | None:
     hQueue.context.check_same("the buffer", hBuffer)
     check_range(hBuffer, offset, size)
-    arguments = (hBuffer.cl, bool(blockingRead), offset, size, pDst)
+    arguments = (hBuffer.cl, hQueue.blocks(blockingRead), offset, size, pDst)
     return _transfer(hQueue, "clEnqueueReadBuffer", "MEM_BUFFER_READ", arguments, size, phEventWaitList, phEvent, blockingRead)
 
 
@@ -78,7 +80,7 @@ def urEnqueueMemBufferWrite(
 ) -> Event | None:
     hQueue.context.check_same("the buffer", hBuffer)
     check_range(hBuffer, offset, size)
-    arguments = (hBuffer.cl, bool(blockingWrite), offset, size, pSrc)
+    arguments = (hBuffer.cl, hQueue.blocks(blockingWrite), offset, size, pSrc)
     return _transfer(
         hQueue, "clEnqueueWriteBuffer", "MEM_BUFFER_WRITE", arguments, size, phEventWaitList, phEvent, blockingWrite
     )
@@ -149,8 +151,8 @@ def _host_rect(
     origin, size = three(origins[0]), region_of(region)
     check_pitches(size, *pitches[2:])
     check_rect(buffer, origin, size, *pitches[:2])
-    arguments = (buffer.cl, bool(blocking), _sizes(origin), _sizes(three(origins[1])), _sizes(size), *pitches, host)
-    return queue.enqueue(routine, command, arguments, waits, wanted)
+    arguments = (buffer.cl, queue.blocks(blocking), _sizes(origin), _sizes(three(origins[1])), _sizes(size), *pitches, host)
+    return _transfer(queue, routine, command, arguments, 1, waits, wanted, blocking)
 
 
 @adapter.entry
@@ -285,18 +287,20 @@ def urEnqueueMemBufferMap(
         raise failure("INVALID_SIZE", "there is nothing to map")
     made = ctypes.c_void_p()
     waits = hQueue.wait_list(phEventWaitList)
+    by_us = blockingMap and not hQueue.driver_waits
     arguments = (
         hBuffer.cl,
-        bool(blockingMap),
+        hQueue.blocks(blockingMap),
         flags(mapFlags, _MAP_FLAGS),
         offset,
         size,
         *waits,
-        ctypes.byref(made) if phEvent else None,
+        ctypes.byref(made) if phEvent or by_us else None,
     )
     address = create(hQueue.table, "clEnqueueMapBuffer", hQueue.cl, *arguments)
     hQueue.enqueued += 1
-    return Event(made.value or 0, hQueue.context, hQueue, UR["UR_COMMAND_MEM_BUFFER_MAP"]) if phEvent else None, address
+    event = Event(made.value, hQueue.context, hQueue, UR["UR_COMMAND_MEM_BUFFER_MAP"]) if made.value else None
+    return finished(event, by_us), address
 
 
 @adapter.entry
@@ -324,8 +328,9 @@ def _global_variable(
     address = queue.context.platform.icd.extension_function(routine)
     if not address:
         raise failure("UNSUPPORTED_FEATURE", f"the driver has no {routine}")
-    arguments = (program.cl, name.encode(), bool(blocking), count, offset, host)
-    return enqueue_by(_GlobalVariable(address), queue, routine, command, arguments, waits, wanted)
+    arguments = (program.cl, name.encode(), queue.blocks(blocking), count, offset, host)
+    by_us = blocking and not queue.driver_waits
+    return finished(enqueue_by(_GlobalVariable(address), queue, routine, command, arguments, waits, wanted or by_us), by_us)
 
 
 @adapter.entry

@@ -58,14 +58,16 @@ def copy(
     to, at = located(queue.context, target, size), located(queue.context, source, size)
     known = to or at
     strategy = known.strategy if known is not None else required_strategy(queue.context)
+    by_us = blocking and not queue.driver_waits
     if strategy is not Buffers:
-        return enqueue(queue, strategy.copy_routine, "USM_MEMCPY", (blocking, target, source, size), waits, wanted)
+        arguments = queue.blocks(blocking), target, source, size
+        return finished(enqueue(queue, strategy.copy_routine, "USM_MEMCPY", arguments, waits, wanted or by_us), by_us)
     if known is None:
         return _between_host(queue, blocking, target, source, size, waits, wanted)
     operation = strategy.copy((target, to), (source, at), size)
     # SPEC clEnqueueWriteBuffer: a blocking one only waits until the host memory may be used again; a copy between buffers never waits
-    by_us = blocking and operation.op != "read"
-    event = enqueue(queue, *_named(call_of(strategy, operation, blocking), "USM_MEMCPY"), waits, wanted or by_us)
+    by_us = by_us or (blocking and operation.op != "read")
+    event = enqueue(queue, *_named(call_of(strategy, operation, blocking and not by_us), "USM_MEMCPY"), waits, wanted or by_us)
     return finished(event, by_us)
 
 
@@ -77,12 +79,12 @@ def _between_host(
     queue: Queue, blocking: bool, target: int, source: int, size: int, waits: Sequence[Event], wanted: bool
 ) -> Event | None:
     """From host memory to host memory through a buffer, which is all that such a driver can do in its queue's order."""
-    between = scratch(queue.context, size)
+    between, by_us = scratch(queue.context, size), blocking and not queue.driver_waits
     calls: list[Call] = [
         ("clEnqueueWriteBuffer", (between.cl, False, 0, size, source)),
-        ("clEnqueueReadBuffer", (between.cl, blocking, 0, size, target)),
+        ("clEnqueueReadBuffer", (between.cl, queue.blocks(blocking), 0, size, target)),
     ]
-    return in_turn(queue, calls, "USM_MEMCPY", waits, wanted)
+    return finished(in_turn(queue, calls, "USM_MEMCPY", waits, wanted or by_us), by_us)
 
 
 def _rows_between_host(

@@ -1,6 +1,8 @@
 /* What a recorded command waits for, and what may be done with events inside a block. */
 #include "harness.h"
 
+#include <pthread.h>
+
 SCENARIO(order_in_order) {
     fl_recording *r = begin(w);
     cl_event first;
@@ -246,4 +248,32 @@ SCENARIO(order_callback) {
     drop(w, r);
     release_event(before);
     release_event(e);
+}
+
+/* A wait by callback ends when the event does, whatever became of it, and says what clWaitForEvents would. */
+SCENARIO(wait_called_back) {
+    cl_event event = mock_pending(w->context);
+    mock_complete(event, CL_COMPLETE);
+    OK(fl_await(event));
+    mock_fail(SLOT_clSetEventCallback, 0, CL_OUT_OF_RESOURCES);
+    EQUAL(fl_await(event), CL_OUT_OF_RESOURCES);
+    mock_complete(event, CL_OUT_OF_RESOURCES);
+    EQUAL(fl_await(event), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+    release_event(event);
+}
+
+static void *complete(void *event) {
+    mock_complete(event, CL_COMPLETE);
+    return NULL;
+}
+
+SCENARIO(thread_wait) {
+    for (int i = 0; i < 100; i++) {
+        cl_event event = mock_pending(w->context);
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, complete, event) == 0);
+        OK(fl_await(event));
+        CHECK(pthread_join(thread, NULL) == 0);
+        release_event(event);
+    }
 }

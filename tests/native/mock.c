@@ -282,6 +282,7 @@ static cl_int mock_clGetEventInfo(cl_event event, cl_event_info name, size_t siz
     if (!o)
         return CL_INVALID_EVENT;
     return name == CL_EVENT_CONTEXT                    ? ANSWER(o->context)
+           : name == CL_EVENT_COMMAND_QUEUE            ? ANSWER((void *){NULL})
            : name == CL_EVENT_COMMAND_EXECUTION_STATUS ? ANSWER(o->status)
                                                        : CL_INVALID_VALUE;
 }
@@ -396,13 +397,16 @@ static void mock_clSVMFree(cl_context context, void *pointer);
 
 /* A list that is freed when the command has run, and then whoever asked to be told. */
 static void finish(object *event, cl_int status) {
+    enter();
+    void (*notify)(cl_event, cl_int, void *) = event->notify;
     event->status = status;
+    event->notify = NULL;
+    leave();
     for (uint32_t i = 0; status == CL_COMPLETE && i < event->to_free_count; i++)
         mock_clSVMFree(&event->context->head, event->to_free[i]);
     event->to_free_count = 0;
-    if (event->notify)
-        event->notify(&event->head, status, event->notify_data);
-    event->notify = NULL;
+    if (notify)
+        notify(&event->head, status, event->notify_data);
 }
 
 static cl_int mock_clSetUserEventStatus(cl_event event, cl_int status) {
@@ -422,10 +426,13 @@ static cl_int mock_clSetEventCallback(cl_event event, cl_int when, void *notify,
     object *o = is(event, EVENT);
     if (!o)
         return CL_INVALID_EVENT;
+    enter();
+    cl_int status = o->status;
     o->notify = (void (*)(cl_event, cl_int, void *))notify;
     o->notify_data = user_data;
-    if (o->status <= CL_COMPLETE)
-        finish(o, o->status);
+    leave();
+    if (status <= CL_COMPLETE)
+        finish(o, status);
     return CL_SUCCESS;
 }
 
