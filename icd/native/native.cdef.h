@@ -9,8 +9,9 @@ void **fl_table_of(const void *object);
 /* patch.c: a driver's table has this many slots and no more. */
 void fl_set_length(void **table, uint32_t slots);
 
-/* --- wait.c: OpenCL's code, as of clWaitForEvents --- */
-int32_t fl_await(void *event);
+/* --- wait.c: OpenCL's codes, as of clWaitForEvents and clFinish; in the driver's own wait at once, if it is free, or after a while --- */
+int32_t fl_wait(void *event, int at_once);
+int32_t fl_finish(void *queue, int at_once);
 
 /* --- record.c: one recording is what one capture block records --- */
 typedef struct fl_recording fl_recording;

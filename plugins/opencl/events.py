@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...icd.abi import OPENCL
-from ...icd.waiting import wait_by_callback
+from ...icd.waiting import wait as wait_in_turn
 from ...loader.forks import new_lock
 from ...loader.ur import UR
 from .contexts import Context, check_native
@@ -97,14 +98,28 @@ class CommandEvent(Event):
         self.now().check_usable()
 
 
+class _Callback(threading.local):
+    """Whether this thread is in a callback of a driver's. Then it may be the one that is to run what is waited for."""
+
+    runs = False
+
+
+_callback: Final = _Callback()
+
+
+def waits_in_turns(context: Context) -> bool:
+    """Whether waits in a context are those of icd/waiting.py, and not the driver's."""
+    return context.platform.waits_in_turns and not _callback.runs
+
+
 def wait(events: Iterable[Event]) -> None:
     """Wait until all are complete. Raises OpenCLError if one of their commands has failed."""
     groups: dict[Context, list[Event]] = {}  # SPEC clWaitForEvents: of one context
     for event in events:
-        if event.queue is None or event.queue.driver_waits:
-            groups.setdefault(event.context, []).append(event)
+        if waits_in_turns(event.context):
+            wait_in_turn(event.cl, event.queue is not None and event.queue.in_order)
         else:
-            wait_by_callback(event.cl)
+            groups.setdefault(event.context, []).append(event)
     for group in groups.values():
         check(group[0].table.clWaitForEvents(len(group), handles(group)), "clWaitForEvents")
 
@@ -179,10 +194,13 @@ def _completed(cl: int, status: int, number: int) -> None:
     with _lock:
         action = _waiting.pop(number, None)
     if action is not None:
+        before, _callback.runs = _callback.runs, True
         try:
             action(status)
         except Exception as error:
             adapter.fail(error, "an event's callback")
+        finally:
+            _callback.runs = before
 
 
 def when(event: int, table: Any, status: int, action: Any) -> None:

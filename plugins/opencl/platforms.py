@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...icd.abi import OPENCL
 from ...icd.drivers import drivers
 from ...icd.tables import query
+from ...icd.waiting import in_turns
 from ...loader.forks import new_lock
 from ...loader.memory import read_word
 from ...loader.query import text
@@ -31,6 +32,7 @@ class Platform(Object):
 
     def __init__(self, platform: icd.Platform) -> None:
         self.icd, self.cl, self.table = platform, platform.handle, platform.table
+        self.waits_in_turns = in_turns(platform.name)
 
     @property
     def devices(self) -> tuple[Device, ...]:

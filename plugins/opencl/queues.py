@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...icd.leaving import leave, release_ended
-from ...icd.waiting import driver_waits, finish_by_callback
+from ...icd.waiting import finish
 from ...loader.ur import UR
 from .contexts import Context, check_native
 from .core import CLObject, adapter, check, create, failure, handles, query, taken_over
 from .devices import Device, device_of
-from .events import Event, call_host, when
+from .events import Event, call_host, waits_in_turns, when
 
 _OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 _PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
@@ -34,7 +34,6 @@ class Queue(CLObject):
         # commands so far, each counted after it was enqueued, since another thread may finish the queue; and how many had been then
         self.enqueued = self._finished = 0
         self.shared = False  # whether the program has its native handle, by which it may enqueue too
-        self.driver_waits = driver_waits(context.platform.icd.name, self.in_order)
 
     @property
     def in_order(self) -> bool:
@@ -48,16 +47,16 @@ class Queue(CLObject):
             super().close()
 
     def blocks(self, blocking: bool) -> bool:
-        """What the driver is told of a blocking command: to wait for it, or not to, since it is waited for afterwards."""
-        return bool(blocking) and self.driver_waits
+        """Whether a command that is `blocking` to the program is so to the driver, too; else it is waited for afterwards."""
+        return bool(blocking) and not waits_in_turns(self.context)
 
     def drain(self) -> None:
         """Wait until all that is enqueued is complete."""
         enqueued = self.enqueued
-        if self.driver_waits:
-            check(self.table.clFinish(self.cl), "clFinish")
+        if waits_in_turns(self.context):
+            finish(self.cl, self.in_order)
         else:
-            finish_by_callback(self.cl)
+            check(self.table.clFinish(self.cl), "clFinish")
         self._finished = enqueued
 
     @property

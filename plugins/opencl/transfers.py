@@ -43,7 +43,7 @@ def _transfer(
     blocking: bool,
 ) -> Event | None:
     """One command. A blocking one is waited for by the driver, or here if it is told otherwise, or if there is nothing to transfer."""
-    by_us = blocking and not (size and queue.driver_waits)
+    by_us = blocking and not (size and queue.blocks(blocking))
     if not size:
         return finished(nothing(queue, command, waits, wanted or by_us), by_us)
     event = queue.enqueue(routine, command, arguments, waits, wanted or by_us)
@@ -287,10 +287,11 @@ def urEnqueueMemBufferMap(
         raise failure("INVALID_SIZE", "there is nothing to map")
     made = ctypes.c_void_p()
     waits = hQueue.wait_list(phEventWaitList)
-    by_us = blockingMap and not hQueue.driver_waits
+    blocks = hQueue.blocks(blockingMap)
+    by_us = blockingMap and not blocks
     arguments = (
         hBuffer.cl,
-        hQueue.blocks(blockingMap),
+        blocks,
         flags(mapFlags, _MAP_FLAGS),
         offset,
         size,
@@ -328,8 +329,9 @@ def _global_variable(
     address = queue.context.platform.icd.extension_function(routine)
     if not address:
         raise failure("UNSUPPORTED_FEATURE", f"the driver has no {routine}")
-    arguments = (program.cl, name.encode(), queue.blocks(blocking), count, offset, host)
-    by_us = blocking and not queue.driver_waits
+    blocks = queue.blocks(blocking)
+    by_us = blocking and not blocks
+    arguments = (program.cl, name.encode(), blocks, count, offset, host)
     return finished(enqueue_by(_GlobalVariable(address), queue, routine, command, arguments, waits, wanted or by_us), by_us)
 
 

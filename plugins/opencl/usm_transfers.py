@@ -58,9 +58,10 @@ def copy(
     to, at = located(queue.context, target, size), located(queue.context, source, size)
     known = to or at
     strategy = known.strategy if known is not None else required_strategy(queue.context)
-    by_us = blocking and not queue.driver_waits
+    blocks = queue.blocks(blocking)
+    by_us = blocking and not blocks
     if strategy is not Buffers:
-        arguments = queue.blocks(blocking), target, source, size
+        arguments = blocks, target, source, size
         return finished(enqueue(queue, strategy.copy_routine, "USM_MEMCPY", arguments, waits, wanted or by_us), by_us)
     if known is None:
         return _between_host(queue, blocking, target, source, size, waits, wanted)
@@ -79,10 +80,11 @@ def _between_host(
     queue: Queue, blocking: bool, target: int, source: int, size: int, waits: Sequence[Event], wanted: bool
 ) -> Event | None:
     """From host memory to host memory through a buffer, which is all that such a driver can do in its queue's order."""
-    between, by_us = scratch(queue.context, size), blocking and not queue.driver_waits
+    between, blocks = scratch(queue.context, size), queue.blocks(blocking)
+    by_us = blocking and not blocks
     calls: list[Call] = [
         ("clEnqueueWriteBuffer", (between.cl, False, 0, size, source)),
-        ("clEnqueueReadBuffer", (between.cl, queue.blocks(blocking), 0, size, target)),
+        ("clEnqueueReadBuffer", (between.cl, blocks, 0, size, target)),
     ]
     return finished(in_turn(queue, calls, "USM_MEMCPY", waits, wanted or by_us), by_us)
 

@@ -2,6 +2,7 @@
 #include "harness.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 SCENARIO(order_in_order) {
     fl_recording *r = begin(w);
@@ -250,15 +251,32 @@ SCENARIO(order_callback) {
     release_event(e);
 }
 
-/* A wait by callback ends when the event does, whatever became of it, and says what clWaitForEvents would. */
+/* A wait by callback ends when the event does, whatever became of it, and says what the driver's own would. */
 SCENARIO(wait_called_back) {
     cl_event event = mock_pending(w->context);
     mock_complete(event, CL_COMPLETE);
-    OK(fl_await(event));
+    OK(fl_wait(event, 0));
     mock_fail(SLOT_clSetEventCallback, 0, CL_OUT_OF_RESOURCES);
-    EQUAL(fl_await(event), CL_OUT_OF_RESOURCES);
+    EQUAL(fl_wait(event, 0), CL_OUT_OF_RESOURCES);
     mock_complete(event, CL_OUT_OF_RESOURCES);
-    EQUAL(fl_await(event), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+    EQUAL(fl_wait(event, 0), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+    release_event(event);
+    OK(fl_finish(w->queue, 0));
+    mock_fail(SLOT_clEnqueueMarkerWithWaitList, 0, CL_OUT_OF_RESOURCES);
+    EQUAL(fl_finish(w->queue, 0), CL_OUT_OF_RESOURCES);
+}
+
+SCENARIO(wait_at_once) {
+    cl_event event;
+    OK(marker(w->queue, 0, NULL, &event));
+    int seen = mock_calls(SLOT_clWaitForEvents);
+    OK(fl_wait(event, 1));
+    EQUAL(mock_calls(SLOT_clWaitForEvents), seen + 1);
+    mock_fail(SLOT_clWaitForEvents, 0, CL_OUT_OF_RESOURCES);
+    EQUAL(fl_wait(event, 1), CL_OUT_OF_RESOURCES);
+    OK(fl_finish(w->queue, 1));
+    OK(fl_wait(event, 1));   /* the turn was given back */
+    EQUAL(mock_calls(SLOT_clWaitForEvents), seen + 2);
     release_event(event);
 }
 
@@ -267,12 +285,20 @@ static void *complete(void *event) {
     return NULL;
 }
 
+/* The thread that waits is in the driver's wait by then, since it was called back by nobody. */
+static void *complete_late(void *event) {
+    while (!mock_calls(SLOT_clWaitForEvents))
+        sched_yield();
+    return complete(event);
+}
+
 SCENARIO(thread_wait) {
     for (int i = 0; i < 100; i++) {
         cl_event event = mock_pending(w->context);
         pthread_t thread;
-        CHECK(pthread_create(&thread, NULL, complete, event) == 0);
-        OK(fl_await(event));
+        mock_clear();
+        CHECK(pthread_create(&thread, NULL, i % 2 ? complete : complete_late, event) == 0);
+        OK(fl_wait(event, 0));
         CHECK(pthread_join(thread, NULL) == 0);
         release_event(event);
     }

@@ -231,7 +231,12 @@ void mock_clear(void) {
     memset(state.calls, 0, sizeof state.calls);
 }
 
-int mock_calls(int slot) { return state.calls[slot]; }
+int mock_calls(int slot) {
+    enter();
+    int calls = state.calls[slot];
+    leave();
+    return calls;
+}
 
 static void seen(int slot) {
     enter();

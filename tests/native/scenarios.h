@@ -8,7 +8,7 @@
     X(order_in_order) X(order_out_of_order) X(order_two_queues) X(order_events) X(order_outside_events)   \
     X(order_pending_after_error) X(order_failed_event) X(order_foreign_event) X(order_waits)              \
     X(order_housekeeping) X(order_housekeeping_after_error) X(order_mixed_wait) X(order_callback)         \
-    X(wait_called_back) X(thread_wait)                                                                    \
+    X(wait_called_back) X(wait_at_once) X(thread_wait)                                                    \
     /* check_blocks.c */                                                                                  \
     X(block_same_queue) X(block_nested) X(block_ended_twice) X(block_pool_exhausted) X(block_queue_counts) \
     X(block_driver_refuses) X(block_table_locked) X(block_late_calls) X(block_stub_slots)                 \
