@@ -7,7 +7,6 @@ driver's thread has let go of it. Nothing tells when it has; it is a matter of m
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import suppress
 from time import monotonic
 from typing import Final
@@ -15,17 +14,18 @@ from typing import Final
 from ..loader.forks import in_child, new_lock
 from ._native import ffi
 from .abi import OPENCL
-from .commands import address, call, enqueue_marker, properties_of
+from .commands import address, call, enqueue_marker, platform_name, properties_of
 from .errors import OpenCLError, check
 
 _OUT_OF_ORDER: Final = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 
-_REST: Final = 1.0  # seconds
+_RESTING: Final = frozenset({"Intel(R) OpenCL"})  # platforms
+_REST: Final = 1.0  # seconds, where they rest at all
 
 #: Queues with commands, and the event of a marker behind these, 0 as long as others have a reference too and may enqueue more.
 _leaving: Final[dict[int, int]] = {}
-#: When a queue's commands were found to have ended, and the queue.
-_resting: Final[deque[tuple[float, int]]] = deque()
+#: Queues whose commands were found to have ended, and until when each rests.
+_resting: Final[dict[int, float]] = {}
 _lock: Final = new_lock()
 
 
@@ -42,8 +42,9 @@ def leave(queue: int) -> None:
 
 
 def release_ended() -> bool:
-    """Release the queues whose commands have ended; only in a thread of the program's. Whether others have commands still."""
-    now, rested = monotonic(), list[int]()
+    """Release the queues whose commands have ended, if they have rested; only in a thread of the program's. Whether others have commands
+    still. Those that rest when the program ends are never released."""
+    now = monotonic()
     with _lock:
         for queue, marker in list(_leaving.items()):
             if not marker:
@@ -51,13 +52,21 @@ def release_ended() -> bool:
             elif _number(marker, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS") <= 0:
                 call(marker, "clReleaseEvent")
                 del _leaving[queue]
-                _resting.append((now, queue))
+                _resting[queue] = now + _rest_of(queue)
+        rested = [queue for queue, until in _resting.items() if until <= now]
+        for queue in rested:
+            del _resting[queue]
         busy = any(_leaving.values())
-        while _resting and _resting[0][0] <= now - _REST:
-            rested.append(_resting.popleft()[1])
     for queue in rested:
         call(queue, "clReleaseCommandQueue")
     return busy
+
+
+def _rest_of(queue: int) -> float:
+    """How long a queue rests."""
+    device = ffi.new("uintptr_t *")
+    check(call(queue, "clGetCommandQueueInfo", OPENCL["CL_QUEUE_DEVICE"], 8, address(device), None), "clGetCommandQueueInfo")
+    return _REST if platform_name(device[0]) in _RESTING else 0.0
 
 
 def _marker(queue: int) -> int:

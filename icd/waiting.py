@@ -5,13 +5,15 @@ wait for each other without end: in a C program, with three launches in a row an
 one of them with others for in-order queues as well. So one thread at a time is in the driver's wait, and the others are called back.
 
 Whether a thread that could be in it should be at once: for an in-order queue yes, it is the fastest. For an out-of-order one it takes
-100 µs more than a callback, so that it comes after that time only, for kernels that are worth another core.
+100 µs more than a callback, so that it comes after that time only, for kernels that are worth another core. A thread that a driver calls
+back waits as the driver does, whoever else waits: it may be the one that is to run what it waits for.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from ..loader.forks import in_child
 from ._native import ffi, lib
 from .errors import check
 
@@ -22,6 +24,12 @@ _ONE_AT_A_TIME: Final = frozenset({"Intel(R) OpenCL"})
 def in_turns(platform: str) -> bool:
     """Whether the waits for a platform's queues are those of this module, and no command is to block in the driver."""
     return platform in _ONE_AT_A_TIME
+
+
+@in_child
+def _forget() -> None:
+    """The thread that waited is the parent's."""
+    lib.fl_forget_waits()
 
 
 def wait(event: int, in_order: bool) -> None:

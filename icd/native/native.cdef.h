@@ -9,8 +9,10 @@ void **fl_table_of(const void *object);
 /* patch.c: a driver's table has this many slots and no more. */
 void fl_set_length(void **table, uint32_t slots);
 
-/* --- wait.c: OpenCL's codes, as of clWaitForEvents and clFinish; in the driver's own wait at once, if it is free, or after a while --- */
+/* --- wait.c: OpenCL's codes, as of clWaitForEvents and clFinish. `at_once`: in the driver's own wait from the beginning, if no other
+ * thread is in it. --- */
 int32_t fl_wait(void *event, int at_once);
+void fl_forget_waits(void);   /* in a forked child */
 int32_t fl_finish(void *queue, int at_once);
 
 /* --- record.c: one recording is what one capture block records --- */

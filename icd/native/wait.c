@@ -3,9 +3,10 @@
 
 #include <semaphore.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <time.h>
 
-/* Nanoseconds: until the driver's wait is worth its own time, and until a thread asks again whether it is its turn. */
+/* Nanoseconds: until the driver's wait is worth its own time, and until a thread looks again. */
 enum { SHORT = 100000, AGAIN = 1000000 };
 
 static atomic_flag taken = ATOMIC_FLAG_INIT;   /* the driver's wait */
@@ -14,47 +15,72 @@ static int take(void) { return !atomic_flag_test_and_set_explicit(&taken, memory
 
 static void give_back(void) { atomic_flag_clear_explicit(&taken, memory_order_release); }
 
-static void ended(cl_event event, cl_int status, void *semaphore) {
-    (void)event, (void)status;
-    sem_post(semaphore);
+void fl_forget_waits(void) { give_back(); }
+
+/* Of the thread that waits and of the callback: the last of them frees it, since the callback may come long after the event's end. */
+typedef struct {
+    sem_t ended;
+    atomic_int holders;
+} shared;
+
+static void let_go(shared *s) {
+    if (atomic_fetch_sub(&s->holders, 1) == 1) {
+        sem_destroy(&s->ended);
+        free(s);
+    }
 }
 
-static int ends_within(sem_t *semaphore, long nanoseconds) {
+static void ended(cl_event event, cl_int status, void *s) {
+    (void)event, (void)status;
+    sem_post(&((shared *)s)->ended);
+    let_go(s);
+}
+
+static int ends_within(shared *s, long nanoseconds) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += nanoseconds;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    return sem_timedwait(semaphore, &until) == 0;
+    return sem_timedwait(&s->ended, &until) == 0;
 }
 
-/* The callback comes in any case, after the driver's wait too. */
-static void wait_for_callback(void **table, cl_event event, sem_t *semaphore) {
-    if (ends_within(semaphore, SHORT))
+static cl_int status_of(void **table, cl_event event, cl_int *status) {
+    return CALL(table, clGetEventInfo)(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof *status, status, NULL);
+}
+
+/* Not for the callback alone: others of the event's may come before it, and wait for something themselves. */
+static void wait_for(void **table, cl_event event, shared *s) {
+    cl_int status = CL_COMPLETE;
+    if (ends_within(s, SHORT))
         return;
-    while (!take())
-        if (ends_within(semaphore, AGAIN))
+    while (!take()) {
+        if (ends_within(s, AGAIN) || status_of(table, event, &status) != CL_SUCCESS || status <= CL_COMPLETE)
             return;
+    }
     CALL(table, clWaitForEvents)(1, &event);
     give_back();
-    while (sem_wait(semaphore))
-        continue;   /* a signal came */
 }
 
 static cl_int called_back(void **table, cl_event event) {
     cl_command_queue queue = NULL;
     cl_int status = CL_COMPLETE;
-    sem_t semaphore;
+    shared *s = malloc(sizeof *s);
+    if (!s)
+        return CL_OUT_OF_HOST_MEMORY;
+    sem_init(&s->ended, 0, 0);
+    s->holders = 2;
     CALL(table, clGetEventInfo)(event, CL_EVENT_COMMAND_QUEUE, sizeof queue, &queue, NULL);
     if (queue)
         CALL(table, clFlush)(queue);   /* SPEC clWaitForEvents does so */
-    sem_init(&semaphore, 0, 0);
-    cl_int code = CALL(table, clSetEventCallback)(event, CL_COMPLETE, (void *)ended, &semaphore);
+    cl_int code = CALL(table, clSetEventCallback)(event, CL_COMPLETE, (void *)ended, s);
     if (code == CL_SUCCESS) {
-        wait_for_callback(table, event, &semaphore);
-        code = CALL(table, clGetEventInfo)(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL);
+        wait_for(table, event, s);
+        code = status_of(table, event, &status);
+    } else {
+        let_go(s);   /* for the callback */
     }
-    sem_destroy(&semaphore);
+    let_go(s);
     return code == CL_SUCCESS && status < 0 ? CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST : code;
 }
 

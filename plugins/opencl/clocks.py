@@ -10,7 +10,7 @@ from ...icd.tables import query
 from ...loader.forks import new_lock
 from ...loader.ur import UR
 from .contexts import Context, urContextCreate
-from .core import adapter, check
+from .core import adapter
 from .devices import Device
 from .queues import Queue, create_queue
 
@@ -34,7 +34,7 @@ def times(device: Device) -> tuple[int, int]:
     before = time.monotonic_ns()
     marker = queue.enqueue("clEnqueueMarkerWithWaitList", "EVENTS_WAIT", (), (), True)
     assert marker is not None
-    check(queue.table.clFinish(queue.cl), "clFinish")
+    queue.drain()
     after = time.monotonic_ns()
     ended = query(queue.table, "clGetEventProfilingInfo", marker.cl, OPENCL["CL_PROFILING_COMMAND_END"])
     return int.from_bytes(ended, "little"), (before + after) // 2

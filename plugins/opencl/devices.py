@@ -250,7 +250,7 @@ def urDeviceWaitExp(hDevice: Device) -> None:
     assert adapter.registry is not None
     for queue in list(adapter.registry.of("ur_queue_handle_t").values()):
         if queue.device.is_part_of(hDevice):
-            check(queue.table.clFinish(queue.cl), "clFinish")
+            queue.drain()
 
 
 from . import device_info  # noqa: E402, F401  # urDeviceGetInfo

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...icd.abi import OPENCL
+from ...icd.errors import OpenCLError
 from ...icd.waiting import wait as wait_in_turn
 from ...loader.forks import new_lock
 from ...loader.ur import UR
@@ -47,6 +48,9 @@ class Event(CLObject):
     ) -> None:
         super().__init__(cl, context.table, owned)
         self.context, self.queue, self.command, self.first = context, queue, command, first
+
+    def now(self) -> Event:
+        return self
 
     def check_there(self) -> None:
         """Raise URError (INVALID_EVENT) if there is nothing yet that it is the event of."""
@@ -116,12 +120,32 @@ def wait(events: Iterable[Event]) -> None:
     """Wait until all are complete. Raises OpenCLError if one of their commands has failed."""
     groups: dict[Context, list[Event]] = {}  # SPEC clWaitForEvents: of one context
     for event in events:
-        if waits_in_turns(event.context):
+        groups.setdefault(event.context, []).append(event)
+    failed: OpenCLError | None = None
+    for context, group in groups.items():
+        try:
+            if waits_in_turns(context):
+                _wait_in_turn([event.now() for event in group])
+            else:
+                check(group[0].table.clWaitForEvents(len(group), handles(group)), "clWaitForEvents")
+        except OpenCLError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+
+
+def _wait_in_turn(events: Sequence[Event]) -> None:
+    """clWaitForEvents, by icd/waiting.py."""
+    failed: OpenCLError | None = None
+    for queue in {event.queue for event in events if event.queue is not None} if len(events) > 1 else ():
+        check(queue.table.clFlush(queue.cl), "clFlush")  # one may wait for another
+    for event in events:
+        try:
             wait_in_turn(event.cl, event.queue is not None and event.queue.in_order)
-        else:
-            groups.setdefault(event.context, []).append(event)
-    for group in groups.values():
-        check(group[0].table.clWaitForEvents(len(group), handles(group)), "clWaitForEvents")
+        except OpenCLError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
 
 
 @adapter.entry

@@ -41,14 +41,16 @@ class Queue(CLObject):
         return not self.flags & _OUT_OF_ORDER
 
     def close(self) -> None:
-        if self.owned and not self.in_order and (self.shared or self.enqueued):
+        used = self.shared or self.enqueued != self._finished or (self.enqueued and self.context.platform.waits_in_turns)
+        if self.owned and not self.in_order and used:
             leave(self.cl)
         else:
             super().close()
 
-    def blocks(self, blocking: bool) -> bool:
-        """Whether a command that is `blocking` to the program is so to the driver, too; else it is waited for afterwards."""
-        return bool(blocking) and not waits_in_turns(self.context)
+    def who_waits(self, blocking: bool) -> tuple[bool, bool]:
+        """For a command that is `blocking` to the program: whether it is so to the driver, and whether we wait for it afterwards."""
+        by_us = waits_in_turns(self.context)
+        return bool(blocking and not by_us), bool(blocking and by_us)
 
     def drain(self) -> None:
         """Wait until all that is enqueued is complete."""

@@ -43,10 +43,9 @@ def _transfer(
     blocking: bool,
 ) -> Event | None:
     """One command. A blocking one is waited for by the driver, or here if it is told otherwise, or if there is nothing to transfer."""
-    by_us = blocking and not (size and queue.blocks(blocking))
     if not size:
-        return finished(nothing(queue, command, waits, wanted or by_us), by_us)
-    event = queue.enqueue(routine, command, arguments, waits, wanted or by_us)
+        return finished(nothing(queue, command, waits, wanted or blocking), blocking)
+    event = queue.enqueue(routine, command, arguments, waits, wanted or queue.who_waits(blocking)[1])
     return finished(event, blocking)  # Intel's driver returns from a blocking write before its event is complete
 
 
@@ -63,7 +62,7 @@ def urEnqueueMemBufferRead(
 ) -> Event | None:
     hQueue.context.check_same("the buffer", hBuffer)
     check_range(hBuffer, offset, size)
-    arguments = (hBuffer.cl, hQueue.blocks(blockingRead), offset, size, pDst)
+    arguments = (hBuffer.cl, hQueue.who_waits(blockingRead)[0], offset, size, pDst)
     return _transfer(hQueue, "clEnqueueReadBuffer", "MEM_BUFFER_READ", arguments, size, phEventWaitList, phEvent, blockingRead)
 
 
@@ -80,7 +79,7 @@ def urEnqueueMemBufferWrite(
 ) -> Event | None:
     hQueue.context.check_same("the buffer", hBuffer)
     check_range(hBuffer, offset, size)
-    arguments = (hBuffer.cl, hQueue.blocks(blockingWrite), offset, size, pSrc)
+    arguments = (hBuffer.cl, hQueue.who_waits(blockingWrite)[0], offset, size, pSrc)
     return _transfer(
         hQueue, "clEnqueueWriteBuffer", "MEM_BUFFER_WRITE", arguments, size, phEventWaitList, phEvent, blockingWrite
     )
@@ -151,7 +150,15 @@ def _host_rect(
     origin, size = three(origins[0]), region_of(region)
     check_pitches(size, *pitches[2:])
     check_rect(buffer, origin, size, *pitches[:2])
-    arguments = (buffer.cl, queue.blocks(blocking), _sizes(origin), _sizes(three(origins[1])), _sizes(size), *pitches, host)
+    arguments = (
+        buffer.cl,
+        queue.who_waits(blocking)[0],
+        _sizes(origin),
+        _sizes(three(origins[1])),
+        _sizes(size),
+        *pitches,
+        host,
+    )
     return _transfer(queue, routine, command, arguments, 1, waits, wanted, blocking)
 
 
@@ -287,8 +294,7 @@ def urEnqueueMemBufferMap(
         raise failure("INVALID_SIZE", "there is nothing to map")
     made = ctypes.c_void_p()
     waits = hQueue.wait_list(phEventWaitList)
-    blocks = hQueue.blocks(blockingMap)
-    by_us = blockingMap and not blocks
+    blocks, by_us = hQueue.who_waits(blockingMap)
     arguments = (
         hBuffer.cl,
         blocks,
@@ -329,8 +335,7 @@ def _global_variable(
     address = queue.context.platform.icd.extension_function(routine)
     if not address:
         raise failure("UNSUPPORTED_FEATURE", f"the driver has no {routine}")
-    blocks = queue.blocks(blocking)
-    by_us = blocking and not blocks
+    blocks, by_us = queue.who_waits(blocking)
     arguments = (program.cl, name.encode(), blocks, count, offset, host)
     return finished(enqueue_by(_GlobalVariable(address), queue, routine, command, arguments, waits, wanted or by_us), by_us)
 

@@ -58,8 +58,7 @@ def copy(
     to, at = located(queue.context, target, size), located(queue.context, source, size)
     known = to or at
     strategy = known.strategy if known is not None else required_strategy(queue.context)
-    blocks = queue.blocks(blocking)
-    by_us = blocking and not blocks
+    blocks, by_us = queue.who_waits(blocking)
     if strategy is not Buffers:
         arguments = blocks, target, source, size
         return finished(enqueue(queue, strategy.copy_routine, "USM_MEMCPY", arguments, waits, wanted or by_us), by_us)
@@ -80,8 +79,7 @@ def _between_host(
     queue: Queue, blocking: bool, target: int, source: int, size: int, waits: Sequence[Event], wanted: bool
 ) -> Event | None:
     """From host memory to host memory through a buffer, which is all that such a driver can do in its queue's order."""
-    between, blocks = scratch(queue.context, size), queue.blocks(blocking)
-    by_us = blocking and not blocks
+    between, (blocks, by_us) = scratch(queue.context, size), queue.who_waits(blocking)
     calls: list[Call] = [
         ("clEnqueueWriteBuffer", (between.cl, False, 0, size, source)),
         ("clEnqueueReadBuffer", (between.cl, blocks, 0, size, target)),

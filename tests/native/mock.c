@@ -286,9 +286,12 @@ static cl_int mock_clGetEventInfo(cl_event event, cl_event_info name, size_t siz
     object *o = is(event, EVENT);
     if (!o)
         return CL_INVALID_EVENT;
+    enter();
+    cl_int status = o->status;
+    leave();
     return name == CL_EVENT_CONTEXT                    ? ANSWER(o->context)
            : name == CL_EVENT_COMMAND_QUEUE            ? ANSWER((void *){NULL})
-           : name == CL_EVENT_COMMAND_EXECUTION_STATUS ? ANSWER(o->status)
+           : name == CL_EVENT_COMMAND_EXECUTION_STATUS ? ANSWER(status)
                                                        : CL_INVALID_VALUE;
 }
 
@@ -403,15 +406,16 @@ static void mock_clSVMFree(cl_context context, void *pointer);
 /* A list that is freed when the command has run, and then whoever asked to be told. */
 static void finish(object *event, cl_int status) {
     enter();
-    void (*notify)(cl_event, cl_int, void *) = event->notify;
+    void (*notify)(cl_event, cl_int, void *) = event->notify, *data = event->notify_data;
+    uint32_t count = event->to_free_count;
     event->status = status;
     event->notify = NULL;
-    leave();
-    for (uint32_t i = 0; status == CL_COMPLETE && i < event->to_free_count; i++)
-        mock_clSVMFree(&event->context->head, event->to_free[i]);
     event->to_free_count = 0;
+    leave();
+    for (uint32_t i = 0; status == CL_COMPLETE && i < count; i++)
+        mock_clSVMFree(&event->context->head, event->to_free[i]);
     if (notify)
-        notify(&event->head, status, event->notify_data);
+        notify(&event->head, status, data);
 }
 
 static cl_int mock_clSetUserEventStatus(cl_event event, cl_int status) {
