@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 from fairlead.plugins import reference_adapter
 
 from .adapter_work import Buffer, MemoryUpdate, Objects, Update, ValueUpdate, build, c_functions

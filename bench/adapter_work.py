@@ -17,10 +17,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.abi import Api
-from fairlead.loader.adapters import Plugin, load
-from fairlead.loader.discovery import PluginCandidate
-from fairlead.loader.ur import UR
+from fairlead.loader.base.abi import Api
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin, load
+from fairlead.loader.ur.discovery import PluginCandidate
 from fairlead.plugins import reference_adapter
 
 from .work import WORK_ITEMS, Launches
@@ -47,7 +47,7 @@ MemoryUpdate: Final = UR.struct("ur_exp_command_buffer_update_memobj_arg_desc_t"
 
 def _abi() -> Iterator[str]:
     """The text of adapter_abi.h."""
-    declarations = runpy.run_path(str(_HERE.parent / "loader/native/build.py"))["declarations"]
+    declarations = runpy.run_path(str(_HERE.parent / "loader/base/native/build.py"))["declarations"]
     apis: tuple[Api, ...] = (UR, OPENCL)
     for api in apis:
         yield from declarations(api)

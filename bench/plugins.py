@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairlead.loader.adapters import Plugin, load
-from fairlead.loader.discovery import PluginCandidate, find_adapters
-from fairlead.loader.selector import parse
-from fairlead.loader.trace import trace
-from fairlead.loader.ur import UR
+from fairlead.loader.trace.trace import trace
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin, load
+from fairlead.loader.ur.discovery import PluginCandidate, find_adapters
+from fairlead.loader.ur.selector import parse
 
 from .measuring import Row, Target, in_turns, ratio, summary
 
@@ -28,11 +28,11 @@ from .measuring import Row, Target, in_turns, ratio, summary
 _BIND = """
 import json, sys, time
 from pathlib import Path
-from fairlead.loader import adapters, discovery, library, plugins, verdicts
-from fairlead.loader.search import python_libraries
+from fairlead.loader.ur import adapters, discovery, plugins; from fairlead.loader.base import library, verdicts
+from fairlead.loader.base.search import python_libraries
 
 def probe(candidates):
-    from fairlead.loader.plugin_probe import probe_all
+    from fairlead.loader.ur.plugin_probe import probe_all
     return probe_all(candidates)
 
 def everything():

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import psutil
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 
 from .adapter_work import Argument, Update, ValueUpdate, adapter, append, c_functions, check, command_buffer, function, made, ok
 from .measuring import Row, Target

@@ -9,7 +9,7 @@ from typing import Final
 from .icd.drivers import drivers
 from .icd.errors import PlatformNotFoundError
 from .icd.objects import Device, Platform
-from .loader.errors import FairleadError, NotFoundError
+from .loader.base.errors import FairleadError, NotFoundError
 
 _REMEDY: Final = "run `fairlead doctor`"
 

@@ -1,7 +1,7 @@
 """In which order nodes run, and whether an edge would close a cycle. Nodes are numbers, in the order in which they were added.
 
-Unlike an order of recording (loader/schedule.py), the order of adding says nothing here: `make_edge` may lead from a node to one that
-was added before it.
+The order of adding says nothing here, unlike an order of recording (icd/command_buffer/order.py):
+`make_edge` may lead from a node to one that was added before it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ..loader.forks import new_lock
+from ..loader.base.forks import new_lock
 from ..runtime.checks import several
 from ..runtime.commands import Barrier
 from ..runtime.errors import invalid

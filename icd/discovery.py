@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..loader import search
-from ..loader.search import (
+from ..loader.base import search
+from ..loader.base.search import (
     Candidate,
     Finding,
     Place,
@@ -146,10 +146,8 @@ def _effect(variable: Variable, trusted: Mapping[str, str]) -> str:
 
 
 def shipped_vendors() -> Path:
-    """The directory of manifests that ships with fairlead: beside this package, `vendors.d` in a checkout."""
-    package = Path(__file__).resolve().parent.parent
-    installed = package / "vendors_d"
-    return installed if installed.is_dir() else package / "vendors.d"
+    """The directory of manifests that ships with fairlead."""
+    return Path(__file__).parents[1] / "vendors_d"
 
 
 def _walk(request: Request) -> Iterator[Finding]:

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ..loader import search
-from ..loader.errors import FairleadError, reason_of
-from ..loader.library import Library, check_file, dlopen, open_library
-from ..loader.search import Candidate, Refusal, SearchResult, secure_environ
-from ..loader.verdicts import Report, judge
+from ..loader.base import search
+from ..loader.base.errors import FairleadError, reason_of
+from ..loader.base.library import Library, check_file, dlopen, open_library
+from ..loader.base.search import Candidate, Refusal, SearchResult, secure_environ
+from ..loader.base.verdicts import Report, judge
 from . import discovery, quirks
 from .abi import CL_SUCCESS
 from .errors import PlatformNotFoundError, error

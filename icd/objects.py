@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.memory import read_word
-from ..loader.query import text
-from ..loader.table import DispatchTable
+from ..loader.base.memory import read_word
+from ..loader.base.query import text
+from ..loader.base.table import DispatchTable
 from .abi import CL_SUCCESS, OPENCL
 from .errors import check, error
 from .tables import parse_version, query

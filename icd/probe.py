@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..loader.children import Outcome, Request, candidate_from, run_all
-from ..loader.errors import FairleadError, LibraryError, reason_of
-from ..loader.search import Candidate
+from ..loader.base.children import Outcome, Request, candidate_from, run_all
+from ..loader.base.errors import FairleadError, LibraryError, reason_of
+from ..loader.base.search import Candidate
 from .drivers import load
 from .errors import check
 from .objects import Device, Platform

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from ..loader.library import Library, open_with_siblings
-from ..loader.memory import read_text, read_word
-from ..loader.search import Candidate, secure_environ
+from ..loader.base.library import Library, open_with_siblings
+from ..loader.base.memory import read_text, read_word
+from ..loader.base.search import Candidate, secure_environ
 from .objects import Platform
 
 

@@ -1,7 +1,7 @@
 """Traces of programs that know nothing of fairlead: an OpenCL layer that writes the calls of each process to a file.
 
 How data goes through: `environment` gives the variables that make an OpenCL loader load `libfairlead_trace.so` (native/trace_layer.c)
-into a program. At its end each process writes a file `<pid>.cllog`: a head, then the records of its log (loader/native/log.c).
+into a program. At its end each process writes a file `<pid>.cllog`: a head, then the records of its log (loader/base/native/log.c).
 `processes` reads those files, `read` gives their calls alone.
 
 Seen are the calls of the program itself, through a loader that has layers (Khronos, ocl-icd 2.3 or later); not those of a driver inside
@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..loader.abi import Api
-from ..loader.errors import FairleadError
-from ..loader.log import warn
-from ..loader.printing import Call, decode
+from ..loader.base.abi import Api
+from ..loader.base.errors import FairleadError
+from ..loader.base.log import warn
+from ..loader.trace.printing import Call, decode
 from .abi import OPENCL
 
 #: What a file begins with: magic, format | slots << 32, pid | parent << 32, the times at the start, calls lost, bytes of records, name.

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy
 
-from ..loader.ur import UR
+from ..loader.ur.abi import UR
 from .checks import element_type, no, whole
 from .errors import Errc, SYCLError, invalid
 

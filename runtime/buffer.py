@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy
 
-from ..loader.forks import new_lock
-from ..loader.ur import UR
+from ..loader.base.forks import new_lock
+from ..loader.ur.abi import UR
 from .arguments import MAKERS, MEMORY, Argument
 from .checks import element_type, expect, no, whole
 from .errors import Errc, SYCLError, invalid

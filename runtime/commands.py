@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy
 
-from ..loader.ur import UR, UR_RESULT_SUCCESS
+from ..loader.ur.abi import UR, UR_RESULT_SUCCESS
 from .buffer import Accessor, Memory
 from .errors import unsupported
 from .event import Event

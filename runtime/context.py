@@ -9,8 +9,8 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.forks import new_lock
-from ..loader.ur import UR
+from ..loader.base.forks import new_lock
+from ..loader.ur.abi import UR
 from .afterwards import Afterwards
 from .checks import several
 from .errors import invalid

@@ -10,8 +10,8 @@ import enum
 from collections.abc import Callable
 from typing import Final
 
-from ..loader.errors import FairleadError
-from ..loader.ur import URError
+from ..loader.base.errors import FairleadError
+from ..loader.ur.abi import URError
 
 
 class Errc(enum.IntEnum):

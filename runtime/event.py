@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.ur import UR
+from ..loader.ur.abi import UR
 from .checks import no
 from .errors import Errc, SYCLError, invalid
 from .handles import Adapter, array

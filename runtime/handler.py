@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy
 
-from ..loader.ur import UR
+from ..loader.ur.abi import UR
 from .arguments import Argument, BoundArgument, DynamicArgument, argument, check_local
 from .buffer import Accessor, Buffer, Memory
 from .checks import check_executable, expect, no, whole

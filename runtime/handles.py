@@ -11,11 +11,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from ..loader.adapters import Plugin
-from ..loader.devices import decode
-from ..loader.forks import in_child
-from ..loader.query import query
-from ..loader.ur import UR
+from ..loader.base.forks import in_child
+from ..loader.base.query import query
+from ..loader.ur.abi import UR
+from ..loader.ur.adapters import Plugin
+from ..loader.ur.devices import decode
 from .errors import Errc, SYCLError, check
 
 #: `(c_void_p * n)` by n: made once each.

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.ur import UR
+from ..loader.ur.abi import UR
 from .arguments import FOREIGN, MEMORY, POINTER, Argument
 from .buffer import Memory
 from .checks import no

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.ur import UR
+from ..loader.ur.abi import UR
 from .arguments import LOCAL, MEMORY, VALUE, Argument
 
 if TYPE_CHECKING:

@@ -14,20 +14,20 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from ..loader.adapters import Plugin, load
-from ..loader.devices import Device as FoundDevice
-from ..loader.devices import Platform as FoundPlatform
-from ..loader.discovery import PluginCandidate
-from ..loader.forks import new_lock
-from ..loader.plugins import environment_selector, open_plugins
-from ..loader.search import secure_environ
-from ..loader.ur import UR
+from ..loader.base.forks import new_lock
+from ..loader.base.search import secure_environ
+from ..loader.ur.abi import UR
+from ..loader.ur.adapters import Plugin, load
+from ..loader.ur.devices import Device as FoundDevice
+from ..loader.ur.devices import Platform as FoundPlatform
+from ..loader.ur.discovery import PluginCandidate
+from ..loader.ur.plugins import environment_selector, open_plugins
 from .checks import several
 from .errors import Errc, SYCLError, invalid, unsupported
 from .handles import Adapter, struct
 
 #: The reference adapter, as it lies in the package.
-REFERENCE: Final = Path(__file__).resolve().parent.parent / "plugins" / "libur_adapter_fairlead.so.0"
+REFERENCE: Final = Path(__file__).parents[1] / "plugins" / "libur_adapter_fairlead.so.0"
 
 _UPDATES: Final = "UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_"
 #: What a device must be able to update for `Aspect` "ext_oneapi_graph"; with less it has the limited one.

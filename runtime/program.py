@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.ur import UR
+from ..loader.ur.abi import UR
 from .checks import expect
 from .context import Context, context_for
 from .errors import Errc, SYCLError, invalid, unsupported

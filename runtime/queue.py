@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from ..loader.forks import in_child
-from ..loader.ur import UR
+from ..loader.base.forks import in_child
+from ..loader.ur.abi import UR
 from .buffer import lock as buffers
 from .checks import check_executable, check_group, expect
 from .commands import Barrier, Command, HostTask

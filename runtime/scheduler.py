@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.forks import in_child, new_lock
+from ..loader.base.forks import in_child, new_lock
 from .errors import invalid
 from .event import Event
 from .handles import array

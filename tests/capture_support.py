@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from fairlead.captured import capture
+from fairlead.captured_graphs.context import capture
 
 SOURCE = """
 __kernel void add(__global int *a, int n) { a[get_global_id(0)] += n; }

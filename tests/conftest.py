@@ -20,7 +20,7 @@ from plugin_header import plugin_header
 from support import CHILD_TIMEOUT, ROOT, FakeDriver, FakePlugin, Output, RunPython
 
 from fairlead.icd import discovery
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.search import Candidate
 
 _CACHES = tempfile.TemporaryDirectory(prefix="fairlead-tests-", ignore_cleanup_errors=True)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fairlead.loader.abi import Api
-from fairlead.loader.pi import PI
-from fairlead.loader.ur import UR
+from fairlead.loader.base.abi import Api
+from fairlead.loader.pi.abi import PI
+from fairlead.loader.ur.abi import UR
 
 #: What a function that the fake does not implement answers: this and its slot.
 FIRST_ANSWER = 100_000

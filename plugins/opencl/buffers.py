@@ -6,7 +6,7 @@ import ctypes
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from ...loader.ur import UR
+from ...loader.ur.abi import UR
 from .contexts import Context
 from .core import CLObject, adapter, create, failure, flags, query, taken_over
 from .devices import Device

@@ -7,8 +7,8 @@ from typing import Final
 
 from ...icd.abi import OPENCL
 from ...icd.tables import query
-from ...loader.forks import new_lock
-from ...loader.ur import UR
+from ...loader.base.forks import new_lock
+from ...loader.ur.abi import UR
 from .contexts import Context, urContextCreate
 from .core import adapter
 from .devices import Device

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from .._native import ffi
+from ..sdk._native import ffi
 from .core import CLObject, adapter, create, failure, handles, query, taken_over
 from .devices import Device, device_of
 from .platforms import Platform, driver_of

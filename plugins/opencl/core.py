@@ -14,11 +14,11 @@ from ...icd import objects as icd
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError, check
 from ...icd.tables import query
-from ...loader.table import DispatchTable
-from ...loader.ur import UR
-from ..adapter import Adapter
-from ..objects import Object
-from ..wrap import failure
+from ...loader.base.table import DispatchTable
+from ...loader.ur.abi import UR
+from ..sdk.adapter import Adapter
+from ..sdk.objects import Object
+from ..sdk.wrap import failure
 
 adapter: Final = Adapter("FAIRLEAD", backend="UR_BACKEND_OPENCL")
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
-from ...loader.query import text
-from ...loader.ur import UR
+from ...loader.base.query import text
+from ...loader.ur.abi import UR
 from .core import adapter
 from .device_tables import BITS, FIXED, LATER, PLAIN, PROMISES, VALUES
 from .devices import TYPES, Device, takes_spirv
@@ -164,7 +164,7 @@ def _eu_count(device: Device) -> int | None:
 
 def _usm(name: str) -> Callable[[Device], int]:
     def answer(device: Device) -> int:
-        from .usm import support
+        from .usm.allocations import support
 
         return support(device)[f"UR_DEVICE_INFO_{name}"]
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ...icd.abi import CL_INVALID_OPERATION, OPENCL
-from ...loader.forks import new_lock
-from ...loader.query import handles as ask_handles
-from ...loader.ur import UR
-from .._native import ffi
+from ...loader.base.forks import new_lock
+from ...loader.base.query import handles as ask_handles
+from ...loader.ur.abi import UR
+from ..sdk._native import ffi
 from .core import CLObject, adapter, check, check_count, failure, icd, query, taken_over
 from .platforms import Platform, driver_of, platform_of, platforms
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...icd.abi import OPENCL
+from ...icd.command_buffer.waiting import wait as wait_in_turn
 from ...icd.errors import OpenCLError
-from ...icd.waiting import wait as wait_in_turn
-from ...loader.forks import new_lock
-from ...loader.ur import UR
+from ...loader.base.forks import new_lock
+from ...loader.ur.abi import UR
 from .contexts import Context, check_native
 from .core import CLObject, adapter, check, failure, handles, query, taken_over
 
@@ -112,7 +112,7 @@ _callback: Final = _Callback()
 
 
 def waits_in_turns(context: Context) -> bool:
-    """Whether waits in a context are those of icd/waiting.py, and not the driver's."""
+    """Whether waits in a context are those of icd/command_buffer/waiting.py, and not the driver's."""
     return context.platform.waits_in_turns and not _callback.runs
 
 
@@ -135,7 +135,7 @@ def wait(events: Iterable[Event]) -> None:
 
 
 def _wait_in_turn(events: Sequence[Event]) -> None:
-    """clWaitForEvents, by icd/waiting.py."""
+    """clWaitForEvents, by icd/command_buffer/waiting.py."""
     failed: OpenCLError | None = None
     for queue in {event.queue for event in events if event.queue is not None} if len(events) > 1 else ():
         check(queue.table.clFlush(queue.cl), "clFlush")  # one may wait for another

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from ...icd.abi import OPENCL
-from ...loader.ur import UR
+from ...loader.ur.abi import UR
 from .core import check, failure
 from .events import Event
 from .platforms import Platform

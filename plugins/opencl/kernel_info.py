@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
-from ...loader.query import text
-from ...loader.ur import UR
+from ...loader.base.query import text
+from ...loader.ur.abi import UR
 from .core import adapter, check, failure
 from .devices import Device
 from .kernels import Argument, Kernel, arguments_of, set_on
 from .queues import Queue
-from .usm_registry import allocations
+from .usm.registry import allocations
 
 _INVALID_VALUE: Final = "CL_INVALID_VALUE"
 

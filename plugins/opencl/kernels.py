@@ -16,15 +16,15 @@ from weakref import WeakValueDictionary, ref
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
-from ...loader.forks import new_lock
-from ...loader.ur import UR, URError
-from .._native import ffi
+from ...loader.base.forks import new_lock
+from ...loader.ur.abi import UR, URError
+from ..sdk._native import ffi
 from .contexts import Context, check_native
 from .core import CLObject, adapter, check, create, failure, query, taken_over
 from .devices import Device
 from .extensions import extension
 from .programs import Program, program_of
-from .usm import pointer_argument
+from .usm.allocations import pointer_argument
 
 _LARGEST_VALUE: Final = 1 << 16  # bytes; no device takes as many (CL_DEVICE_MAX_PARAMETER_SIZE)
 _MOST_ARGUMENTS: Final = 1 << 16

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from ...icd.errors import OpenCLError
-from ...loader.ur import UR
-from .._native import ffi
+from ...loader.ur.abi import UR
+from ..sdk._native import ffi
 from .core import adapter, check, failure
 from .devices import Device
 from .events import Event

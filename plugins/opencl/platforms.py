@@ -9,15 +9,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ...icd.abi import OPENCL
+from ...icd.command_buffer.waiting import in_turns
 from ...icd.drivers import drivers
 from ...icd.tables import query
-from ...icd.waiting import in_turns
-from ...loader.forks import new_lock
-from ...loader.memory import read_word
-from ...loader.query import text
-from ...loader.search import python_libraries
-from ...loader.ur import API_VERSION, UR
-from ..objects import Object
+from ...loader.base.forks import new_lock
+from ...loader.base.memory import read_word
+from ...loader.base.query import text
+from ...loader.base.search import python_libraries
+from ...loader.ur.abi import API_VERSION, UR
+from ..sdk.objects import Object
 from .core import adapter, failure, icd
 
 if TYPE_CHECKING:

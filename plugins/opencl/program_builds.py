@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
-from ...loader.ur import UR
+from ...loader.ur.abi import UR
 from .contexts import Context
 from .core import adapter, check, check_count, failure, handles
 from .devices import Device

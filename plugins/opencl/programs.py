@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
-from .._native import ffi
+from ..sdk._native import ffi
 from .contexts import Context, check_native
 from .core import CLObject, adapter, check, create, failure, handles, query, taken_over
 from .devices import Device, device_of, takes_spirv

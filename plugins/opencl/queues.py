@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from ...icd.leaving import leave, release_ended
-from ...icd.waiting import finish
-from ...loader.ur import UR
+from ...icd.command_buffer.leaving import leave, release_ended
+from ...icd.command_buffer.waiting import finish
+from ...loader.ur.abi import UR
 from .contexts import Context, check_native
 from .core import CLObject, adapter, check, create, failure, handles, query, taken_over
 from .devices import Device, device_of

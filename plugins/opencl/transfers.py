@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from ...loader.ur import UR
+from ...loader.ur.abi import UR
 from .buffers import Buffer
 from .contexts import Context
 from .core import CLObject, adapter, create, failure, flags

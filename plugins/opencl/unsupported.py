@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ...loader.ur import UR
+from ...loader.ur.abi import UR
 from .core import adapter
 from .device_tables import WITHOUT
 

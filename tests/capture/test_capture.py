@@ -10,7 +10,7 @@ import pyopencl as cl
 import pyopencl.array
 import pytest
 
-from fairlead.captured import capture
+from fairlead.captured_graphs.context import capture
 
 SOURCE = """
 __kernel void scale(__global float *a, float s) { int i = get_global_id(0); a[i] = s * a[i] + 1; }
@@ -347,7 +347,7 @@ def test_a_dropped_executable_keeps_host_memory_until_its_replay_has_ended(queue
 
 
 def test_arguments_set_before_the_block_are_refused_and_keep_lifts_it(queue: cl.CommandQueue, program: cl.Program) -> None:
-    from fairlead.captured import CaptureError
+    from fairlead.captured_graphs.context import CaptureError
 
     a, b = buffer(queue, ramp()), buffer(queue, ramp())
     kernel = program.add

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from capture_support import Numbers
 
-from fairlead.captured import capture
+from fairlead.captured_graphs.context import capture
 from fairlead.runtime import SYCLError
 
 

@@ -10,7 +10,7 @@ import pyopencl as cl
 import pytest
 from capture_support import Numbers, seen_between
 
-from fairlead.captured import capture
+from fairlead.captured_graphs.context import capture
 from fairlead.graph import CommandGraph
 from fairlead.runtime import Program, Queue, malloc_shared
 from fairlead.runtime.interop import context_of, device_of, to_pyopencl

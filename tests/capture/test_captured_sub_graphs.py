@@ -11,8 +11,8 @@ import pyopencl as cl
 import pytest
 from capture_support import Numbers
 
-from fairlead.captured import capture
-from fairlead.executable import Executable
+from fairlead.captured_graphs.context import capture
+from fairlead.captured_graphs.executable import Executable
 from fairlead.graph import CommandGraph
 from fairlead.runtime import Program, Queue, SYCLError, malloc_shared
 from fairlead.runtime.interop import context_of, device_of, queue_of, to_pyopencl

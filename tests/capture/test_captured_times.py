@@ -9,7 +9,7 @@ import pyopencl as cl
 import pytest
 from capture_support import Numbers
 
-from fairlead.captured import CapturedGraph, capture
+from fairlead.captured_graphs.context import CapturedGraph, capture
 from fairlead.graph import CommandGraph
 from fairlead.runtime import Queue, SYCLError
 from fairlead.runtime.interop import context_of, device_of

@@ -11,7 +11,7 @@ import pyopencl.array
 import pytest
 from capture_support import SOURCE, Numbers
 
-from fairlead.captured import capture
+from fairlead.captured_graphs.context import capture
 from fairlead.runtime import LocalMemory, NDRange, SYCLError
 
 

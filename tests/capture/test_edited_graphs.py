@@ -12,7 +12,7 @@ import pyopencl.array
 import pytest
 from capture_support import Numbers, seen_between
 
-from fairlead.captured import capture
+from fairlead.captured_graphs.context import capture
 from fairlead.graph import CommandGraph, Node
 from fairlead.runtime import Program, SYCLError, malloc_shared
 

@@ -7,9 +7,9 @@ from typing import Any
 import pyopencl as cl
 import pytest
 
-from fairlead.icd import leaving
 from fairlead.icd.abi import OPENCL
-from fairlead.icd.commands import call, new_queue
+from fairlead.icd.command_buffer import leaving
+from fairlead.icd.command_buffer.commands import call, new_queue
 
 
 class Releases:

@@ -8,8 +8,8 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from fairlead.captured import capture
-from fairlead.icd import command_buffer
+from fairlead.captured_graphs.context import capture
+from fairlead.icd.command_buffer import command_buffer
 
 #: Each launch appends its number to the log, so that the log is the order in which the launches ran.
 SOURCE = """
@@ -266,7 +266,7 @@ def test_wrong_queues_and_events_are_refused(device: cl.Device, queue: cl.Comman
 def test_a_failed_replay_names_the_command_and_leaves_the_graph_usable(
     queue: cl.CommandQueue, program: cl.Program, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fairlead.executable import ReplayError
+    from fairlead.captured_graphs.executable import ReplayError
 
     monkeypatch.setattr(command_buffer, "native_is_faster", lambda *_: (True, "it always is"))  # PoCL 3.1's own would crash
     with capture(queue) as graph:

@@ -13,7 +13,7 @@ from fairlead.icd.objects import Platform
 PROGRAM = """
 import numpy as np
 {imports}
-from fairlead.captured import capture
+from fairlead.captured_graphs.context import capture
 import pyopencl.array
 context = cl.create_some_context(interactive=False)
 queue = cl.CommandQueue(context)
@@ -29,7 +29,7 @@ assert (y.get() == direct).all()
 """
 
 IMPORTS = {
-    "fairlead-first": "import fairlead\nimport fairlead.captured\nimport pyopencl as cl",
+    "fairlead-first": "import fairlead\nimport fairlead.captured_graphs.context\nimport pyopencl as cl",
     "pyopencl-first": "import pyopencl as cl\ncl.get_platforms()\nimport fairlead",
     "drivers-first": "from fairlead.icd.drivers import drivers\ndrivers()\nimport pyopencl as cl",
     "drivers-last": "import pyopencl as cl\ncl.get_platforms()\nfrom fairlead.icd.drivers import drivers\ndrivers()",
@@ -94,7 +94,8 @@ def test_a_queue_is_left_while_a_replay_runs_on_it(run_python: RunPython, platfo
 
 def test_a_capture_in_a_forked_child(run_python: RunPython) -> None:
     """A child that forked before any driver was used captures for itself."""
-    code = "import os, fairlead.captured\npid = os.fork()\nif pid:\n    assert os.waitpid(pid, 0)[1] == 0\n    print('parent')\nelse:\n"
+    code = "import os, fairlead.captured_graphs.context\npid = os.fork()\n"
+    code += "if pid:\n    assert os.waitpid(pid, 0)[1] == 0\n    print('parent')\nelse:\n"
     body = (PROGRAM.format(imports="import pyopencl as cl") + "os._exit(0)").replace("\n", "\n    ")
     assert "parent" in run_python(code + "    " + body).out
 

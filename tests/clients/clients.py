@@ -23,7 +23,7 @@ from support import CHILD_TIMEOUT, Output
 from fairlead import plugins
 from fairlead.backends import registered
 from fairlead.icd import quirks
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.search import Candidate
 
 HERE: Final = Path(__file__).parent
 PROGRAMS: Final = tuple(sorted(path.stem for path in (HERE / "sycl").glob("*.cpp") if path.stem != "leaking"))
@@ -117,7 +117,7 @@ class Drivers:
     @cache  # noqa: B019 - one object a session
     def is_repaired(self, name: str) -> bool:
         """Whether fairlead repairs what the driver compiles for: without fairlead it builds nothing on this CPU."""
-        code = "import sys; from fairlead.icd.drivers import load; from fairlead.loader.search import Candidate; "
+        code = "import sys; from fairlead.icd.drivers import load; from fairlead.loader.base.search import Candidate; "
         code += "print('pocl-generic-cpu' in load(Candidate(sys.argv[1], 'test')).quirks)"
         done = subprocess.run(
             [sys.executable, "-c", code, self[name]], check=True, capture_output=True, text=True, timeout=CHILD_TIMEOUT

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from clients import DEBIAN_POCL, Compiler, Drivers
 
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.search import Candidate
 
 
 @pytest.fixture(scope="session")

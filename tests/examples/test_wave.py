@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support import ROOT, RunPython
 
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.search import Candidate
 
 EXAMPLE = ROOT / "examples" / "wave.py"
 

@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 from support import ROOT, RunPython
 
 from fairlead import plugins
-from fairlead.cli import main
-from fairlead.plugins import build
+from fairlead.cli.main import main
+from fairlead.plugins.sdk import build
 
 TOY = ROOT / "examples/toy_adapter.py"
 
@@ -91,5 +91,5 @@ def test_a_library_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_commands_import_no_adapter(run_python: RunPython) -> None:
-    code = "import sys; from fairlead.cli import main; main(['adapter'], standalone_mode=False); print(sys.modules.keys())"
+    code = "import sys; from fairlead.cli.main import main; main(['adapter'], standalone_mode=False); print(sys.modules.keys())"
     assert "'fairlead.plugins'" in run_python(code).out and "fairlead.plugins.opencl" not in run_python(code).out

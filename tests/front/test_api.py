@@ -9,7 +9,7 @@ import pytest
 from support import FakeDriver, RunPython
 
 from fairlead.icd.discovery import find
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.search import Candidate
 
 CATCH = """
 import fairlead
@@ -72,7 +72,12 @@ print("pyopencl" in sys.modules, "numpy" in sys.modules, "click" in sys.modules)
 
 
 @pytest.mark.parametrize(
-    "imports", ["import fairlead.captured", "from fairlead.captured import CapturedGraph", "import fairlead; fairlead.capture"]
+    "imports",
+    [
+        "import fairlead.captured_graphs.context",
+        "from fairlead.captured_graphs.context import CapturedGraph",
+        "import fairlead; fairlead.capture",
+    ],
 )
 def test_capture_is_the_function_also_when_its_module_was_imported(run_python: RunPython, imports: str) -> None:
     code = (

@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 from support import FakeDriver, FakePlugin, Output, RunPython
 
-from fairlead.cli import main
-from fairlead.loader.search import Candidate
-from fairlead.loader.ur import UR
+from fairlead.cli.main import main
+from fairlead.loader.base.search import Candidate
+from fairlead.loader.ur.abi import UR
 
-COMMAND = "from fairlead.cli import main; main(prog_name='fairlead')"
+COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
 
 #: What makes Python's standard output ASCII, and nothing else: the C locale alone would put it into its UTF-8 mode.
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": None}
@@ -273,5 +273,5 @@ def test_wrong_arguments_are_exit_code_2(arguments: list[str]) -> None:
 
 def test_json_is_json_whatever_is_traced(run_python: RunPython, fake_plugin: FakePlugin) -> None:
     env = {"UR_ADAPTERS_FORCE_LOAD": str(fake_plugin()), "SYCL_PI_TRACE": "-1", "SYCL_UR_TRACE": "2"}
-    code = "from fairlead.cli import main; main(['devices', '--json', '--interface', 'ur'])"
+    code = "from fairlead.cli.main import main; main(['devices', '--json', '--interface', 'ur'])"
     assert [row["interface"] for row in json.loads(run_python(code, env=env).out)] == ["UR"]

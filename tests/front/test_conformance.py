@@ -21,9 +21,9 @@ from support import ROOT, RunPython
 from fairlead.conformance.checks import Mismatch, Unsupported, equal
 from fairlead.conformance.forks import in_fork
 from fairlead.conformance.ur.listed import LISTED
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 
-COMMAND = "from fairlead.cli import main; main(prog_name='fairlead')"
+COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from support import FakeDriver, FakePlugin, RunPython
 
-from fairlead import loaders
 from fairlead.backends import registered
+from fairlead.cli.doctor import loaders
 from fairlead.conformance import harness
 from fairlead.conformance.device import UsageError
 from fairlead.conformance.report import Report
 from fairlead.icd import quirks
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.search import Candidate
 
 
 def failures(report: Report) -> dict[str, str]:
@@ -144,7 +144,7 @@ def test_a_loader_is_refused_before_it_is_called(compile_c: Callable[..., Path],
     (tmp_path / "loader.map").write_text("OPENCL_1.0 { global: cl*; local: *; };")
     mine = compile_c(tmp_path / "loader.c", tmp_path / "libmine.so.1", f"-Wl,--version-script={tmp_path / 'loader.map'}")
     for library in (mine, wheels.loader):
-        done = run_python("from fairlead.cli import main; main()", "conformance", str(library), check=False)
+        done = run_python("from fairlead.cli.main import main; main()", "conformance", str(library), check=False)
         assert (done.code, done.out) == (1, "")
         assert f"{library}: it is an OpenCL loader" in done.err and "remedy: name a" in done.err
 

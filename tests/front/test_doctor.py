@@ -16,13 +16,15 @@ from typing import Any
 import pytest
 from support import FakeDriver, RunPython
 
-from fairlead import doctor, loaders, nodes
-from fairlead.doctor import Diagnosis, DriverReport
-from fairlead.loader.search import Candidate
-from fairlead.report import render
-from fairlead.verdict import problems
+from fairlead.cli.doctor import diagnosis as doctor
+from fairlead.cli.doctor import loaders
+from fairlead.cli.doctor import machine as nodes
+from fairlead.cli.doctor.diagnosis import Diagnosis, DriverReport
+from fairlead.cli.doctor.report import render
+from fairlead.cli.doctor.verdict import problems
+from fairlead.loader.base.search import Candidate
 
-COMMAND = "from fairlead.cli import main; main(prog_name='fairlead')"
+COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
 KEYS = [
     "ok", "versions", "variables", "places", "drivers", "refusals", "quirks", "loaders", "default_loader", "pyopencl", "nodes",
     "caches", "plugins", "problems",
@@ -296,7 +298,7 @@ def test_the_copy_inside_pyopencls_wheel_is_found_and_is_the_one_it_uses(machine
 def test_the_loader_that_pyopencl_has_in_memory_is_the_one_named(run_python: RunPython) -> None:
     code = """
 import pyopencl
-from fairlead import loaders
+from fairlead.cli.doctor import loaders
 used = loaders.pyopencl().loader
 print(used in {line.split()[-1] for line in open("/proc/self/maps")}, used)
 """

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from support import FakeDriver, FakePlugin, RunPython
 
-from fairlead import nodes
-from fairlead.doctor import Diagnosis, DriverReport
-from fairlead.loader.search import Candidate
-from fairlead.loader.ur import UR
-from fairlead.plugin_doctor import PluginDevice, PluginPlatform, PluginState, PluginSurvey, SelectorReport
+from fairlead.cli.doctor import machine as nodes
+from fairlead.cli.doctor.diagnosis import Diagnosis, DriverReport
+from fairlead.cli.doctor.plugins import PluginDevice, PluginPlatform, PluginState, PluginSurvey, SelectorReport
+from fairlead.cli.doctor.report import render
+from fairlead.cli.doctor.verdict import problems
+from fairlead.loader.base.search import Candidate
+from fairlead.loader.ur.abi import UR
 from fairlead.plugins import reference_adapter
-from fairlead.report import render
-from fairlead.verdict import problems
 
-COMMAND = "from fairlead.cli import main; main(prog_name='fairlead')"
+COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
 OURS = "fairlead brings an adapter for OpenCL,"
 NONE = "no Unified Runtime adapter or PI plugin here; they come with DPC++"
 
@@ -352,5 +352,6 @@ def test_the_text_is_ascii_without_adapters() -> None:
 
 
 def test_importing_the_doctor_opens_nothing(run_python: RunPython) -> None:
-    code = "import fairlead.doctor; print([m for m in open('/proc/self/maps') if 'libur_' in m or 'libpi_' in m or 'libOpenCL' in m])"
+    code = "import fairlead.cli.doctor.diagnosis\n"
+    code += "print([m for m in open('/proc/self/maps') if 'libur_' in m or 'libpi_' in m or 'libOpenCL' in m])"
     assert run_python(code).out == "[]\n"

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import FakePlugin, Output, RunPython
 
-from fairlead.loader.search import Candidate
-from fairlead.trace_command import NOTHING, environment, gather, summary
+from fairlead.cli.trace import NOTHING, environment, gather, summary
+from fairlead.loader.base.search import Candidate
 
-COMMAND = "from fairlead.cli import main; main(prog_name='fairlead')"
+COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
 
 #: Lists the devices of the adapters in the environment; UR calls through fairlead.
 LIST = """

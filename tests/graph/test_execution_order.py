@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.graph.execution_order import execution_order, leads_to
-from fairlead.loader.errors import FairleadError
+from fairlead.loader.base.errors import FairleadError
 
 Edges = list[tuple[int, int]]
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from fairlead.icd import discovery
 from fairlead.icd.discovery import VARIABLES, explain_variables, find
-from fairlead.loader import search
-from fairlead.loader.search import Candidate, Place, SearchResult
+from fairlead.loader.base import search
+from fairlead.loader.base.search import Candidate, Place, SearchResult
 
 SYSTEM = "/etc/OpenCL/vendors"
 

@@ -16,8 +16,8 @@ from fairlead.icd.abi import CL_INVALID_OPERATION
 from fairlead.icd.drivers import Driver, drivers, load
 from fairlead.icd.errors import OpenCLError
 from fairlead.icd.tables import DriverError
-from fairlead.loader.errors import LibraryError
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.errors import LibraryError
+from fairlead.loader.base.search import Candidate
 
 #: Prints what `drivers()` came to, as JSON.
 LIST = """
@@ -339,7 +339,7 @@ def test_ocl_icd_platform_sort(run_python: RunPython, vendors: Callable[..., dic
 
 DEFAULT = """
 from fairlead.icd.drivers import default_platform
-from fairlead.loader.errors import FairleadError
+from fairlead.loader.base.errors import FairleadError
 try:
     print(default_platform().name)
 except FairleadError as error:

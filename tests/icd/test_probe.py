@@ -12,7 +12,7 @@ import pytest
 from support import FakeDriver, RunPython
 
 from fairlead.icd.probe import DeviceReport, ProbeReport, probe, probe_all
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.search import Candidate
 
 #: A timeout for drivers that never answer: long enough for Python to start, short enough to wait for.
 SHORT = 6.0
@@ -337,8 +337,8 @@ def test_a_process_with_more_rights_than_its_user_remembers_nothing(vendors: Ven
     code = """
 import sys
 from fairlead.icd.probe import probe_all
-from fairlead.loader import verdicts
-from fairlead.loader.search import Candidate
+from fairlead.loader.base import verdicts
+from fairlead.loader.base.search import Candidate
 verdicts.in_secure_process = lambda: True
 assert verdicts.judge([Candidate(sys.argv[1], "test")], probe_all, "cl") == {}
 """

@@ -13,8 +13,8 @@ from support import FakeDriver, RunPython
 from fairlead.icd import quirks
 from fairlead.icd.drivers import load
 from fairlead.icd.quirks import CPU_LEVELS, QUIRKS, active, cpu_level
-from fairlead.loader.errors import LibraryError
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.errors import LibraryError
+from fairlead.loader.base.search import Candidate
 
 
 def test_quirks_are_described_and_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,8 +89,8 @@ def test_intel_s_wheel_needs_it(intel_cpu: Candidate) -> None:
 LOAD = """
 import sys
 from fairlead.icd.drivers import load
-from fairlead.loader.errors import LibraryError
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.errors import LibraryError
+from fairlead.loader.base.search import Candidate
 try:
     driver = load(Candidate(sys.argv[1], "test"))
     print(driver.quirks, [platform.name for platform in driver.platforms])
@@ -160,8 +160,8 @@ import ctypes, json, sys
 from fairlead.icd import quirks
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.drivers import load
-from fairlead.loader.memory import read_text, read_word
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.memory import read_text, read_word
+from fairlead.loader.base.search import Candidate
 
 (platform,) = load(Candidate(sys.argv[1], "test")).platforms
 (device,) = platform.devices

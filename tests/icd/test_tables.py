@@ -15,10 +15,10 @@ from fairlead.icd.abi import CL_INVALID_OPERATION, ICD2_TAG, OPENCL, SLOT_COUNT,
 from fairlead.icd.drivers import Driver, load
 from fairlead.icd.objects import Platform
 from fairlead.icd.tables import DriverError, bind, parse_version
-from fairlead.loader.memory import read, read_text, read_word, read_words
-from fairlead.loader.query import text
-from fairlead.loader.search import Candidate
-from fairlead.loader.table import POINTER_SIZE
+from fairlead.loader.base.memory import read, read_text, read_word, read_words
+from fairlead.loader.base.query import text
+from fairlead.loader.base.search import Candidate
+from fairlead.loader.base.table import POINTER_SIZE
 
 NOWHERE = 0x123456789000
 

@@ -20,8 +20,8 @@ from support import FakeDriver, Output, RunPython
 from fairlead.icd import trace_layer
 from fairlead.icd.drivers import load
 from fairlead.icd.trace_layer import Process, environment, processes, read
-from fairlead.loader.printing import Call
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.search import Candidate
+from fairlead.loader.trace.printing import Call
 
 #: Runs code in a child under the layer, with a driver and a loader: what it printed, and what its processes left.
 Traced: TypeAlias = Callable[..., tuple[Output, list[Process]]]
@@ -184,8 +184,8 @@ def test_fairlead_and_the_layer_in_one_process(traced: Traced, fake_driver: Fake
     """They are made of the same thunks; each sees its own calls."""
     code = f"""{PLAIN}
 from fairlead.icd.drivers import load
-from fairlead.loader.search import Candidate
-from fairlead.loader.trace import trace
+from fairlead.loader.base.search import Candidate
+from fairlead.loader.trace.trace import trace
 with trace(["cl"]) as ours:
     (platform,) = load(Candidate(sys.argv[2], "test")).platforms
     platform.info("CL_PLATFORM_VENDOR")

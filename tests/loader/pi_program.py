@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from fairlead.loader import binding, library
-from fairlead.loader.pi import PI, PIError, check, serve
-from fairlead.loader.query import handles, query, text
-from fairlead.loader.table import DispatchTable
+from fairlead.loader.base import library
+from fairlead.loader.base.query import handles, query, text
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.pi.abi import PI, PIError, check, serve
+from fairlead.loader.ur import binding
 
 COUNT = 1024
 FATAL = {"PI_DEVICE_INFO_PARTITION_TYPE"}  # the plugin of 2024 aborts the process when it is asked for one of these

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from fairlead.loader import layers
-from fairlead.loader.adapt import BRIDGES, adapt
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base import layers
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapt import BRIDGES, adapt
 
 UNSUPPORTED = next(code for code, (name, _) in UR.errors.items() if name == "UR_RESULT_ERROR_UNSUPPORTED_FEATURE")
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import FakePlugin, RunPython
 
-from fairlead.loader.adapters import Plugin, backend_library, load
-from fairlead.loader.binding import BindError
-from fairlead.loader.discovery import PluginCandidate
-from fairlead.loader.errors import FairleadError, LibraryError
-from fairlead.loader.pi import PI, PIError
-from fairlead.loader.ur import UR, URError
+from fairlead.loader.base.errors import FairleadError, LibraryError
+from fairlead.loader.pi.abi import PI, PIError
+from fairlead.loader.ur.abi import UR, URError
+from fairlead.loader.ur.adapters import Plugin, backend_library, load
+from fairlead.loader.ur.binding import BindError
+from fairlead.loader.ur.discovery import PluginCandidate
 
 FAILED = "UR_RESULT_ERROR_DEVICE_LOST"
 
@@ -117,8 +117,8 @@ def test_an_idle_adapter_whose_driver_is_not_there(fake_plugin: FakePlugin, run_
     """Where no libcuda is. `find_library` is told so: the machine may have one."""
     code = """
 import sys
-from fairlead.loader import adapters
-from fairlead.loader.discovery import PluginCandidate
+from fairlead.loader.ur import adapters
+from fairlead.loader.ur.discovery import PluginCandidate
 adapters.find_library = lambda name: None
 plugin = adapters.load(PluginCandidate(sys.argv[1], "test", None, "UR", "cuda"))
 print(plugin.idle)
@@ -202,9 +202,9 @@ def test_only_what_is_nowhere_is_called_missing(real_plugins: Path, run_python: 
     """The adapter needs five libraries; four of them are in the Python environment."""
     code = """
 import sys
-from fairlead.loader.adapters import load
-from fairlead.loader.discovery import PluginCandidate
-from fairlead.loader.errors import LibraryError
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.discovery import PluginCandidate
+from fairlead.loader.base.errors import LibraryError
 try:
     load(PluginCandidate(sys.argv[1], "test"))
 except LibraryError as error:
@@ -252,8 +252,8 @@ def test_closing_takes_everything_down_in_order(fake_plugin: FakePlugin, run_pyt
     code = """
 import sys
 from pathlib import Path
-from fairlead.loader.adapters import load
-from fairlead.loader.discovery import PluginCandidate
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.discovery import PluginCandidate
 def say(text):
     with open(sys.argv[3], "a") as file:
         print(text, file=file)
@@ -304,8 +304,8 @@ def test_a_real_pi_plugin_is_torn_down(real_plugins: Path, run_python: RunPython
     """It writes to where piTearDown's argument points, and crashes if that is nowhere."""
     code = """
 import sys
-from fairlead.loader.adapters import load
-from fairlead.loader.discovery import PluginCandidate
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.discovery import PluginCandidate
 plugin = load(PluginCandidate(sys.argv[1], "test", None, "PI", "opencl"))
 plugin.close()
 print(plugin.closed, plugin.warnings)

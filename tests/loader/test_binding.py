@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from plugin_header import FIRST_ANSWER
 from support import FakePlugin, RunPython
 
-from fairlead.loader import layers
-from fairlead.loader.abi import Api
-from fairlead.loader.adapt import BRIDGES
-from fairlead.loader.binding import BindError, Binding, bind_adapter, bind_plugin, layout_of, unbind
-from fairlead.loader.errors import FairleadError
-from fairlead.loader.library import open_library
-from fairlead.loader.pi import PI
-from fairlead.loader.query import handles, query
-from fairlead.loader.ur import UR, URError, check
+from fairlead.loader.base import layers
+from fairlead.loader.base.abi import Api
+from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.base.library import open_library
+from fairlead.loader.base.query import handles, query
+from fairlead.loader.pi.abi import PI
+from fairlead.loader.ur.abi import UR, URError, check
+from fairlead.loader.ur.adapt import BRIDGES
+from fairlead.loader.ur.binding import BindError, Binding, bind_adapter, bind_plugin, layout_of, unbind
 
 LAYOUTS = tuple(UR.layouts)
 OLDEST = len(LAYOUTS)
@@ -32,8 +32,8 @@ UNSUPPORTED, UNINITIALIZED = CODES["UR_RESULT_ERROR_UNSUPPORTED_FEATURE"], CODES
 OPEN_REAL = """
 import sys, ctypes
 from pathlib import Path
-from fairlead.loader.library import open_with_siblings
-from fairlead.loader.binding import bind_adapter, bind_plugin
+from fairlead.loader.base.library import open_with_siblings
+from fairlead.loader.ur.binding import bind_adapter, bind_plugin
 path = Path(sys.argv[1])
 library = open_with_siblings(str(path), [str(path.parent.parent / "umf"), sys.prefix + "/lib"])
 assert library is not None
@@ -281,8 +281,8 @@ def test_an_entry_that_leads_nowhere_is_bound_and_crashes_only_its_caller(
 ) -> None:
     code = """
 import sys
-from fairlead.loader.binding import bind_adapter
-from fairlead.loader.library import open_library
+from fairlead.loader.ur.binding import bind_adapter
+from fairlead.loader.base.library import open_library
 binding = bind_adapter(open_library(sys.argv[1]))
 print("bound", flush=True)
 binding.table.urQueueFinish(None)
@@ -345,8 +345,8 @@ def test_a_table_outlives_its_library(fake_plugin: FakePlugin, tmp_path: Path, r
     code = """
 import sys
 from pathlib import Path
-from fairlead.loader.binding import bind_adapter, unbind
-from fairlead.loader.library import open_library
+from fairlead.loader.ur.binding import bind_adapter, unbind
+from fairlead.loader.base.library import open_library
 library = open_library(sys.argv[1])
 binding = bind_adapter(library)
 print(binding.table.urQueueFinish(1))
@@ -544,8 +544,8 @@ def test_a_plugin_that_ends_the_process_while_it_is_bound_does_so_nowhere_else(
     """Opening and enumerating are not binding: `bind_…` calls nothing but the functions that fill tables."""
     code = """
 import sys
-from fairlead.loader.binding import bind_adapter, bind_plugin
-from fairlead.loader.library import open_library
+from fairlead.loader.ur.binding import bind_adapter, bind_plugin
+from fairlead.loader.base.library import open_library
 library = open_library(sys.argv[1])
 print("opened", flush=True)
 bind_adapter(library) if sys.argv[2] == "1" else bind_plugin(library)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.loader.children import Outcome, Request, candidate_from, run_all
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.children import Outcome, Request, candidate_from, run_all
+from fairlead.loader.base.search import Candidate
 
 #: A timeout for children that never answer: long enough for Python to start, short enough to wait for.
 SHORT = 6.0
@@ -165,7 +165,7 @@ def test_a_child_has_a_session_no_input_and_no_probing_of_its_own() -> None:
 
 
 def test_a_process_with_more_rights_than_its_user_gives_its_child_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlead.loader.search.in_secure_process", lambda: True)
+    monkeypatch.setattr("fairlead.loader.base.search.in_secure_process", lambda: True)
     monkeypatch.setenv("FAIRLEAD_PROBE_TIMEOUT", "0.001")
     code = "data['names'] = [name for name in os.environ if name != 'LC_CTYPE']"  # Python itself sets LC_CTYPE
     assert report(run(code))["seen"] == {"code": code, "names": ["FAIRLEAD_PROBE"]}

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import RunPython
 
-from fairlead.loader import layers
-from fairlead.loader.layers import Layer, Log
-from fairlead.loader.pi import PI
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base import layers
+from fairlead.loader.base.layers import Layer, Log
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.pi.abi import PI
+from fairlead.loader.ur.abi import UR
 
 CODES = {name: code for code, (name, _) in UR.errors.items()}
 GET_INFO = UR.functions["urDeviceGetInfo"]
@@ -254,8 +254,8 @@ def test_a_full_log_counts_what_it_lost(adapter: Adapter, layer: Layer) -> None:
 
 def test_when_all_layers_are_taken_the_error_says_so(run_python: RunPython) -> None:
     code = """
-from fairlead.loader import layers
-from fairlead.loader.ur import UR
+from fairlead.loader.base import layers
+from fairlead.loader.ur.abi import UR
 address, _ = layers.new_table(UR)
 taken = []
 try:
@@ -270,9 +270,9 @@ except Exception as error:
 
 def test_a_layer_with_nothing_behind_it_answers_its_orphan(run_python: RunPython) -> None:
     code = """
-from fairlead.loader import layers
-from fairlead.loader.pi import PI
-from fairlead.loader.table import DispatchTable
+from fairlead.loader.base import layers
+from fairlead.loader.pi.abi import PI
+from fairlead.loader.base.table import DispatchTable
 layer = layers.Layer(PI, 0, orphan=-999)
 table = DispatchTable(PI, layer.address)
 print(table.piQueueFinish(1))
@@ -288,8 +288,8 @@ def test_calls_after_the_end_of_python_are_forwarded(run_python: RunPython) -> N
     """A thread of C code, or an exit handler, may hold a layer's table for longer than there is a Python."""
     code = """
 import ctypes
-from fairlead.loader import layers
-from fairlead.loader.ur import UR
+from fairlead.loader.base import layers
+from fairlead.loader.ur.abi import UR
 address, _ = layers.new_table(UR)
 layer = layers.Layer(UR, address)
 layer.handle(before=lambda slot, arguments: print("asked", flush=True) or 1)

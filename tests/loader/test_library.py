@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from support import FakeDriver, RunPython
 
-from fairlead.loader.errors import LibraryError
-from fairlead.loader.library import explain, find_library, missing_dependencies, open_library, remedy_for
+from fairlead.loader.base.errors import LibraryError
+from fairlead.loader.base.library import explain, find_library, missing_dependencies, open_library, remedy_for
 
 CompileC = Callable[..., Path]
 
@@ -140,8 +140,8 @@ def test_no_permission(library: Path, tmp_path: Path, run_python: RunPython) -> 
         pytest.skip("the file system knows no permissions")
     code = """
 import os, sys
-from fairlead.loader.errors import LibraryError
-from fairlead.loader.library import open_library
+from fairlead.loader.base.errors import LibraryError
+from fairlead.loader.base.library import open_library
 os.chdir(os.path.dirname(sys.argv[1]))
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
@@ -253,5 +253,5 @@ def test_what_the_linker_says_is_kept_when_nothing_else_is_known(library: Path) 
 
 
 def test_the_elf_parser_is_not_imported_when_all_is_well(library: Path, run_python: RunPython) -> None:
-    code = "import sys; from fairlead.loader.library import open_library; open_library(sys.argv[1]); print('elftools' in sys.modules)"
+    code = "import sys; from fairlead.loader.base.library import open_library; open_library(sys.argv[1]); print('elftools' in sys.modules)"
     assert run_python(code, str(library)).out.strip() == "False"

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import RunPython
 
-from fairlead.loader import log
-from fairlead.loader.log import LEVELS, Logger, Settings, pi_trace, put, settings, trace_bits
+from fairlead.loader.base import log
+from fairlead.loader.base.log import LEVELS, Logger, Settings, pi_trace, put, settings, trace_bits
 
 
 def read(text: str, default: str = "quiet") -> Settings:
@@ -104,7 +104,7 @@ def test_messages_of_several_threads_stay_whole(tmp_path: Path) -> None:
 def test_a_logger_reads_its_variable_once(run_python: RunPython) -> None:
     code = (
         "import os\n"
-        "from fairlead.loader.log import logger\n"
+        "from fairlead.loader.base.log import logger\n"
         "logger('LOADER').info('first')\n"
         "os.environ['UR_LOG_LOADER'] = 'level:quiet'\n"
         "logger('LOADER').info('second')\n"
@@ -115,7 +115,7 @@ def test_a_logger_reads_its_variable_once(run_python: RunPython) -> None:
 
 
 def test_in_a_secure_process_the_variables_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlead.loader.search.in_secure_process", lambda: True)
+    monkeypatch.setattr("fairlead.loader.base.search.in_secure_process", lambda: True)
     assert read("level:info;output:file,/etc/passwd") == Settings(LEVELS.index("quiet"))
     assert trace_bits("SYCL_PI_TRACE", {"SYCL_PI_TRACE": "-1"}) == 0
 

@@ -15,13 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import RunPython
 
-from fairlead.loader import layers, pi_from_ur, pi_mapping, pi_translation
-from fairlead.loader.errors import FairleadError
-from fairlead.loader.pi import PI, serve
-from fairlead.loader.pi_from_ur import UNSUPPORTED, Call, translated
-from fairlead.loader.pi_mapping import ALL_ENUMS, ENUMS, FUNCTIONS, RESULTS
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base import layers
+from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.pi import mapping as pi_mapping
+from fairlead.loader.pi import serve as pi_from_ur
+from fairlead.loader.pi import translation as pi_translation
+from fairlead.loader.pi.abi import PI, serve
+from fairlead.loader.pi.mapping import ALL_ENUMS, ENUMS, FUNCTIONS, RESULTS
+from fairlead.loader.pi.serve import UNSUPPORTED, Call, translated
+from fairlead.loader.ur.abi import UR
 
 # The tables
 

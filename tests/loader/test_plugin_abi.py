@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from support import ROOT, RunPython
 
-from fairlead.loader.abi import Api, Parameter
-from fairlead.loader.pi import API_VERSION as PI_VERSION
-from fairlead.loader.pi import PI, TABLE_OFFSET, VERSION_SIZE, PIError
-from fairlead.loader.preview import preview
-from fairlead.loader.ur import API_VERSION, UR, URError, getter
+from fairlead.loader.base.abi import Api, Parameter
+from fairlead.loader.pi.abi import API_VERSION as PI_VERSION
+from fairlead.loader.pi.abi import PI, TABLE_OFFSET, VERSION_SIZE, PIError
+from fairlead.loader.ur.abi import API_VERSION, UR, URError, getter
+from fairlead.loader.ur.preview import preview
 
 NEWEST = next(iter(UR.layouts))
 APIS = {"UR": UR, "PI": PI}
@@ -44,9 +44,9 @@ def headers() -> Path:
 
 @pytest.fixture(scope="session")
 def declarations() -> Any:
-    """The C that loader/native/build.py declares an API's types with."""
+    """The C that loader/base/native/build.py declares an API's types with."""
     name = "_build_of_the_loader"
-    spec = importlib.util.spec_from_file_location(name, ROOT / "loader/native/build.py")
+    spec = importlib.util.spec_from_file_location(name, ROOT / "loader/base/native/build.py")
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -240,8 +240,8 @@ def test_the_names_of_pi_are_those_that_the_real_plugin_exports(real_plugins: Pa
 def test_the_order_of_pi_is_that_of_the_real_plugin_s_table(real_plugins: Path, run_python: RunPython) -> None:
     code = """
 import ctypes, sys
-from fairlead.loader.library import open_with_siblings
-from fairlead.loader.pi import PI
+from fairlead.loader.base.library import open_with_siblings
+from fairlead.loader.pi.abi import PI
 library = open_with_siblings(sys.argv[1], [sys.argv[2], sys.prefix + "/lib"])
 plugin = PI.struct("pi_plugin")(PiVersion=b"15.47")
 assert ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(library.symbol("piPluginInit"))(ctypes.addressof(plugin)) == 0

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.loader.plugin_config import PluginEntry, deduce, read_config, shipped_config, sycl_be_names
-from fairlead.loader.search import Refusal
+from fairlead.loader.base.search import Refusal
+from fairlead.loader.ur.plugin_config import PluginEntry, deduce, read_config, shipped_config, sycl_be_names
 
 NAMES = st.from_regex(r"[A-Za-z0-9_.+-]{1,12}", fullmatch=True)
 ENTRIES = st.builds(

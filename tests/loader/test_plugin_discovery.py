@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.loader import discovery, search
-from fairlead.loader.discovery import (
+from fairlead.loader.base import search
+from fairlead.loader.base.library import check_file
+from fairlead.loader.base.search import Refusal, SearchResult
+from fairlead.loader.ur import discovery
+from fairlead.loader.ur.discovery import (
     VARIABLES,
     PluginCandidate,
     explain_variables,
@@ -19,9 +22,7 @@ from fairlead.loader.discovery import (
     find_plugins,
     split_quoted_list,
 )
-from fairlead.loader.library import check_file
-from fairlead.loader.plugin_config import shipped_config
-from fairlead.loader.search import Refusal, SearchResult
+from fairlead.loader.ur.plugin_config import shipped_config
 
 ADAPTER, PLUGIN = "libur_adapter_opencl.so.0", "libpi_opencl.so"
 PREFIX, SYSTEM = "Python prefix", "system"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from support import FakePlugin
 
-from fairlead.loader.discovery import PluginCandidate
-from fairlead.loader.plugin_probe import DeviceReport, PlatformReport, PluginReport, probe_all
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.discovery import PluginCandidate
+from fairlead.loader.ur.plugin_probe import DeviceReport, PlatformReport, PluginReport, probe_all
 
 
 def probe(

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from support import FakePlugin, RunPython
 
-from fairlead.loader.errors import FairleadError, NotFoundError
-from fairlead.loader.plugins import Plugins, environment_selector, open_plugins
-from fairlead.loader.selector import SelectorError, parse
+from fairlead.loader.base.errors import FairleadError, NotFoundError
+from fairlead.loader.ur.plugins import Plugins, environment_selector, open_plugins
+from fairlead.loader.ur.selector import SelectorError, parse
 
 
 def forced(*paths: Path | str, **variables: str) -> dict[str, str]:
@@ -261,7 +261,7 @@ def test_unused_plugins_are_closed(two: list[Path]) -> None:
 # What can be followed
 
 OPEN = """
-from fairlead.loader.plugins import open_plugins
+from fairlead.loader.ur.plugins import open_plugins
 import sys
 with open_plugins(sys.argv[1]) as plugins:
     plugins.select()
@@ -330,7 +330,7 @@ def test_what_is_open_at_the_end_is_released_and_its_callbacks_are_told(
 ) -> None:
     code = """
 import atexit, os, sys
-from fairlead.loader.plugins import open_plugins
+from fairlead.loader.ur.plugins import open_plugins
 plugins = open_plugins("UR", {"UR_ADAPTERS_FORCE_LOAD": sys.argv[1]})
 plugins.plugins[0].on_close(lambda plugin: print("told", plugin.closed, len(plugins.devices), flush=True))
 if len(sys.argv) > 2:
@@ -364,7 +364,7 @@ def test_no_value_of_sycl_pi_trace_ends_the_process(run_python: RunPython, real_
 def test_what_leaks_is_reported_at_the_end_though_nothing_was_closed(run_python: RunPython, fake_plugin: FakePlugin) -> None:
     code = """
 import ctypes, sys
-from fairlead.loader.plugins import open_plugins
+from fairlead.loader.ur.plugins import open_plugins
 plugins = open_plugins("UR", {"UR_ADAPTERS_FORCE_LOAD": sys.argv[1]})
 device, context = plugins.devices[0], ctypes.c_void_p()
 handles = (ctypes.c_void_p * 1)(device.handle)

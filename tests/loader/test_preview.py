@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.loader.preview import SINCE, preview
+from fairlead.loader.ur.preview import SINCE, preview
 
 Build = Callable[..., Path]
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.abi import Api
-from fairlead.loader.pi import PI
-from fairlead.loader.printing import Call, decode, duration, head, pieces, quoted, tail
-from fairlead.loader.ur import UR
+from fairlead.loader.base.abi import Api
+from fairlead.loader.pi.abi import PI
+from fairlead.loader.trace.printing import Call, decode, duration, head, pieces, quoted, tail
+from fairlead.loader.ur.abi import UR
 
 APIS = {"ur": UR, "pi": PI, "cl": OPENCL}
 WORDS = st.integers(0, 2**64 - 1)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.loader.errors import FairleadError
-from fairlead.loader.query import handles, query, text
-from fairlead.loader.ur import URError, check
+from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.base.query import handles, query, text
+from fairlead.loader.ur.abi import URError, check
 
 
 def info(value: bytes, says: int | None = None, code: int = 0) -> Callable[..., int]:

@@ -31,7 +31,7 @@ def test_a_context_usm_a_copy_and_a_kernel_run_on_intels_driver(opencl_adapter: 
 
 def test_what_the_adapter_does_not_have_is_answered(opencl_adapter: Path, run_python: RunPython) -> None:
     answer = json.loads(run_python(PROGRAM, str(opencl_adapter), "Intel").out)
-    from fairlead.loader.ur import UR
+    from fairlead.loader.ur.abi import UR
 
     assert UR.errors[answer["unsupported"]][0] == "UR_RESULT_ERROR_UNINITIALIZED"
 
@@ -56,9 +56,9 @@ def test_a_trace_of_it_names_functions_arguments_and_results(opencl_adapter: Pat
 def test_an_adapter_of_another_layout_is_refused_where_one_is_asked_for(opencl_adapter: Path, run_python: RunPython) -> None:
     code = """
 import sys
-from fairlead.loader.adapters import load
-from fairlead.loader.binding import BindError
-from fairlead.loader.discovery import PluginCandidate
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.binding import BindError
+from fairlead.loader.ur.discovery import PluginCandidate
 try:
     load(PluginCandidate(sys.argv[1], "test"), layout="2026.2")
 except BindError as error:
@@ -78,8 +78,8 @@ def test_level_zero_adapters_without_a_driver_are_bound_have_no_platform_and_say
     os.symlink(real_plugins / "umf/libumf.so.1", tmp_path / "libumf.so.1")
     code = """
 import sys
-from fairlead.loader.adapters import load
-from fairlead.loader.discovery import PluginCandidate
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.discovery import PluginCandidate
 adapter = load(PluginCandidate(sys.argv[1], "test", backend="level_zero"))
 print(adapter.binding.layout, len(adapter.platforms), adapter.idle, adapter.remedy, sep="|")
 adapter.close()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.loader.schedule import BARRIER, Order, Schedule, by_events, by_level, in_order, reduced, spread
+from fairlead.icd.command_buffer.order import BARRIER, Order, Schedule, by_events, by_level, in_order, reduced, spread
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.loader import search
-from fairlead.loader.search import Candidate, Place, Refusal, SearchResult
+from fairlead.loader.base import search
+from fairlead.loader.base.search import Candidate, Place, Refusal, SearchResult
 
 
 def search_one(directory: Path, content: bytes, name: str = "driver.icd") -> SearchResult:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.loader import search, selector
-from fairlead.loader.errors import FairleadError
-from fairlead.loader.selector import SelectorError
+from fairlead.loader.base import search
+from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.ur import selector
+from fairlead.loader.ur.selector import SelectorError
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from fairlead.loader import layers
-from fairlead.loader.layers import Layer
-from fairlead.loader.table import POINTER_SIZE, DispatchTable, live_tables, unwatch, watch
-from fairlead.loader.ur import UR
+from fairlead.loader.base import layers
+from fairlead.loader.base.layers import Layer
+from fairlead.loader.base.table import POINTER_SIZE, DispatchTable, live_tables, unwatch, watch
+from fairlead.loader.ur.abi import UR
 
 FINISH = UR.functions["urQueueFinish"]
 UNSUPPORTED = next(code for code, (name, _) in UR.errors.items() if name == "UR_RESULT_ERROR_UNSUPPORTED_FEATURE")

@@ -47,10 +47,10 @@ PRELUDE = """
 import ctypes, json, sys, threading
 from fairlead.icd import tables
 from fairlead.icd.abi import OPENCL
-from fairlead.loader import layers
-from fairlead.loader.pi import PI
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base import layers
+from fairlead.loader.pi.abi import PI
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
 
 fake = ctypes.CDLL(sys.argv[1])
 kept = []
@@ -67,7 +67,7 @@ def adapter(label="fake"):
 
 ur, pi, cl = adapter(), table(PI, "plugin"), table(OPENCL, "driver")
 out, name = ctypes.c_uint32(), ctypes.create_string_buffer(64)
-from fairlead.loader.trace import trace
+from fairlead.loader.trace.trace import trace
 """
 
 Child = Callable[..., Output]
@@ -277,7 +277,7 @@ print(threading.get_native_id(), found.calls[0].begin, found.calls[0].duration)
 
 def test_an_unknown_api_is_an_error_with_a_remedy(child: Child) -> None:
     done = child("""
-from fairlead.loader.errors import FairleadError
+from fairlead.loader.base.errors import FairleadError
 try:
     with trace(("ur", "sycl")): pass
 except FairleadError as error:
@@ -288,7 +288,7 @@ except FairleadError as error:
 
 def test_more_tables_than_layers_is_an_error_that_leaves_nothing_behind(child: Child) -> None:
     done = child("""
-from fairlead.loader.errors import FairleadError
+from fairlead.loader.base.errors import FairleadError
 with trace(("ur",)) as found:
     adapters = [adapter(f"adapter {n}") for n in range(16)]
     assert [a.urAdapterGet(0, None, None) for a in adapters] == [0] * 16
@@ -482,10 +482,10 @@ assert ur.urAdapterGet(0, None, None) == 0
 def test_without_a_variable_nothing_of_the_trace_is_loaded(run_python: RunPython) -> None:
     done = run_python(
         "import sys\n"
-        "from fairlead.loader.table import DispatchTable\n"
+        "from fairlead.loader.base.table import DispatchTable\n"
         "from fairlead.icd.abi import OPENCL\n"
         "DispatchTable(OPENCL, 0)\n"
-        "print('fairlead.loader.trace' in sys.modules)\n"
+        "print('fairlead.loader.trace.trace' in sys.modules)\n"
     )
     assert done.out == "False\n"
 
@@ -506,11 +506,11 @@ ur.urAdapterGet(0, None, ctypes.byref(out))
 def test_a_forked_child_begins_with_nothing_and_can_go_on(run_python: RunPython) -> None:
     code = """
 import ctypes, os, threading
-from fairlead.loader import layers
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base import layers
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
 table = DispatchTable(UR, layers.new_table(UR)[0])
-from fairlead.loader.trace import trace
+from fairlead.loader.trace.trace import trace
 stop = False
 def busy():
     while not stop:

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.loader import layers, validation
-from fairlead.loader.abi import Api, Function, Parameter
-from fairlead.loader.errors import FairleadError
-from fairlead.loader.pi import PI
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
-from fairlead.loader.validation import BOUNDS, LEAK, LIFETIME, PARAMETER, Validation, layer_names
+from fairlead.loader.base import layers
+from fairlead.loader.base.abi import Api, Function, Parameter
+from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.pi.abi import PI
+from fairlead.loader.ur import validation
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.validation import BOUNDS, LEAK, LIFETIME, PARAMETER, Validation, layer_names
 
 CODES = {name.removeprefix("UR_RESULT_ERROR_"): code for code, (name, _) in UR.errors.items()}
 Attach = Callable[..., tuple[Any, Validation, list[str]]]

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import ROOT, RunPython
 
-from fairlead.loader.search import Candidate, Refusal
-from fairlead.loader.verdicts import judge
+from fairlead.loader.base.search import Candidate, Refusal
+from fairlead.loader.base.verdicts import judge
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ verdicts.judge([search.Candidate(sys.argv[2], "test")], probe_all, "ur")
 
 
 @pytest.mark.parametrize(
-    "changed", ["loader/children.py", "loader/search.py", "icd/probe.py", "loader/ur.abi", "plugins/__init__.py"]
+    "changed", ["loader/base/children.py", "loader/base/search.py", "icd/probe.py", "loader/ur/ur.abi", "plugins/__init__.py"]
 )
 def test_verdicts_end_when_fairlead_changes(tmp_path: Path, run_python: RunPython, changed: str) -> None:
     """A copy of the package under another name stands for another version of it."""

@@ -12,12 +12,12 @@ from typing import Any
 
 from fairlead.backends import nested_environment
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.adapters import load
-from fairlead.loader.devices import Device
-from fairlead.loader.discovery import PluginCandidate
-from fairlead.loader.memory import read_word
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR, check
+from fairlead.loader.base.memory import read_word
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR, check
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.discovery import PluginCandidate
 
 COUNT = 1000
 SOURCE = b"kernel void triple(global int *a) { a[get_global_id(0)] *= 3; }"

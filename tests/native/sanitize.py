@@ -21,8 +21,8 @@ from typing import Final
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parent.parent
 NATIVE: Final = ROOT / "icd" / "native"
-LOADER: Final = ROOT / "loader" / "native"
-PLUGINS: Final = ROOT / "plugins" / "native"
+LOADER: Final = ROOT / "loader" / "base" / "native"
+PLUGINS: Final = ROOT / "plugins" / "sdk" / "native"
 LOGS: Final = ROOT / "build" / "sanitize"
 
 ADDRESS: Final = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -111,7 +111,9 @@ def _run(command: Sequence[str], directory: Path) -> None:
 
 def _slots() -> str:
     """The text of ur_slots.h: where the functions of Unified Runtime are in a table."""
-    functions = re.findall(r"^ *(\d+) \S+ \S+ (ur\w+)\(", (LOADER.parent / "ur.abi").read_text(encoding="utf-8"), re.M)
+    functions = re.findall(
+        r"^ *(\d+) \S+ \S+ (ur\w+)\(", (LOADER.parents[1] / "ur" / "ur.abi").read_text(encoding="utf-8"), re.M
+    )
     return "".join(f"#define SLOT_{name} {slot}\n" for slot, name in functions)
 
 

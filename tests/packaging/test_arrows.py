@@ -19,9 +19,6 @@ ALLOWED = {
     "fairlead": {"loader", "icd", "runtime", "graph", "plugins", "conformance"},
 }
 
-#: Where a package lies that is not a folder of its own name.
-FOLDERS = {"conformance": "tests/conformance"}
-
 
 def imported_folders(path: Path, folder: str, root: Path) -> Iterator[str]:
     """The folders of fairlead that a module imports from, its own excluded. `root` is where its own is."""
@@ -40,7 +37,7 @@ def imported_folders(path: Path, folder: str, root: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("folder", ALLOWED)
 def test_imports_go_downwards_only(folder: str) -> None:
-    root = ROOT / FOLDERS.get(folder, folder)
+    root = ROOT / folder
     for path in sorted(root.rglob("*.py")):
         wrong = set(imported_folders(path, folder, root)) - ALLOWED[folder]
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
@@ -60,5 +57,5 @@ def test_the_test_sees_what_it_forbids(tmp_path: Path) -> None:
 
 
 def test_the_native_code_knows_no_python() -> None:
-    for path in (*(ROOT / "icd/native").glob("*.[ch]"), *(ROOT / "plugins/native").glob("*.[ch]")):
+    for path in (*(ROOT / "icd/native").glob("*.[ch]"), *(ROOT / "plugins/sdk/native").glob("*.[ch]")):
         assert "Python.h" not in path.read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ import pytest
 from hosts import Host, compile_host
 from installing import run
 
-from fairlead.plugins import build
+from fairlead.plugins.sdk import build
 
 #: Says which environment Python runs in, when it starts.
 SPEAKS = "import sys; print('environment', sys.prefix, flush=True)\n"

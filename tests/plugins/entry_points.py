@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fairlead.loader.abi import Function, Parameter
-from fairlead.loader.ur import UR
+from fairlead.loader.base.abi import Function, Parameter
+from fairlead.loader.ur.abi import UR
 from fairlead.plugins import Object
-from fairlead.plugins._native import ffi, lib
-from fairlead.plugins.objects import Registry
-from fairlead.plugins.wrap import compile_entry
+from fairlead.plugins.sdk._native import ffi, lib
+from fairlead.plugins.sdk.objects import Registry
+from fairlead.plugins.sdk.wrap import compile_entry
 
 TABLE: Final = 0x1000  # what every handle of these tests begins with
 ROOM: Final = 2  # elements of every list

@@ -9,10 +9,10 @@ from typing import Any, Final
 from ur_calls import Calls, array
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.devices import Device
-from fairlead.loader.memory import read_word
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base.memory import read_word
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
 
 SOURCE: Final = b"""
 kernel void store(global int *out, int value) { out[get_global_id(0)] = value + (int)get_global_id(0); }

@@ -16,8 +16,9 @@ sys.path.append(sys.argv[1])
 
 from pi_program import COUNT, Client, build, events, first_device, make_queue, set_arguments
 
-from fairlead.loader import binding, library
-from fairlead.loader.pi import PI
+from fairlead.loader.base import library
+from fairlead.loader.pi.abi import PI
+from fairlead.loader.ur import binding
 
 SIZE = 64  # of each buffer and allocation: 8 rows of 8 bytes
 PATTERN = bytes(range(SIZE))

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from entry_points import CODES, TABLE
 
-from fairlead.loader import log
-from fairlead.loader.errors import FairleadError
-from fairlead.loader.ur import UR, URError
+from fairlead.loader.base import log
+from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.ur.abi import UR, URError
 from fairlead.plugins import Adapter, Object, failure
-from fairlead.plugins._native import ffi
+from fairlead.plugins.sdk._native import ffi
 
 
 class Started:

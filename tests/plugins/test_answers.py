@@ -10,9 +10,9 @@ from entry_points import FUNCTIONS, TABLE, is_query, make
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.loader.ur import UR
-from fairlead.plugins.answers import encoder, is_handle, properties
-from fairlead.plugins.objects import Object, Registry
+from fairlead.loader.ur.abi import UR
+from fairlead.plugins.sdk.answers import encoder, is_handle, properties
+from fairlead.plugins.sdk.objects import Object, Registry
 
 GROUPS = sorted({p.type for f in FUNCTIONS.values() if is_query(f) for p in f.parameters if p.name == "propName"})
 

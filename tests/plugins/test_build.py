@@ -13,10 +13,11 @@ import pytest
 from hosts import Host, compile_host
 from support import CHILD_TIMEOUT, ROOT, Output, RunPython
 
-from fairlead.plugins import build, build_adapter
-from fairlead.plugins._native import ffi
-from fairlead.plugins.build import configure, settings
-from fairlead.plugins.start import StartError, shell_at
+from fairlead.plugins import build_adapter
+from fairlead.plugins.sdk import build
+from fairlead.plugins.sdk._native import ffi
+from fairlead.plugins.sdk.build import configure, settings
+from fairlead.plugins.sdk.start import StartError, shell_at
 
 TOY = ROOT / "examples/toy_adapter.py"
 SHELL = Path(build.__file__).with_name("libfairlead_shell.so")

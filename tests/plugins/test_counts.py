@@ -11,7 +11,7 @@ import pytest
 from hosts import compile_host
 from support import RunPython
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 from fairlead.plugins import build_adapter, build_plugin
 
 #: Four devices, of which it is told when they are closed.

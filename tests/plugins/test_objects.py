@@ -14,9 +14,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from fairlead.plugins import Object, objects
-from fairlead.plugins._native import ffi, lib
-from fairlead.plugins.objects import Registry
+from fairlead.plugins import Object
+from fairlead.plugins.sdk import objects
+from fairlead.plugins.sdk._native import ffi, lib
+from fairlead.plugins.sdk.objects import Registry
 
 
 class Counted(Object):

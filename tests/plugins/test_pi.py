@@ -23,9 +23,9 @@ from fairlead import plugins
 from fairlead.backends import registered
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.quirks import locate
-from fairlead.loader.pi import API_VERSION, PI
-from fairlead.loader.search import Candidate
-from fairlead.plugins.build import build_plugin
+from fairlead.loader.base.search import Candidate
+from fairlead.loader.pi.abi import API_VERSION, PI
+from fairlead.plugins.sdk.build import build_plugin
 
 HERE: Final = Path(__file__).parent
 LIBRARIES: Final = f"{sys.prefix}/lib"  # libOpenCL.so.1 of Intel's wheel, for Intel's adapter
@@ -89,7 +89,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _header() -> list[str]:
-    declarations = runpy.run_path(str(ROOT / "loader/native/build.py"))["declarations"]
+    declarations = runpy.run_path(str(ROOT / "loader/base/native/build.py"))["declarations"]
     members = (f.c_declaration(f"(*{f.name})") for f in PI.slots)
     names = ", ".join(f'"{f.name}"' for f in PI.slots)
     return [
@@ -215,8 +215,8 @@ def ask(run_python: RunPython, program: Path, case: Case, *arguments: str) -> di
 def test_loader_binds_it_like_any_other_plugin(run_python: RunPython, case: Case) -> None:
     code = """
 import json, sys
-from fairlead.loader.adapters import load
-from fairlead.loader.discovery import PluginCandidate
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.discovery import PluginCandidate
 plugin = load(PluginCandidate(sys.argv[1], "test", interface="PI", backend="opencl"))
 found = [plugin.version, list(plugin.binding.notes), sorted(plugin.binding.missing), [str(device) for device in plugin.devices]]
 plugin.close()
@@ -269,7 +269,7 @@ def test_argument_is_looked_at_when_it_is_set(run_python: RunPython, case: Case)
 import ctypes, json, sys
 sys.path.append(sys.argv[1])
 from pi_program import Client, build, first_device
-from fairlead.loader import binding, library
+from fairlead.loader.ur import binding; from fairlead.loader.base import library
 client = Client(binding.bind_plugin(library.open_with_siblings(sys.argv[2], sys.argv[3:])).table)
 device = first_device(client)[1]
 context = client.make("piContextCreate", None, 1, ctypes.byref(ctypes.c_void_p(device)), None, None, ...)

@@ -8,8 +8,8 @@ import pytest
 from support import ROOT, RunPython
 from ur_calls import Calls
 
-from fairlead.loader.adapters import Plugin
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin
 from fairlead.plugins.opencl.core import adapter as declared
 from fairlead.plugins.opencl.unsupported import REASONS, TABLES, page
 

@@ -13,11 +13,11 @@ from entry_points import BYTES, CODES, FUNCTIONS, ROOM, TABLE, Call, is_query, k
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 from fairlead.plugins import Object, failure
-from fairlead.plugins._native import ffi
-from fairlead.plugins.objects import Registry
-from fairlead.plugins.wrap import check_parameters, code_of, compile_entry
+from fairlead.plugins.sdk._native import ffi
+from fairlead.plugins.sdk.objects import Registry
+from fairlead.plugins.sdk.wrap import check_parameters, code_of, compile_entry
 
 
 def entry(

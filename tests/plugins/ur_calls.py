@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Final
 
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
 
 _NAMES: Final = {value: name.removeprefix("UR_RESULT_").removeprefix("ERROR_") for name, value in UR.codes.items()}
 

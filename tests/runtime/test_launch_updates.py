@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 import pytest
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 from fairlead.runtime.arguments import MEMORY, POINTER, Argument, LocalMemory, argument
 from fairlead.runtime.launch_updates import LAUNCH, NUMBER, REFERENCE, Block, describe
 from fairlead.runtime.launches import KernelLaunch

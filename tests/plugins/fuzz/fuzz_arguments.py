@@ -14,8 +14,8 @@ from typing import Any, Final
 from fuzz_library import array, array_of
 from hypothesis import strategies as st
 
-from fairlead.loader.abi import Function, Parameter
-from fairlead.loader.ur import UR
+from fairlead.loader.base.abi import Function, Parameter
+from fairlead.loader.ur.abi import UR
 
 _ROOM: Final = 1 << 16  # bytes behind every pointer
 SMALL: Final = (0, 1, 3, 4, 8, 16, 64, 256)

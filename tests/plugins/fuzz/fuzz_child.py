@@ -27,7 +27,7 @@ from hypothesis.internal.conjecture import engine
 from hypothesis.stateful import run_state_machine_as_test
 
 from fairlead import plugins
-from fairlead.loader.ur import API_VERSION
+from fairlead.loader.ur.abi import API_VERSION
 
 LIBRARY: Final = Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0")
 WAYS: Final = {"Intel": ("intel", "svm", "buffer"), "Portable Computing Language": ("svm", "buffer")}

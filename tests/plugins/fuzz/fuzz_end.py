@@ -14,8 +14,8 @@ from fuzz_library import Failure
 from fuzz_model import Buffer, CommandBuffer, Context, Device, Event, Kernel, Pool, Program, Queue, Storage, Usm
 from fuzz_world import PATIENCE, World
 
-from fairlead.plugins.objects import Object
 from fairlead.plugins.opencl.core import adapter as the_adapter
+from fairlead.plugins.sdk.objects import Object
 
 
 class Ending(World):

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from fairlead.loader.abi import Function
-from fairlead.loader.ur import UR
+from fairlead.loader.base.abi import Function
+from fairlead.loader.ur.abi import UR
 
 _NAMES: Final = {value: name.removeprefix("UR_RESULT_").removeprefix("ERROR_") for name, value in UR.codes.items()}
 

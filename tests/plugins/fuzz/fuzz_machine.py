@@ -18,8 +18,8 @@ from fuzz_model import KINDS, Context, Event, Queue, Thing
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from fairlead.loader.abi import Function, Parameter
-from fairlead.loader.ur import UR
+from fairlead.loader.base.abi import Function, Parameter
+from fairlead.loader.ur.abi import UR
 from fairlead.plugins.opencl.core import adapter as the_adapter
 
 _BY_TYPE: Final = {kind.type: kind for kind in KINDS}

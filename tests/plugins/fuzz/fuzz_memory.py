@@ -11,7 +11,7 @@ from fuzz_operations import Operations
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 
 _MOST: Final = {Context: 3, Queue: 4, Buffer: 8, Program: 3, Kernel: 8, CommandBuffer: 4, Pool: 2, Sampler: 1, Device: 4}
 _MOST_USM: Final = 8

@@ -33,7 +33,7 @@ from fuzz_operations import given_of
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 
 _NATIVE: Final[dict[type[Thing], str]] = {
     Queue: "urQueueCreateWithNativeHandle", Event: "urEventCreateWithNativeHandle", Buffer: "urMemBufferCreateWithNativeHandle",

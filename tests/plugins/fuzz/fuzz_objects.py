@@ -13,7 +13,7 @@ from fuzz_world import OUT_OF_ORDER, PROFILING
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 
 _Notify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p)
 _Task: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)

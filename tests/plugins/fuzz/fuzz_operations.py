@@ -12,7 +12,7 @@ from fuzz_end import Ending
 from fuzz_library import array, sizes
 from fuzz_model import KERNELS, Buffer, Context, Event, Kernel, Launch, Operation, Queue, Span, Storage, Usm
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 
 _VALUE, _POINTER, _MEMORY, _LOCAL = (UR[f"UR_EXP_KERNEL_ARG_TYPE_{kind}"] for kind in ("VALUE", "POINTER", "MEM_OBJ", "LOCAL"))
 _Row: Final = UR.struct("ur_exp_kernel_arg_properties_t")

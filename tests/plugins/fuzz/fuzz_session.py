@@ -13,10 +13,10 @@ from fuzz_library import Library, array, struct
 from fuzz_model import SOURCE, Context
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.memory import read_word
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
-from fairlead.plugins.objects import Object
+from fairlead.loader.base.memory import read_word
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
+from fairlead.plugins.sdk.objects import Object
 
 _KINDS: Final = {
     "host": "UR_DEVICE_INFO_USM_HOST_SUPPORT",

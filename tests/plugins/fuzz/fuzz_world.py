@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 
 _Thing = TypeVar("_Thing", bound=Thing)
 _Any = TypeVar("_Any")

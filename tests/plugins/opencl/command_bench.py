@@ -8,7 +8,7 @@ from typing import Any
 
 from ur_calls import Calls, array
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 from fairlead.plugins.opencl.core import adapter as reference
 
 SOURCE = b"""

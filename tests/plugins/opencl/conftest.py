@@ -12,10 +12,10 @@ from launching import Exported, built
 from ur_calls import Calls, array
 from usm_ways import WAYS, Way
 
-from fairlead.loader.adapters import Plugin
-from fairlead.loader.devices import Device
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin
+from fairlead.loader.ur.devices import Device
 
 
 @pytest.fixture(params=list(WAYS))

@@ -9,9 +9,9 @@ from typing import Any
 from ur_calls import Calls, array
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.memory import read_word
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base.memory import read_word
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
 
 
 def struct(name: str, stype: str = "", **fields: Any) -> Any:

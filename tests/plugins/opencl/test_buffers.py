@@ -8,8 +8,8 @@ import pytest
 from memory_calls import content, new_buffer, opencl, struct
 from ur_calls import Calls
 
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
 
 SIZE = 4096
 READ_WRITE, WRITE_ONLY, READ_ONLY, USE, ALLOC, COPY = (UR[f"UR_MEM_FLAG_{name}"] for name in (

@@ -24,10 +24,10 @@ from command_bench import (
 )
 from ur_calls import Calls, array
 
-from fairlead.icd.native_command_buffer import support_of
-from fairlead.loader.adapters import Plugin
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.icd.command_buffer.engines.native import support_of
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin
+from fairlead.loader.ur.devices import Device
 from fairlead.plugins.opencl.core import adapter as reference
 
 

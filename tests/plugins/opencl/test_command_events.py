@@ -7,7 +7,7 @@ import ctypes
 from command_bench import COUNT, Bench, bumped, pointer, value
 from ur_calls import array
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 
 
 def test_a_commands_event_is_another_one_at_each_enqueue(bench: Bench) -> None:

@@ -10,10 +10,10 @@ import pytest
 from command_bench import COUNT, Bench, bumped, local, memory, pointer, sizes, update, value
 from ur_calls import array
 
-from fairlead.icd import command_buffer
 from fairlead.icd._native import lib
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.icd.command_buffer import command_buffer
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
 from fairlead.plugins.opencl.core import adapter as reference
 
 

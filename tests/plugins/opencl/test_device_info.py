@@ -13,8 +13,8 @@ from support import FakeDriver, RunPython
 from ur_calls import Calls
 
 from fairlead import plugins
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
 from fairlead.plugins.opencl import device_info, device_tables
 from fairlead.plugins.opencl.core import adapter as declared
 from fairlead.plugins.opencl.devices import Device as OwnDevice
@@ -26,10 +26,10 @@ PROPERTIES: Final = [name.removeprefix("UR_DEVICE_INFO_") for name, c in UR.cons
 PROGRAM: Final = """
 import ctypes, json, sys
 from fairlead.backends import nested_environment
-from fairlead.loader.adapters import load
-from fairlead.loader.discovery import PluginCandidate
-from fairlead.loader.query import query
-from fairlead.loader.ur import UR, URError, check
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.discovery import PluginCandidate
+from fairlead.loader.base.query import query
+from fairlead.loader.ur.abi import UR, URError, check
 
 adapter = load(PluginCandidate(sys.argv[1], "test", backend="opencl"), environment=nested_environment())
 device = next(device for device in adapter.devices if sys.argv[2] in device.platform.name)

@@ -9,11 +9,11 @@ import pytest
 from ur_calls import Calls, array
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.adapters import Plugin
-from fairlead.loader.devices import Device
-from fairlead.loader.memory import read_word
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base.memory import read_word
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin
+from fairlead.loader.ur.devices import Device
 
 CPU, GPU, FPGA, ALL, DEFAULT = (UR[f"UR_DEVICE_TYPE_{name}"] for name in ("CPU", "GPU", "FPGA", "ALL", "DEFAULT"))
 

@@ -27,8 +27,8 @@ from launching import (
 )
 from ur_calls import Calls, array
 
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR, URError
+from fairlead.loader.ur.abi import UR, URError
+from fairlead.loader.ur.devices import Device
 from fairlead.plugins.opencl.core import adapter as own
 from fairlead.plugins.opencl.kernel_info import show_memory, suggestion
 from fairlead.plugins.opencl.kernels import Argument, Kernel

@@ -13,8 +13,8 @@ from launching import LOCAL, MEM, POINTER, SAMPLER, Numbers, built, is_intel, la
 from support import RunPython
 from ur_calls import Calls, array
 
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
 
 
 @pytest.fixture
@@ -311,8 +311,8 @@ import ctypes
 from launching import SOURCE, sizes
 from ur_calls import Calls, array
 from fairlead.backends import nested_environment
-from fairlead.loader.adapters import load
-from fairlead.loader.discovery import PluginCandidate
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.discovery import PluginCandidate
 adapter = load(PluginCandidate(sys.argv[2], "test", backend="opencl"), environment=nested_environment())
 print(adapter.binding.layout)
 ur = Calls(adapter.table)

@@ -9,8 +9,8 @@ import psutil
 import pytest
 from command_bench import COUNT, Bench, bumped, explain, pointer, sizes, update, value
 
-from fairlead.icd import command_buffer
-from fairlead.icd.native_command_buffer import Support, support_of
+from fairlead.icd.command_buffer import command_buffer
+from fairlead.icd.command_buffer.engines.native import Support, support_of
 from fairlead.plugins.opencl.core import adapter as reference
 
 

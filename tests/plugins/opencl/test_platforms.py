@@ -7,9 +7,9 @@ import ctypes
 import pytest
 from ur_calls import Calls, array
 
-from fairlead.loader.adapters import Plugin
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin
+from fairlead.loader.ur.devices import Device
 
 
 def test_there_is_a_platform_of_each_driver_and_it_is_the_same_each_time(ur: Calls, adapter: Plugin) -> None:

@@ -25,8 +25,8 @@ from ur_calls import Calls, array
 
 from fairlead.conformance.ur.spirv import SPEC_ID, store
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
 
 SIZE = ctypes.c_size_t
 

@@ -12,8 +12,8 @@ from memory_calls import held_back
 from support import RunPython
 from ur_calls import Calls, array
 
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
 from fairlead.plugins.opencl.core import adapter as reference
 
 Properties = UR.struct("ur_queue_properties_t")
@@ -109,8 +109,8 @@ sys.path[:0] = sys.argv[2:]
 from memory_calls import new_buffer, new_queue
 from ur_calls import Calls, array
 from fairlead import plugins
-from fairlead.loader.adapters import load
-from fairlead.loader.discovery import PluginCandidate
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.discovery import PluginCandidate
 
 adapter = load(PluginCandidate(plugins.__path__[0] + "/libur_adapter_fairlead.so.0", "test", backend="opencl"))
 ur, device = Calls(adapter.table), next(found for found in adapter.devices if sys.argv[1] in found.platform.name).handle

@@ -8,7 +8,7 @@ import pytest
 from memory_calls import struct
 from ur_calls import Calls
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 
 MODES = ("NONE", "CLAMP_TO_EDGE", "CLAMP", "REPEAT", "MIRRORED_REPEAT")
 

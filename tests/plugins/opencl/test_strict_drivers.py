@@ -14,10 +14,10 @@ from memory_calls import new_queue
 from ur_calls import Calls, array
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.adapters import Plugin
-from fairlead.loader.devices import Device
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin
+from fairlead.loader.ur.devices import Device
 from fairlead.plugins.opencl.core import adapter as reference
 
 COUNT = 16

@@ -10,8 +10,8 @@ import pytest
 from memory_calls import content, finish, held_back, new_buffer, new_queue, opencl, rect, region, struct
 from ur_calls import Calls, array
 
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
 
 SIZE = 4096
 DATA = bytes(range(256)) * 16

@@ -15,10 +15,10 @@ from memory_calls import new_queue, struct
 from ur_calls import Calls, array
 from usm_ways import Way
 
-from fairlead.loader.adapters import Plugin
-from fairlead.loader.devices import Device
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin
+from fairlead.loader.ur.devices import Device
 from fairlead.plugins.opencl.core import adapter as the_adapter
 
 MOVE = b"kernel void move(global int *out, global const int *in) { out[get_global_id(0)] = in[get_global_id(0)]; }"

@@ -14,9 +14,9 @@ from ur_calls import Calls, array
 from usm_ways import KINDS, Way, aligned
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.adapters import Plugin
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin
+from fairlead.loader.ur.devices import Device
 
 ACCESS = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS"]
 CONCURRENT = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_CONCURRENT_ACCESS"]
@@ -60,7 +60,7 @@ def test_a_way_that_the_driver_does_not_have(
     (("COARSE_GRAIN_BUFFER", "FINE_GRAIN_BUFFER", "FINE_GRAIN_SYSTEM", "ATOMICS"), {"device", "host", "shared", "cross", "system"}),
 ])  # fmt: skip
 def test_what_svm_is_good_for_follows_from_its_grain(capabilities: tuple[str, ...], kinds: set[str]) -> None:
-    from fairlead.plugins.opencl.usm_strategies import SVM
+    from fairlead.plugins.opencl.usm.strategies import SVM
 
     bits = sum(OPENCL[f"CL_DEVICE_SVM_{name}"] for name in capabilities)
     device: Any = SimpleNamespace(has=lambda version: True, icd=SimpleNamespace(info=lambda name: bits))
@@ -245,9 +245,9 @@ def native_kernel(ur: Calls, way: Way) -> tuple[Any, int]:
 
 def set_pointer(way: Way, table: Any, kernel: int, index: int, address: int) -> None:
     """What a launch does with `usm.pointer_argument`: it is looked at in this process, where the adapter's Python is."""
-    from fairlead.plugins.opencl import usm
     from fairlead.plugins.opencl.core import adapter
     from fairlead.plugins.opencl.extensions import extension
+    from fairlead.plugins.opencl.usm import allocations as usm
 
     assert adapter.registry is not None
     context = adapter.registry.of("ur_context_handle_t")[way.context]
@@ -306,8 +306,8 @@ def test_svm_functions_take_addresses_of_every_kind(way: Way, ur: Calls) -> None
 
 
 def test_operations_of_the_replay_engine(way: Way) -> None:
-    from fairlead.plugins.opencl import usm
     from fairlead.plugins.opencl.core import adapter
+    from fairlead.plugins.opencl.usm import allocations as usm
 
     assert adapter.registry is not None
     context = adapter.registry.of("ur_context_handle_t")[way.context]

@@ -10,7 +10,7 @@ from memory_calls import command, held_back, struct
 from ur_calls import Calls, array
 from usm_ways import Way
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 
 
 def new_pool(way: Way, *, flags: int = 0, limit: int | None = None) -> ctypes.c_void_p:

@@ -9,7 +9,7 @@ from memory_calls import finish, held_back
 from ur_calls import Calls, array
 from usm_ways import Way
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 
 DATA = bytes(range(256)) * 16
 SIZE = len(DATA)

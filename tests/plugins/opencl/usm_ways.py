@@ -9,8 +9,8 @@ from typing import Any, Final
 from memory_calls import new_queue, struct
 from ur_calls import Calls
 
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
 
 #: A part of the platform's name, and the way.
 WAYS: Final = {
