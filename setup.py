@@ -17,9 +17,7 @@ def missing_tool() -> str | None:
     """What the native build needs and this machine lacks, in one line; None when all is there."""
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     if not any(shutil.which(name) for name in (compiler, "cc", "gcc")):
-        return (
-            f"fairlead: no C compiler ({compiler}) on PATH: install one (Debian: apt-get install gcc; Fedora: dnf install gcc)"
-        )
+        return f"fairlead: no C compiler ({compiler}) on PATH: install one (Debian: apt-get install gcc; Fedora: dnf install gcc)"
     include = Path(sysconfig.get_path("include"))
     if not (include / "Python.h").exists():
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -68,7 +66,10 @@ if problem := missing_tool():
     sys.exit(problem)
 
 setup(
-    cffi_modules=[f"fairlead/{folder}/native/build.py:ffibuilder" for folder in ("loader/base", "icd", "plugins/sdk")],
+    cffi_modules=[
+        f"fairlead/{folder}/native/build.py:ffibuilder"
+        for folder in ("loader/base", "icd", "plugins/sdk")
+    ],
     ext_modules=[
         runpy.run_path("fairlead/icd/native/build.py")["trace_layer"](),
         *runpy.run_path("fairlead/plugins/sdk/native/build.py")["shells"](),

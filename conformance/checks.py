@@ -42,7 +42,10 @@ def rule(entry_point: str, text: str) -> pytest.MarkDecorator:
 
 def each(values: Iterable[Any], entry_point: str, text: str) -> list[Any]:
     """What `pytest.mark.parametrize` takes: a case for each value, whose rule is the text with the value in the place of `{}`."""
-    return [pytest.param(value, marks=rule(entry_point.format(value), text.format(value))) for value in values]
+    return [
+        pytest.param(value, marks=rule(entry_point.format(value), text.format(value)))
+        for value in values
+    ]
 
 
 def name_of(api: Api, code: int) -> str:
@@ -65,9 +68,14 @@ def equal(got: object, expected: object, what: str = "") -> None:
         return
     prefix = f"{what}: " if what else ""
     if isinstance(got, list) and isinstance(expected, list) and len(got) == len(expected) > _SHORT:
-        place = next(i for i, pair in enumerate(zip(got, expected, strict=True)) if pair[0] != pair[1])
+        place = next(
+            i for i, pair in enumerate(zip(got, expected, strict=True)) if pair[0] != pair[1]
+        )
         differ = sum(a != b for a, b in zip(got, expected, strict=True))
-        failed(f"{prefix}[{place}] = {expected[place]}", f"{prefix}[{place}] = {got[place]} ({differ} of {len(got)} differ)")
+        failed(
+            f"{prefix}[{place}] = {expected[place]}",
+            f"{prefix}[{place}] = {got[place]} ({differ} of {len(got)} differ)",
+        )
     failed(f"{prefix}{expected}", f"{prefix}{got}")
 
 

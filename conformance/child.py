@@ -34,7 +34,9 @@ _MARKS: Final = (
 )
 #: What happens before the first and after the last case is a case, too.
 OPENING: Final = Case("library::opening", "library", "the library", "can be opened and bound")
-ENDING: Final = Case("library::ending", "library", "the library", "is closed, and the process ends, without a crash")
+ENDING: Final = Case(
+    "library::ending", "library", "the library", "is closed, and the process ends, without a crash"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +79,9 @@ class Reporter:
 
     def __init__(self, request: Request, tell: Callable[..., None]) -> None:
         self.request, self.tell = request, tell
-        self.target_ = Target(request.library, request.interface, request.device, request.timeout, tell)
+        self.target_ = Target(
+            request.library, request.interface, request.device, request.timeout, tell
+        )
         self.failure: BaseException | None = None
 
     @pytest.fixture(scope="session")
@@ -90,18 +94,30 @@ class Reporter:
             config.addinivalue_line("markers", mark)
         config.option.tbstyle = "line"  # nobody reads what pytest makes of an exception
 
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
         done = set(self.request.done)
-        twice = [name for name in sys.modules if name.startswith("conformance.") and f"fairlead.{name}" in sys.modules]
+        twice = [
+            name
+            for name in sys.modules
+            if name.startswith("conformance.") and f"fairlead.{name}" in sys.modules
+        ]
         if doubled := [name for name in twice if not hasattr(sys.modules[name], "__path__")]:
-            self._give_up(f"import fairlead.{doubled[0]} by its full name: a case has another package in the tree")
+            self._give_up(
+                f"import fairlead.{doubled[0]} by its full name: a case has another package in the tree"
+            )
         for item in items:
             if not item.get_closest_marker("rule"):
                 self._give_up(f"{item.nodeid} has no rule")
-        items[:] = [item for item in items if self._wanted(case_of(item)) and case_of(item).name not in done]
+        items[:] = [
+            item for item in items if self._wanted(case_of(item)) and case_of(item).name not in done
+        ]
         for item in items:
             if isinstance(item, pytest.Function) and item.get_closest_marker("forked"):
-                item.obj = in_fork(item.obj, self.request.timeout / 2, lambda: self.target_.answers())
+                item.obj = in_fork(
+                    item.obj, self.request.timeout / 2, lambda: self.target_.answers()
+                )
         self.tell(collected=len(items))
 
     def _wanted(self, case: Case) -> bool:
@@ -116,8 +132,12 @@ class Reporter:
         report: Any = yield
         if report.failed:
             error = report.call.excinfo.value
-            error = error.__cause__ or error  # what pytest makes of an ImportError begins with advice
-            self.tell(trouble=f"{collector.nodeid} cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}")
+            error = (
+                error.__cause__ or error
+            )  # what pytest makes of an ImportError begins with advice
+            self.tell(
+                trouble=f"{collector.nodeid} cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}"
+            )
         return report
 
     def pytest_internalerror(self, excrepr: object) -> None:
@@ -129,11 +149,19 @@ class Reporter:
         self.tell(begin=dataclasses.asdict(case))
         begun = time.monotonic()
         result = yield
-        self.tell(end={"name": case.name, "seconds": round(time.monotonic() - begun, 4), **outcome_of(self.failure)})
+        self.tell(
+            end={
+                "name": case.name,
+                "seconds": round(time.monotonic() - begun, 4),
+                **outcome_of(self.failure),
+            }
+        )
         return result
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Iterator[None]:
         if call.excinfo and (self.failure is None or isinstance(self.failure, Unsupported)):
             self.failure = call.excinfo.value
         return (yield)
@@ -163,7 +191,12 @@ def outcome_of(failure: BaseException | None) -> dict[str, str]:
     if isinstance(failure, Mismatch):
         return {"outcome": "failed", "expected": failure.expected, "got": failure.got}
     first = (str(failure).strip().splitlines() or [""])[0]
-    return {"outcome": "failed", "got": first if isinstance(failure, FairleadError) else f"{type(failure).__name__}: {first}"}
+    return {
+        "outcome": "failed",
+        "got": first
+        if isinstance(failure, FairleadError)
+        else f"{type(failure).__name__}: {first}",
+    }
 
 
 def main(descriptor: str) -> None:
@@ -181,7 +214,11 @@ def main(descriptor: str) -> None:
     if not _open(reporter.target_, tell):
         return
     code = _pytest(request, reporter)
-    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
+    if code not in (
+        pytest.ExitCode.OK,
+        pytest.ExitCode.TESTS_FAILED,
+        pytest.ExitCode.NO_TESTS_COLLECTED,
+    ):
         tell(trouble=f"the suite itself failed: {pytest.ExitCode(code).name}")
     tell(begin=dataclasses.asdict(ENDING))
     for callback in reversed(reporter.target_.endings):
@@ -208,7 +245,19 @@ def _open(target: Target, tell: Callable[..., None]) -> bool:
 def _pytest(request: Request, reporter: Reporter) -> int:
     package = importlib.import_module(f"fairlead.conformance.{request.interface}")
     folder = Path(next(iter(package.__path__)))
-    settings = ("-c", os.devnull, f"--rootdir={folder}", f"--confcutdir={folder}", "--import-mode=importlib")
-    without = [part for name in ("terminal", "cacheprovider", "faulthandler", "timeout") for part in ("-p", f"no:{name}")]
+    settings = (
+        "-c",
+        os.devnull,
+        f"--rootdir={folder}",
+        f"--confcutdir={folder}",
+        "--import-mode=importlib",
+    )
+    without = [
+        part
+        for name in ("terminal", "cacheprovider", "faulthandler", "timeout")
+        for part in ("-p", f"no:{name}")
+    ]
     fixtures: Sequence[str] = ("-p", f"fairlead.conformance.{request.interface}.fixtures")
-    return pytest.main([*settings, *without, *fixtures, "--capture=no", str(folder)], plugins=[reporter])
+    return pytest.main(
+        [*settings, *without, *fixtures, "--capture=no", str(folder)], plugins=[reporter]
+    )

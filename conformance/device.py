@@ -26,7 +26,11 @@ def choose(devices: Sequence[D], text: str) -> D:
         raise FairleadError("the library has no device", remedy="look with `fairlead doctor` why")
     number = text or "0"
     try:
-        found = devices[int(number) : int(number) + 1] if number.isdecimal() else parse(number).select(devices)
+        found = (
+            devices[int(number) : int(number) + 1]
+            if number.isdecimal()
+            else parse(number).select(devices)
+        )
     except SelectorError:
         found = ()
     if not found:

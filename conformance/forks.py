@@ -20,7 +20,9 @@ from .checks import Mismatch, Unsupported
 _LONGEST: Final = 5.0
 
 
-def in_fork(function: Callable[..., object], timeout: float, answers: Callable[[], bool]) -> Callable[..., None]:
+def in_fork(
+    function: Callable[..., object], timeout: float, answers: Callable[[], bool]
+) -> Callable[..., None]:
     """The same case, but what it does happens in a forked copy; how it ends is raised here. `answers` asks the library a question."""
 
     def ask() -> None:
@@ -35,7 +37,9 @@ def in_fork(function: Callable[..., object], timeout: float, answers: Callable[[
             try:
                 _fork(ask, {}, timeout)
             except Mismatch:
-                raise Unsupported("the library does not work in a forked copy of a process, which the case needs") from None
+                raise Unsupported(
+                    "the library does not work in a forked copy of a process, which the case needs"
+                ) from None
             raise
 
     return run
@@ -83,7 +87,10 @@ def _raise(text: bytes, status: int) -> None:
     if text == b"hung":
         raise Mismatch("an answer", "it hung")
     if not text:
-        raise Mismatch("an answer", ending(-os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)))
+        raise Mismatch(
+            "an answer",
+            ending(-os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)),
+        )
     outcome, *rest = json.loads(text)
     if outcome == "unsupported":
         raise Unsupported(*rest)

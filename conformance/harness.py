@@ -49,7 +49,11 @@ def interface_of(library: str) -> str:
     seen = preview(library)
     if seen.interface and not seen.reason:
         return seen.interface.lower()
-    if {"clGetExtensionFunctionAddress", "clIcdGetPlatformIDsKHR", "clGetPlatformIDs"} & seen.exports and not seen.is_loader:
+    if {
+        "clGetExtensionFunctionAddress",
+        "clIcdGetPlatformIDsKHR",
+        "clGetPlatformIDs",
+    } & seen.exports and not seen.is_loader:
         return "opencl"
     raise FairleadError(
         f"{library}: {seen.reason}",
@@ -87,7 +91,9 @@ def run(
     report = Report(path, interface_of(path))
     known = areas_of(report.interface)
     if area and area not in known:
-        raise UsageError(f"there is no area {area!r} for this library", remedy=f"name one of {', '.join(known)}")
+        raise UsageError(
+            f"there is no area {area!r} for this library", remedy=f"name one of {', '.join(known)}"
+        )
     begun = time.monotonic()
     for beyond in (False, True):
         request = Request(path, report.interface, device, area, beyond, timeout=timeout)
@@ -98,7 +104,9 @@ def run(
     return report
 
 
-def _run_all(report: Report, request: Request, environ: Mapping[str, str], progress: Progress) -> None:
+def _run_all(
+    report: Report, request: Request, environ: Mapping[str, str], progress: Progress
+) -> None:
     """Run children until no case of the request is left."""
     for _ in range(_MOST_CRASHES):
         done = tuple(case.name for case in report.cases)
@@ -129,16 +137,23 @@ class _Child:
 
     def cases(self) -> Iterator[Case]:
         """Start the process and read its lines to the end."""
-        with tempfile.TemporaryFile() as printed, _process(self.request, self.environ, printed) as (process, pipe):
+        with (
+            tempfile.TemporaryFile() as printed,
+            _process(self.request, self.environ, printed) as (process, pipe),
+        ):
             hung = False
             try:
-                for line in _lines(pipe, lambda: self.request.timeout if self.any_began else _START):
+                for line in _lines(
+                    pipe, lambda: self.request.timeout if self.any_began else _START
+                ):
                     yield from self._take(line)
             except TimeoutError:
                 hung = True
                 os.killpg(process.pid, signal.SIGKILL)
             code = process.wait()
-            got = f"it hung for {self.request.timeout:g} s" if hung else ending(code) if code else ""
+            got = (
+                f"it hung for {self.request.timeout:g} s" if hung else ending(code) if code else ""
+            )
             yield from self._last(got, printed)
 
     def _take(self, line: Mapping[str, Any]) -> Iterator[Case]:
@@ -164,13 +179,18 @@ class _Child:
         """What the end of the process means for the case that was running, or for the run as a whole."""
         if self.running is None:
             if not self.finished and not self.trouble:
-                self.trouble = f"{got or 'it ended the process'} while no case was running{_printed(printed)}"
+                self.trouble = (
+                    f"{got or 'it ended the process'} while no case was running{_printed(printed)}"
+                )
             return
         if self.running.name == ENDING.name:
             ok, self.finished = self.finished and not got, True
             if not ok or not (self.request.beyond or self.request.area):
                 yield dataclasses.replace(
-                    self.running, outcome="passed" if ok else "failed", got=got, beyond=self.request.beyond
+                    self.running,
+                    outcome="passed" if ok else "failed",
+                    got=got,
+                    beyond=self.request.beyond,
                 )
             return
         got = got or "it ended the process"
@@ -182,7 +202,9 @@ class _Child:
 
 
 @contextmanager
-def _process(request: Request, environ: Mapping[str, str], printed: IO[bytes]) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+def _process(
+    request: Request, environ: Mapping[str, str], printed: IO[bytes]
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """A running child and the pipe that its lines come through; at the end nothing of it is left."""
     reader, writer = os.pipe()
     process = None
@@ -226,5 +248,7 @@ def _lines(pipe: int, limit: Callable[[], float]) -> Iterator[dict[str, Any]]:
 def _printed(file: IO[bytes]) -> str:
     """The last line that a child has printed, for a message."""
     file.seek(0)
-    lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    lines = [
+        line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()
+    ]
     return f"; the last it printed was: {lines[-1][:300]}" if lines else ""

@@ -23,7 +23,9 @@ class Maker:
     success: ClassVar[str]
     releases: ClassVar[Mapping[str, str]]
 
-    def __init__(self, table: DispatchTable, device: int, context: int = 0, program: int = 0) -> None:
+    def __init__(
+        self, table: DispatchTable, device: int, context: int = 0, program: int = 0
+    ) -> None:
         self.table = table
         self.device = device
         self.context = context
@@ -57,7 +59,14 @@ class Maker:
     def info(self, routine: str, *handles_and_name: Any) -> bytes:
         """The answer of a query: `info("clGetMemObjectInfo", buffer, "CL_MEM_SIZE")`."""
         *arguments, name = handles_and_name
-        return query(getattr(self.table, routine), routine, self.check, *arguments, self.api[name], detail=f" ({name})")
+        return query(
+            getattr(self.table, routine),
+            routine,
+            self.check,
+            *arguments,
+            self.api[name],
+            detail=f" ({name})",
+        )
 
     def number(self, routine: str, *handles_and_name: Any, signed: bool = False) -> int:
         """The answer as a number."""

@@ -48,18 +48,28 @@ class Report:
     @property
     def ok(self) -> bool:
         """Whether every case was run and none failed."""
-        return not self.left and not self.trouble and not any(case.outcome == "failed" for case in self.cases)
+        return (
+            not self.left
+            and not self.trouble
+            and not any(case.outcome == "failed" for case in self.cases)
+        )
 
     def rows(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Area and the numbers of its cases by outcome: the areas in the order of their names, then the row `BEYOND`."""
         for area in sorted({case.area for case in self.cases if not case.beyond}):
-            yield area, _counts([case for case in self.cases if case.area == area and not case.beyond])
+            yield (
+                area,
+                _counts([case for case in self.cases if case.area == area and not case.beyond]),
+            )
         if beyond := [case for case in self.cases if case.beyond]:
             yield BEYOND, _counts(beyond)
 
     def failures(self) -> list[Case]:
         """The failed cases, those beyond the specification last."""
-        return sorted((case for case in self.cases if case.outcome == "failed"), key=lambda case: (case.beyond, case.area))
+        return sorted(
+            (case for case in self.cases if case.outcome == "failed"),
+            key=lambda case: (case.beyond, case.area),
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for JSON."""
@@ -69,19 +79,37 @@ class Report:
 
 def render(report: Report) -> str:
     """The table, and a line for each failure."""
-    head = [f"{report.library} ({report.interface})", *(f"{name}: {text}" for name, text in report.facts.items())]
-    rows = [("area", OUTCOMES), *((area, tuple(map(str, counts))) for area, counts in report.rows())]
+    head = [
+        f"{report.library} ({report.interface})",
+        *(f"{name}: {text}" for name, text in report.facts.items()),
+    ]
+    rows = [
+        ("area", OUTCOMES),
+        *((area, tuple(map(str, counts))) for area, counts in report.rows()),
+    ]
     rows.append(("total", tuple(map(str, _counts(report.cases)))))
     width = max(len(area) for area, _ in rows)
     table = [f"{area:{width}}" + "".join(f"  {cell:>11}" for cell in cells) for area, cells in rows]
     parts = ["\n".join(head), "\n".join(table)]
     if failures := report.failures():
-        lines = (f"  {case.line}" + (" [beyond the specification]" if case.beyond else "") for case in failures)
+        lines = (
+            f"  {case.line}" + (" [beyond the specification]" if case.beyond else "")
+            for case in failures
+        )
         parts.append("\n".join(["failed:", *lines]))
     if report.trouble:
-        left = f", {report.left} case{'s were' if report.left != 1 else ' was'} not run" if report.left else ""
+        left = (
+            f", {report.left} case{'s were' if report.left != 1 else ' was'} not run"
+            if report.left
+            else ""
+        )
         parts.append(f"not complete{left}: {report.trouble}")
-    return "\n\n".join([*parts, f"{len(report.cases)} case{'s' * (len(report.cases) != 1)} in {report.seconds:.0f} s"])
+    return "\n\n".join(
+        [
+            *parts,
+            f"{len(report.cases)} case{'s' * (len(report.cases) != 1)} in {report.seconds:.0f} s",
+        ]
+    )
 
 
 def _counts(cases: Sequence[Case]) -> tuple[int, ...]:

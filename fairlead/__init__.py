@@ -35,9 +35,25 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "CaptureError", "CapturedGraph", "Device", "Executable", "FairleadError", "LibraryError", "NotFoundError", "OpenCLError", "Platform",
-    "PlatformNotFoundError", "ReplayError", "__version__", "adapters", "capture", "devices", "pi_plugins", "platforms", "trace",
-]  # fmt: skip
+    "CaptureError",
+    "CapturedGraph",
+    "Device",
+    "Executable",
+    "FairleadError",
+    "LibraryError",
+    "NotFoundError",
+    "OpenCLError",
+    "Platform",
+    "PlatformNotFoundError",
+    "ReplayError",
+    "__version__",
+    "adapters",
+    "capture",
+    "devices",
+    "pi_plugins",
+    "platforms",
+    "trace",
+]
 
 #: Where each public name comes from.
 _MODULES = {

@@ -16,7 +16,9 @@ _Place = TypeVar("_Place", bound=Hashable)
 _Ways: TypeAlias = Callable[[_Place], Iterable[_Place]]
 
 
-def execution_order(nodes: Sequence[int], successors: Neighbours, predecessors: Neighbours) -> list[int]:
+def execution_order(
+    nodes: Sequence[int], successors: Neighbours, predecessors: Neighbours
+) -> list[int]:
     """`nodes` in the order in which they are enqueued (spec B2): reversed depth-first, edges to other nodes apart.
 
     What becomes ready last runs first, so that a branch is followed to its end before another one begins. Predecessors outside
@@ -31,7 +33,10 @@ def execution_order(nodes: Sequence[int], successors: Neighbours, predecessors: 
 
 
 def execution_orders(
-    groups: Sequence[Sequence[int]], of: Sequence[int], successors: Neighbours, predecessors: Neighbours
+    groups: Sequence[Sequence[int]],
+    of: Sequence[int],
+    successors: Neighbours,
+    predecessors: Neighbours,
 ) -> list[list[int]]:
     """The same for each of several groups of nodes, where `of` is the number of each node's group, negative if it has none."""
     waiting = [0] * len(of)

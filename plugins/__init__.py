@@ -19,7 +19,16 @@ from .sdk.build import build_adapter, build_plugin
 from .sdk.objects import Object
 from .sdk.wrap import failure
 
-__all__ = ["UR", "Adapter", "Object", "build_adapter", "build_plugin", "failure", "reference_adapter", "reference_plugin"]
+__all__ = [
+    "UR",
+    "Adapter",
+    "Object",
+    "build_adapter",
+    "build_plugin",
+    "failure",
+    "reference_adapter",
+    "reference_plugin",
+]
 
 
 def reference_adapter() -> str:

@@ -26,7 +26,10 @@ MULTI_DEVICE: Final = "cl_khr_command_buffer_multi_device"
 RECORDING: Final = tuple(name for name in OPENCL.functions if name.startswith("clCommand"))
 #: The functions of the extension besides.
 OTHERS: Final = (
-    *(f"cl{name}CommandBufferKHR" for name in ("Create", "Finalize", "Retain", "Release", "Enqueue")),
+    *(
+        f"cl{name}CommandBufferKHR"
+        for name in ("Create", "Finalize", "Retain", "Release", "Enqueue")
+    ),
     "clGetCommandBufferInfoKHR",
 )
 _SINCE: Final = {"clCommandSVMMemcpyKHR": (0, 9, 4), "clCommandSVMMemFillKHR": (0, 9, 4)}
@@ -48,7 +51,11 @@ class CommandBuffers:
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        versions = dict(device.info("CL_DEVICE_EXTENSIONS_WITH_VERSION")) if device.version_number >= (3, 0) else {}
+        versions = (
+            dict(device.info("CL_DEVICE_EXTENSIONS_WITH_VERSION"))
+            if device.version_number >= (3, 0)
+            else {}
+        )
         self.version: tuple[int, int, int] = versions.get(EXTENSION, (0, 0, 0))
         self.mutable_version: tuple[int, int, int] = versions.get(MUTABLE, (0, 0, 0))
         self.multi_device = MULTI_DEVICE in versions
@@ -57,7 +64,10 @@ class CommandBuffers:
     def has(self, name: str) -> bool:
         """Whether this version has the function, on a device of this OpenCL version."""
         function = OPENCL.functions[name]
-        return self.version >= _SINCE.get(name, (0, 9, 0)) and self.device.version_number >= function.since
+        return (
+            self.version >= _SINCE.get(name, (0, 9, 0))
+            and self.device.version_number >= function.since
+        )
 
     def missing(self) -> list[str]:
         """The functions that the version has and the driver does not give."""
@@ -67,7 +77,11 @@ class CommandBuffers:
     def function(self, name: str) -> Function:
         """The function as this version declares it."""
         function = OPENCL.functions[name]
-        if name in RECORDING and name != "clCommandNDRangeKernelKHR" and self.version < _PROPERTIES_SINCE:
+        if (
+            name in RECORDING
+            and name != "clCommandNDRangeKernelKHR"
+            and self.version < _PROPERTIES_SINCE
+        ):
             parameters = tuple(p for p in function.parameters if p.name != "properties")
             return dataclasses.replace(function, parameters=parameters)
         return function
@@ -77,7 +91,9 @@ class CommandBuffers:
             raise AttributeError(name)
         if name not in self._functions:
             if not self.has(name) and name in RECORDING:
-                unsupported(f"{name} is not part of {EXTENSION} {'.'.join(map(str, self.version))} on this device")
+                unsupported(
+                    f"{name} is not part of {EXTENSION} {'.'.join(map(str, self.version))} on this device"
+                )
             address = self.device.platform.extension_function(name)
             if not address:
                 failed(f"clGetExtensionFunctionAddressForPlatform gives {name}", "NULL")
@@ -102,7 +118,9 @@ class CommandBuffers:
         """A command-buffer on queues, which `objects` releases."""
         code = ctypes.c_int32(1)
         what = properties(FLAGS, flags) if flags else None
-        handle = self.clCreateCommandBufferKHR(len(queues), handles(*queues), what, ctypes.byref(code))
+        handle = self.clCreateCommandBufferKHR(
+            len(queues), handles(*queues), what, ctypes.byref(code)
+        )
         check(code.value, "clCreateCommandBufferKHR")
         if not handle:
             failed("clCreateCommandBufferKHR gives an object", "NULL, and CL_SUCCESS")
@@ -112,7 +130,14 @@ class CommandBuffers:
     def info(self, buffer: int, name: str) -> bytes:
         """The answer of clGetCommandBufferInfoKHR."""
         routine = "clGetCommandBufferInfoKHR"
-        return query(self.clGetCommandBufferInfoKHR, routine, check, buffer, OPENCL[name], detail=f" ({name})")
+        return query(
+            self.clGetCommandBufferInfoKHR,
+            routine,
+            check,
+            buffer,
+            OPENCL[name],
+            detail=f" ({name})",
+        )
 
     def number(self, buffer: int, name: str) -> int:
         """The answer as an unsigned number."""
@@ -126,7 +151,9 @@ class Recorder:
     >>> recorder.answer("clCommandFillBufferKHR", pattern=None)             # the code of a call that may fail
     """
 
-    def __init__(self, commands: CommandBuffers, objects: Objects, queue: int, flags: int = 0) -> None:
+    def __init__(
+        self, commands: CommandBuffers, objects: Objects, queue: int, flags: int = 0
+    ) -> None:
         self.commands, self.objects, self.queue = commands, objects, queue
         self.handle = commands.create(objects, queue, flags=flags)
         self._arguments: dict[str, Any] = {}
@@ -144,7 +171,10 @@ class Recorder:
             changes["num_sync_points_in_wait_list"] = len(waits)
             changes["sync_point_wait_list"] = (ctypes.c_uint32 * len(waits))(*waits)
         call = getattr(self.commands, name)
-        arguments = (changes[p.name] if p.name in changes else self.argument(p.name) for p in function.parameters)
+        arguments = (
+            changes[p.name] if p.name in changes else self.argument(p.name)
+            for p in function.parameters
+        )
         return call(*arguments)
 
     def record(self, name: str, waits: Sequence[int] = (), **changes: Any) -> int:
@@ -155,16 +185,26 @@ class Recorder:
 
     def launch(self, kernel: int, size: int, waits: Sequence[int] = (), **changes: Any) -> int:
         """Record a kernel in one dimension; its sync-point."""
-        return self.record("clCommandNDRangeKernelKHR", waits, **{"kernel": kernel, "global_work_size": sizes(size), **changes})
+        return self.record(
+            "clCommandNDRangeKernelKHR",
+            waits,
+            **{"kernel": kernel, "global_work_size": sizes(size), **changes},
+        )
 
     def copy(self, source: int, target: int, size: int, waits: Sequence[int] = ()) -> int:
         """Record a copy from the beginning of a buffer to that of another; its sync-point."""
-        return self.record("clCommandCopyBufferKHR", waits, src_buffer=source, dst_buffer=target, size=size)
+        return self.record(
+            "clCommandCopyBufferKHR", waits, src_buffer=source, dst_buffer=target, size=size
+        )
 
     def fill(self, buffer: int, value: int, size: int, waits: Sequence[int] = ()) -> int:
         """Record that the beginning of a buffer is filled with an integer; its sync-point."""
         return self.record(
-            "clCommandFillBufferKHR", waits, buffer=buffer, pattern=ctypes.byref(ctypes.c_int32(value)), size=size
+            "clCommandFillBufferKHR",
+            waits,
+            buffer=buffer,
+            pattern=ctypes.byref(ctypes.c_int32(value)),
+            size=size,
         )
 
     def finalize(self) -> None:
@@ -175,14 +215,19 @@ class Recorder:
         """Enqueue it on its own queue, or on another."""
         queues = (1, handles(queue)) if queue else (0, None)
         wait_list = (len(waits), handles(*waits) if waits else None)
-        check(self.commands.clEnqueueCommandBufferKHR(*queues, self.handle, *wait_list, None), "clEnqueueCommandBufferKHR")
+        check(
+            self.commands.clEnqueueCommandBufferKHR(*queues, self.handle, *wait_list, None),
+            "clEnqueueCommandBufferKHR",
+        )
 
     def enqueue_with_event(self, queue: int = 0, waits: Sequence[int] = ()) -> int:
         """The same with the command's event."""
         event = ctypes.c_void_p()
         queues = (1, handles(queue)) if queue else (0, None)
         wait_list = (len(waits), handles(*waits) if waits else None)
-        code = self.commands.clEnqueueCommandBufferKHR(*queues, self.handle, *wait_list, ctypes.byref(event))
+        code = self.commands.clEnqueueCommandBufferKHR(
+            *queues, self.handle, *wait_list, ctypes.byref(event)
+        )
         check(code, "clEnqueueCommandBufferKHR")
         if not event.value:
             failed("clEnqueueCommandBufferKHR gives an event", "NULL")
@@ -203,7 +248,9 @@ class Recorder:
         if name == "kernel":
             return self.objects.kernel("increment", self.argument("buffer"))
         if name.endswith("image"):
-            if not self.objects.number("clGetDeviceInfo", self.objects.device, "CL_DEVICE_IMAGE_SUPPORT"):
+            if not self.objects.number(
+                "clGetDeviceInfo", self.objects.device, "CL_DEVICE_IMAGE_SUPPORT"
+            ):
                 unsupported("the device has no images (CL_DEVICE_IMAGE_SUPPORT)")
             return self.objects.image(8, 8)
         if name.endswith("ptr"):
@@ -215,7 +262,9 @@ class Recorder:
 
 #: Legal values that are the same everywhere. A region of 4 × 1 × 1 is one of bytes in a buffer and of pixels in an image.
 _CONSTANT: Final[dict[str, Any]] = {
-    **dict.fromkeys(("command_queue", "properties", "sync_point_wait_list", "sync_point", "mutable_handle")),
+    **dict.fromkeys(
+        ("command_queue", "properties", "sync_point_wait_list", "sync_point", "mutable_handle")
+    ),
     **dict.fromkeys(("global_work_offset", "local_work_size")),
     **dict.fromkeys(("num_sync_points_in_wait_list", "src_offset", "dst_offset", "offset"), 0),
     **dict.fromkeys(("src_row_pitch", "src_slice_pitch", "dst_row_pitch", "dst_slice_pitch"), 0),

@@ -36,8 +36,12 @@ def open_library(target: Target) -> Protocol:
     Raises FairleadError for a loader that its symbols did not give away: every case would fail on it.
     """
     protocol = Protocol.open(target.library)
-    if protocol.library.own_symbol("clGetExtensionFunctionAddress") and protocol.extension_function("clGetICDLoaderInfoOCLICD"):
-        raise FairleadError("it is an OpenCL loader, not a driver", remedy="name a driver that it leads to")
+    if protocol.library.own_symbol("clGetExtensionFunctionAddress") and protocol.extension_function(
+        "clGetICDLoaderInfoOCLICD"
+    ):
+        raise FairleadError(
+            "it is an OpenCL loader, not a driver", remedy="name a driver that it leads to"
+        )
     if target.device:
         choose_of(load(Candidate(target.library, "conformance")), target.device)
     return protocol
@@ -67,7 +71,9 @@ class Listed:
 
 def choose_of(driver: Driver, text: str) -> Device:
     """The device that `--device` names, of the devices of all platforms."""
-    return choose([Listed(device) for platform in driver.platforms for device in platform.devices], text).device
+    return choose(
+        [Listed(device) for platform in driver.platforms for device in platform.devices], text
+    ).device
 
 
 @pytest.fixture(scope="session")
@@ -87,7 +93,9 @@ def chosen(target: Target, driver: Driver) -> Device:
     """The device under test."""
     device = choose_of(driver, target.device)
     ask, platform = device.table.clGetPlatformInfo, device.platform.handle
-    target.answers = lambda: ask(platform, OPENCL["CL_PLATFORM_NAME"], 0, None, ctypes.byref(ctypes.c_size_t())) == 0
+    target.answers = lambda: (
+        ask(platform, OPENCL["CL_PLATFORM_NAME"], 0, None, ctypes.byref(ctypes.c_size_t())) == 0
+    )
     target.about(platform=device.platform.version, device=device.name)
     return device
 
@@ -148,6 +156,8 @@ def mutable_version(commands: CommandBuffers) -> tuple[int, int, int]:
 
 
 @pytest.fixture
-def mutable(commands: CommandBuffers, mutable_version: tuple[int, int, int], objects: Objects, queue: int) -> Mutable:
+def mutable(
+    commands: CommandBuffers, mutable_version: tuple[int, int, int], objects: Objects, queue: int
+) -> Mutable:
     """A command-buffer on the queue in order that can be updated, being recorded."""
     return Mutable(commands, objects, queue)

@@ -55,7 +55,8 @@ def arguments(*pairs: tuple[int, Any]) -> Any:
     """A list of arguments: (index, ctypes value), or (index, an int, which is a memory object or an SVM pointer)."""
     values = [ctypes.c_void_p(value) if isinstance(value, int) else value for _, value in pairs]
     entries = [
-        Argument(index, ctypes.sizeof(value), ctypes.addressof(value)) for (index, _), value in zip(pairs, values, strict=True)
+        Argument(index, ctypes.sizeof(value), ctypes.addressof(value))
+        for (index, _), value in zip(pairs, values, strict=True)
     ]
     array = (Argument * len(entries))(*entries)
     array.kept = values  # what the entries lead to
@@ -65,7 +66,9 @@ def arguments(*pairs: tuple[int, Any]) -> Any:
 class Mutable:
     """A command-buffer that can be updated."""
 
-    def __init__(self, commands: CommandBuffers, objects: Objects, queue: int, flags: int = 0) -> None:
+    def __init__(
+        self, commands: CommandBuffers, objects: Objects, queue: int, flags: int = 0
+    ) -> None:
         self.commands, self.objects = commands, objects
         self.recorder = Recorder(commands, objects, queue, flags=MUTABLE_FLAG | flags)
 
@@ -78,14 +81,18 @@ class Mutable:
         """`unsupported` unless the device can change these fields."""
         for name in fields:
             if not self.capabilities & field(name):
-                unsupported(f"the device cannot change {name} (CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR)")
+                unsupported(
+                    f"the device cannot change {name} (CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR)"
+                )
 
     def launch(self, kernel: int, size: int, *fields: str, **changes: Any) -> int:
         """Record a kernel of which these fields can be changed, by default all that the device can change; the command's handle."""
         self.needs(*fields)
         handle = ctypes.c_void_p()
         what = properties(UPDATABLE, sum(map(field, fields))) if fields else None
-        self.recorder.launch(kernel, size, **{"properties": what, "mutable_handle": ctypes.byref(handle), **changes})
+        self.recorder.launch(
+            kernel, size, **{"properties": what, "mutable_handle": ctypes.byref(handle), **changes}
+        )
         if not handle.value:
             failed("clCommandNDRangeKernelKHR gives a handle", "NULL")
         return handle.value or 0
@@ -108,7 +115,9 @@ class Mutable:
                 else failed(f"{UPDATE} is there", "NULL")
             )
         filled = [_fill(Config(), config) for config in configs]
-        types = (ctypes.c_uint32 * len(filled))(*[OPENCL["CL_STRUCTURE_TYPE_MUTABLE_DISPATCH_CONFIG_KHR"]] * len(filled))
+        types = (ctypes.c_uint32 * len(filled))(
+            *[OPENCL["CL_STRUCTURE_TYPE_MUTABLE_DISPATCH_CONFIG_KHR"]] * len(filled)
+        )
         return self.answer_arrays(len(filled), types, handles(*map(ctypes.addressof, filled)))
 
     def answer_arrays(self, count: int, types: Any, configs: Any) -> int:
@@ -124,13 +133,22 @@ class Mutable:
     def info(self, command: int, name: str) -> bytes:
         """The answer of clGetMutableCommandInfoKHR."""
         routine = "clGetMutableCommandInfoKHR"
-        return query(self.commands.clGetMutableCommandInfoKHR, routine, check, command, OPENCL[name], detail=f" ({name})")
+        return query(
+            self.commands.clGetMutableCommandInfoKHR,
+            routine,
+            check,
+            command,
+            OPENCL[name],
+            detail=f" ({name})",
+        )
 
     def create_with(self, *pairs: int) -> None:
         """Put another command-buffer in place, with more properties."""
         code = ctypes.c_int32()
         what = properties(FLAGS, MUTABLE_FLAG, *pairs)
-        handle = self.commands.clCreateCommandBufferKHR(1, handles(self.recorder.queue), what, ctypes.byref(code))
+        handle = self.commands.clCreateCommandBufferKHR(
+            1, handles(self.recorder.queue), what, ctypes.byref(code)
+        )
         check(code.value, "clCreateCommandBufferKHR")
         self.objects.later(lambda: self.commands.clReleaseCommandBufferKHR(handle))
         self.recorder.handle = handle
@@ -138,7 +156,11 @@ class Mutable:
 
 def _fill(struct: Any, config: dict[str, Any]) -> Any:
     """Write a config into a struct; `work_dim` follows from the sizes."""
-    counts = {"arg_list": "num_args", "arg_svm_list": "num_svm_args", "exec_info_list": "num_exec_infos"}
+    counts = {
+        "arg_list": "num_args",
+        "arg_svm_list": "num_svm_args",
+        "exec_info_list": "num_exec_infos",
+    }
     struct.kept = config
     for name, value in config.items():
         if name in counts and value is not None and counts[name] not in config:

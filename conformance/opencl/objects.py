@@ -104,7 +104,9 @@ class Objects(Maker):
         """A buffer that begins with these numbers."""
         data = ints(values)
         flags |= OPENCL["CL_MEM_COPY_HOST_PTR"]
-        return self.make("clCreateBuffer", context or self.context, flags, ctypes.sizeof(data), data)
+        return self.make(
+            "clCreateBuffer", context or self.context, flags, ctypes.sizeof(data), data
+        )
 
     def image(self, width: int, height: int, value: int = 0, context: int = 0) -> int:
         """A two-dimensional image with four 32-bit unsigned integers a pixel, all of one value."""
@@ -112,7 +114,14 @@ class Objects(Maker):
         form = OPENCL.struct("cl_image_format")(OPENCL["CL_RGBA"], OPENCL["CL_UNSIGNED_INT32"])
         shape = OPENCL.struct("cl_image_desc")(OPENCL["CL_MEM_OBJECT_IMAGE2D"], width, height)
         flags = READ_WRITE | OPENCL["CL_MEM_COPY_HOST_PTR"]
-        return self.make("clCreateImage", context or self.context, flags, ctypes.byref(form), ctypes.byref(shape), pixels)
+        return self.make(
+            "clCreateImage",
+            context or self.context,
+            flags,
+            ctypes.byref(form),
+            ctypes.byref(shape),
+            pixels,
+        )
 
     def kernel(self, name: str, *arguments: int | Any, program: int = 0) -> int:
         """A kernel of the program with its arguments set: an int is a memory object, anything else is passed as it is."""
@@ -128,7 +137,9 @@ class Objects(Maker):
 
     def svm(self, size: int) -> int:
         """Shared virtual memory of at least the coarse kind, or `unsupported`."""
-        if self.version < (2, 0) or not self.number("clGetDeviceInfo", self.device, "CL_DEVICE_SVM_CAPABILITIES"):
+        if self.version < (2, 0) or not self.number(
+            "clGetDeviceInfo", self.device, "CL_DEVICE_SVM_CAPABILITIES"
+        ):
             unsupported("the device has no shared virtual memory (CL_DEVICE_SVM_CAPABILITIES)")
         pointer = self.cl.clSVMAlloc(self.context, READ_WRITE, size, 0)
         if not pointer:
@@ -149,16 +160,31 @@ class Objects(Maker):
         self.call("clBuildProgram", program, 1, handles(self.device), b"", None, None)
         return program
 
-    def launch(self, queue: int, kernel: int, size: int, waits: Sequence[int] = (), event: Any = None) -> None:
+    def launch(
+        self, queue: int, kernel: int, size: int, waits: Sequence[int] = (), event: Any = None
+    ) -> None:
         """Enqueue a kernel in one dimension."""
         wait_list = handles(*waits) if waits else None
-        self.call("clEnqueueNDRangeKernel", queue, kernel, 1, None, sizes(size), None, len(waits), wait_list, event)
+        self.call(
+            "clEnqueueNDRangeKernel",
+            queue,
+            kernel,
+            1,
+            None,
+            sizes(size),
+            None,
+            len(waits),
+            wait_list,
+            event,
+        )
 
     def read(self, queue: int, buffer: int, count: int = 0) -> list[int]:
         """The numbers in a buffer, after all that is in the queue (which must be in order, or finished)."""
         count = count or self.number("clGetMemObjectInfo", buffer, "CL_MEM_SIZE") // 4
         into = (ctypes.c_int32 * count)()
-        self.call("clEnqueueReadBuffer", queue, buffer, True, 0, ctypes.sizeof(into), into, 0, None, None)
+        self.call(
+            "clEnqueueReadBuffer", queue, buffer, True, 0, ctypes.sizeof(into), into, 0, None, None
+        )
         return list(into)
 
     def finish(self, queue: int) -> None:
@@ -167,7 +193,9 @@ class Objects(Maker):
 
     def status(self, event: int) -> int:
         """CL_EVENT_COMMAND_EXECUTION_STATUS."""
-        return self.number("clGetEventInfo", event, "CL_EVENT_COMMAND_EXECUTION_STATUS", signed=True)
+        return self.number(
+            "clGetEventInfo", event, "CL_EVENT_COMMAND_EXECUTION_STATUS", signed=True
+        )
 
 
 #: For calls that are made by other means.

@@ -65,7 +65,8 @@ class Protocol:
         table = read_word(platform)
         if not table:
             failed(
-                "a platform begins with the address of a dispatch table", "NULL" if table == 0 else "memory that cannot be read"
+                "a platform begins with the address of a dispatch table",
+                "NULL" if table == 0 else "memory that cannot be read",
             )
         return read_words(table, SLOT_COUNT)
 
@@ -98,7 +99,14 @@ class Protocol:
         def check(code: int, routine: str, detail: str) -> None:
             expect(OPENCL, code, "CL_SUCCESS", what=routine + detail)
 
-        return query(self.get_info(platform), "clGetPlatformInfo", check, platform, OPENCL[name], detail=f" ({name})")
+        return query(
+            self.get_info(platform),
+            "clGetPlatformInfo",
+            check,
+            platform,
+            OPENCL[name],
+            detail=f" ({name})",
+        )
 
     def text(self, platform: int, name: str) -> str:
         """The same as text."""
@@ -114,5 +122,9 @@ class Protocol:
         version = self.version(platform)
         for function in OPENCL.slots:
             is_extension = function.name.endswith(("KHR", "EXT")) or "GL" in function.name
-            if function.since <= version and not is_extension and function.slot not in (*TAG_SLOTS, 13):
+            if (
+                function.since <= version
+                and not is_extension
+                and function.slot not in (*TAG_SLOTS, 13)
+            ):
                 yield function

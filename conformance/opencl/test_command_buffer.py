@@ -52,16 +52,22 @@ def test_offset(recorder: Recorder, objects: Objects, dimensions: int) -> None:
     arguments = {"global_work_offset": sizes(*offset), "global_work_size": sizes(*size)}
     recorder.record(KERNEL, kernel=objects.kernel("ids", buffer), work_dim=dimensions, **arguments)
     recorder.run()
-    spans = [range(o, o + s) for o, s in zip(offset, size, strict=True)] + [range(1)] * (3 - dimensions)
+    spans = [range(o, o + s) for o, s in zip(offset, size, strict=True)] + [range(1)] * (
+        3 - dimensions
+    )
     expected = [i + 100 * j + 10000 * k for k in spans[2] for j in spans[1] for i in spans[0]]
     equal(objects.read(recorder.queue, buffer), expected, "the ids")
 
 
 @rule(KERNEL, "uses local_work_size, and the size that the kernel requires")
-@pytest.mark.parametrize(("kernel", "local"), [("local_sizes", 4), ("groups_of_four", 4), ("groups_of_four", 0)])
+@pytest.mark.parametrize(
+    ("kernel", "local"), [("local_sizes", 4), ("groups_of_four", 4), ("groups_of_four", 0)]
+)
 def test_local_size(recorder: Recorder, objects: Objects, kernel: str, local: int) -> None:
     buffer = objects.buffer([0] * 16)
-    recorder.launch(objects.kernel(kernel, buffer), 16, local_work_size=sizes(local) if local else None)
+    recorder.launch(
+        objects.kernel(kernel, buffer), 16, local_work_size=sizes(local) if local else None
+    )
     recorder.run()
     equal(objects.read(recorder.queue, buffer), [4] * 16, "the local sizes")
 
@@ -92,17 +98,30 @@ def test_fill(recorder: Recorder, objects: Objects, size: int) -> None:
 @rule(COPY, "copies the bytes")
 def test_copy(recorder: Recorder, objects: Objects) -> None:
     source, target = objects.buffer(range(16)), objects.buffer([0] * 16)
-    recorder.record(COPY, src_buffer=source, dst_buffer=target, src_offset=8, dst_offset=16, size=32)
+    recorder.record(
+        COPY, src_buffer=source, dst_buffer=target, src_offset=8, dst_offset=16, size=32
+    )
     recorder.run()
-    equal(objects.read(recorder.queue, target), [0] * 4 + list(range(2, 10)) + [0] * 4, "the buffer")
+    equal(
+        objects.read(recorder.queue, target), [0] * 4 + list(range(2, 10)) + [0] * 4, "the buffer"
+    )
 
 
 @rule(RECT, "copies a rectangle, and a box")
 @pytest.mark.parametrize("depth", [1, 2])
 def test_copy_rect(recorder: Recorder, objects: Objects, depth: int) -> None:
     source, target = objects.buffer(range(64)), objects.buffer([0] * 64)  # 4 × 4 × 4 integers
-    pitches: dict[str, Any] = {"src_row_pitch": 16, "src_slice_pitch": 64, "dst_row_pitch": 16, "dst_slice_pitch": 64}
-    where = {"src_origin": sizes(4, 1, 1), "dst_origin": sizes(8, 2, 0), "region": sizes(8, 2, depth)}
+    pitches: dict[str, Any] = {
+        "src_row_pitch": 16,
+        "src_slice_pitch": 64,
+        "dst_row_pitch": 16,
+        "dst_slice_pitch": 64,
+    }
+    where = {
+        "src_origin": sizes(4, 1, 1),
+        "dst_origin": sizes(8, 2, 0),
+        "region": sizes(8, 2, depth),
+    }
     recorder.record(RECT, src_buffer=source, dst_buffer=target, **where, **pitches)
     recorder.run()
     expected = [0] * 64
@@ -114,7 +133,20 @@ def test_copy_rect(recorder: Recorder, objects: Objects, depth: int) -> None:
 def _pixels(objects: Objects, queue: int, image: int) -> list[int]:
     """The first value of each pixel of an 8 × 8 image."""
     into = (ctypes.c_uint32 * 256)()
-    objects.call("clEnqueueReadImage", queue, image, True, sizes(0, 0, 0), sizes(8, 8, 1), 0, 0, into, 0, None, None)
+    objects.call(
+        "clEnqueueReadImage",
+        queue,
+        image,
+        True,
+        sizes(0, 0, 0),
+        sizes(8, 8, 1),
+        0,
+        0,
+        into,
+        0,
+        None,
+        None,
+    )
     return list(into[::4])
 
 
@@ -130,7 +162,9 @@ SQUARE = {"region": sizes(2, 2, 1)}
 def test_fill_image(recorder: Recorder, objects: Objects) -> None:
     recorder.argument("image")
     image, colour = objects.image(8, 8, 1), (ctypes.c_uint32 * 4)(9, 9, 9, 9)
-    recorder.record("clCommandFillImageKHR", image=image, fill_color=colour, origin=sizes(3, 4, 0), **SQUARE)
+    recorder.record(
+        "clCommandFillImageKHR", image=image, fill_color=colour, origin=sizes(3, 4, 0), **SQUARE
+    )
     colour[0] = 0
     recorder.run()
     equal(_pixels(objects, recorder.queue, image), _square(1, 9), "the pixels")
@@ -140,7 +174,13 @@ def test_fill_image(recorder: Recorder, objects: Objects) -> None:
 def test_copy_image(recorder: Recorder, objects: Objects) -> None:
     recorder.argument("src_image")
     source, target = objects.image(8, 8, 5), objects.image(8, 8, 1)
-    recorder.record("clCommandCopyImageKHR", src_image=source, dst_image=target, dst_origin=sizes(3, 4, 0), **SQUARE)
+    recorder.record(
+        "clCommandCopyImageKHR",
+        src_image=source,
+        dst_image=target,
+        dst_origin=sizes(3, 4, 0),
+        **SQUARE,
+    )
     recorder.run()
     equal(_pixels(objects, recorder.queue, target), _square(1, 5), "the pixels")
 
@@ -149,7 +189,13 @@ def test_copy_image(recorder: Recorder, objects: Objects) -> None:
 def test_copy_to_image(recorder: Recorder, objects: Objects) -> None:
     recorder.argument("dst_image")
     source, target = objects.buffer([3] * 64), objects.image(8, 8, 1)
-    recorder.record("clCommandCopyBufferToImageKHR", src_buffer=source, dst_image=target, dst_origin=sizes(3, 4, 0), **SQUARE)
+    recorder.record(
+        "clCommandCopyBufferToImageKHR",
+        src_buffer=source,
+        dst_image=target,
+        dst_origin=sizes(3, 4, 0),
+        **SQUARE,
+    )
     recorder.run()
     equal(_pixels(objects, recorder.queue, target), _square(1, 3), "the pixels")
 
@@ -158,7 +204,9 @@ def test_copy_to_image(recorder: Recorder, objects: Objects) -> None:
 def test_copy_to_buffer(recorder: Recorder, objects: Objects) -> None:
     recorder.argument("src_image")
     source, target = objects.image(8, 8, 6), objects.buffer([0] * 20)
-    recorder.record("clCommandCopyImageToBufferKHR", src_image=source, dst_buffer=target, dst_offset=8, **SQUARE)
+    recorder.record(
+        "clCommandCopyImageToBufferKHR", src_image=source, dst_buffer=target, dst_offset=8, **SQUARE
+    )
     recorder.run()
     equal(objects.read(recorder.queue, target), [0, 0, *[6] * 16, 0, 0], "the buffer")
 
@@ -168,8 +216,12 @@ def test_svm(recorder: Recorder, objects: Objects) -> None:
     if not recorder.commands.has("clCommandSVMMemcpyKHR"):
         unsupported("there are no SVM commands before 0.9.4")
     source, target = objects.svm(64), objects.svm(64)
-    filled = recorder.record("clCommandSVMMemFillKHR", svm_ptr=source, pattern=ctypes.byref(ctypes.c_int32(4)), size=64)
-    recorder.record("clCommandSVMMemcpyKHR", waits=[filled], dst_ptr=target, src_ptr=source, size=64)
+    filled = recorder.record(
+        "clCommandSVMMemFillKHR", svm_ptr=source, pattern=ctypes.byref(ctypes.c_int32(4)), size=64
+    )
+    recorder.record(
+        "clCommandSVMMemcpyKHR", waits=[filled], dst_ptr=target, src_ptr=source, size=64
+    )
     recorder.run()
     into = (ctypes.c_int32 * 16)()
     objects.call("clEnqueueSVMMemcpy", recorder.queue, True, into, target, 64, 0, None, None)
@@ -195,7 +247,11 @@ def test_set_argument(recorder: Recorder, objects: Objects, when: str) -> None:
             objects.set_argument(kernel, 0, other)
             objects.set_argument(kernel, 1, ctypes.c_int32(1000))
         then()
-    equal((objects.read(recorder.queue, mine), objects.read(recorder.queue, other)), ([5] * 8, [0] * 8), "the buffers")
+    equal(
+        (objects.read(recorder.queue, mine), objects.read(recorder.queue, other)),
+        ([5] * 8, [0] * 8),
+        "the buffers",
+    )
 
 
 @rule(KERNEL, "each command has the arguments of its own recording")
@@ -211,7 +267,10 @@ def test_arguments_of_each(recorder: Recorder, objects: Objects) -> None:
 
 @rule(KERNEL, "the kernel can be released after recording")
 def test_released_kernel(recorder: Recorder, objects: Objects) -> None:
-    buffer, inner = objects.buffer([0] * 8), Objects(objects.cl, objects.device, objects.context, objects.program)
+    buffer, inner = (
+        objects.buffer([0] * 8),
+        Objects(objects.cl, objects.device, objects.context, objects.program),
+    )
     recorder.launch(inner.kernel("increment", buffer), 8)
     inner.close()
     recorder.run()
@@ -248,7 +307,9 @@ def test_out_of_order(commands: CommandBuffers, objects: Objects, out_of_order: 
 
 
 @rule(BARRIER, "with sync-points it waits for them, and what is recorded later waits for it")
-def test_barrier_with_sync_points(commands: CommandBuffers, objects: Objects, out_of_order: int) -> None:
+def test_barrier_with_sync_points(
+    commands: CommandBuffers, objects: Objects, out_of_order: int
+) -> None:
     recorder = Recorder(commands, objects, out_of_order)
     one, two, sum_ = (objects.buffer([0] * 256) for _ in range(3))
     points = [recorder.fill(one, 5, 1024), recorder.fill(two, 6, 1024)]
@@ -277,7 +338,10 @@ def test_mixed(commands: CommandBuffers, objects: Objects, out_of_order: int) ->
     recorder = Recorder(commands, objects, out_of_order)
     source, left, right = (objects.buffer([0] * 256) for _ in range(3))
     filled = recorder.fill(source, 1, 1024)
-    copied = [recorder.copy(source, left, 1024, [filled]), recorder.copy(source, right, 1024, [filled])]
+    copied = [
+        recorder.copy(source, left, 1024, [filled]),
+        recorder.copy(source, right, 1024, [filled]),
+    ]
     plus = recorder.launch(objects.kernel("add", left, ctypes.c_int32(10)), 256, copied[:1])
     times = recorder.launch(objects.kernel("twice_plus", right, ctypes.c_int32(0)), 256, copied[1:])
     recorder.copy(right, source, 1024, [plus, times])

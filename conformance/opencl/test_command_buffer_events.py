@@ -98,7 +98,9 @@ def test_command_waits(adder: Recorder, objects: Objects, buffer: int, same: boo
 
 @rule(ENQUEUE, "waits for the event of another command-buffer, on its own queue or another")
 @pytest.mark.parametrize("same", [True, False], ids=["own-queue", "other-queue"])
-def test_waits_for_command_buffer(adder: Recorder, commands: CommandBuffers, objects: Objects, buffer: int, same: bool) -> None:
+def test_waits_for_command_buffer(
+    adder: Recorder, commands: CommandBuffers, objects: Objects, buffer: int, same: bool
+) -> None:
     queue = adder.queue if same else objects.queue()
     second = Recorder(commands, objects, queue)
     second.launch(objects.kernel("add", buffer, ctypes.c_int32(10)), 1024)
@@ -121,7 +123,11 @@ def test_wait(adder: Recorder, objects: Objects, buffer: int) -> None:
         if not adder.commands.can_be_pipelined:
             objects.call("clWaitForEvents", 1, handles(events[-1]))
     objects.call("clWaitForEvents", 2, handles(*events))
-    equal([objects.status(event) for event in events], [COMPLETE, COMPLETE], "the status of the events")
+    equal(
+        [objects.status(event) for event in events],
+        [COMPLETE, COMPLETE],
+        "the status of the events",
+    )
     equal(first(objects, adder.queue, buffer), 3, "the buffer")
 
 
@@ -148,8 +154,12 @@ def test_callback(adder: Recorder, objects: Objects, buffer: int) -> None:
     equal(seen, [(event, COMPLETE, 42)], "the arguments")
 
 
-@rule("clSetEventCallback", "a callback may complete the user event that another submission waits for")
-def test_callback_signals(adder: Recorder, commands: CommandBuffers, objects: Objects, buffer: int) -> None:
+@rule(
+    "clSetEventCallback", "a callback may complete the user event that another submission waits for"
+)
+def test_callback_signals(
+    adder: Recorder, commands: CommandBuffers, objects: Objects, buffer: int
+) -> None:
     queue, gate, second_gate = objects.queue(), objects.user_event(), objects.user_event()
     second = Recorder(commands, objects, queue)
     second.launch(objects.kernel("add", buffer, ctypes.c_int32(10)), 1024)
@@ -174,7 +184,11 @@ def test_callback_signals(adder: Recorder, commands: CommandBuffers, objects: Ob
 @rule(INFO, "CL_EVENT_COMMAND_TYPE is CL_COMMAND_COMMAND_BUFFER_KHR")
 def test_type(adder: Recorder, objects: Objects) -> None:
     event = adder.enqueue_with_event()
-    equal(objects.number(INFO, event, "CL_EVENT_COMMAND_TYPE"), OPENCL["CL_COMMAND_COMMAND_BUFFER_KHR"], "the type")
+    equal(
+        objects.number(INFO, event, "CL_EVENT_COMMAND_TYPE"),
+        OPENCL["CL_COMMAND_COMMAND_BUFFER_KHR"],
+        "the type",
+    )
 
 
 @rule(INFO, "CL_EVENT_COMMAND_QUEUE is the queue that it was enqueued on")
@@ -192,14 +206,21 @@ def test_context(adder: Recorder, objects: Objects) -> None:
     equal(objects.number(INFO, event, "CL_EVENT_CONTEXT"), objects.context, "the context")
 
 
-@rule(INFO, "CL_EVENT_COMMAND_EXECUTION_STATUS is CL_QUEUED or CL_SUBMITTED while it waits, and CL_COMPLETE at the end")
+@rule(
+    INFO,
+    "CL_EVENT_COMMAND_EXECUTION_STATUS is CL_QUEUED or CL_SUBMITTED while it waits, and CL_COMPLETE at the end",
+)
 def test_status(adder: Recorder, objects: Objects) -> None:
     gate = objects.user_event()
     event = adder.enqueue_with_event(waits=[gate])
     waiting = objects.status(event)
     signal(objects, gate)
     objects.finish(adder.queue)
-    equal(waiting in (OPENCL["CL_QUEUED"], OPENCL["CL_SUBMITTED"]), True, f"{waiting} is queued or submitted")
+    equal(
+        waiting in (OPENCL["CL_QUEUED"], OPENCL["CL_SUBMITTED"]),
+        True,
+        f"{waiting} is queued or submitted",
+    )
     equal(objects.status(event), COMPLETE, "the status at the end")
 
 
@@ -214,7 +235,10 @@ def test_references(adder: Recorder, objects: Objects) -> None:
     equal(after, before + 1, "the count")
 
 
-@rule("clGetEventProfilingInfo", "the times of a submission are in order, and the second comes after the first")
+@rule(
+    "clGetEventProfilingInfo",
+    "the times of a submission are in order, and the second comes after the first",
+)
 def test_profiling(commands: CommandBuffers, objects: Objects, buffer: int) -> None:
     supported = PROFILING
     if commands.version >= (0, 9, 6):
@@ -229,7 +253,10 @@ def test_profiling(commands: CommandBuffers, objects: Objects, buffer: int) -> N
         event = recorder.enqueue_with_event()
         objects.finish(recorder.queue)
         names = ("QUEUED", "SUBMIT", "START", "END")
-        times += [objects.number("clGetEventProfilingInfo", event, f"CL_PROFILING_COMMAND_{name}") for name in names]
+        times += [
+            objects.number("clGetEventProfilingInfo", event, f"CL_PROFILING_COMMAND_{name}")
+            for name in names
+        ]
     if times != sorted(times) or not times[0]:
         failed("queued ≤ submit ≤ start ≤ end, twice", times)
 
@@ -238,5 +265,7 @@ def test_profiling(commands: CommandBuffers, objects: Objects, buffer: int) -> N
 def test_no_profiling(adder: Recorder, objects: Objects) -> None:
     event, time = adder.enqueue_with_event(), ctypes.c_uint64()
     objects.finish(adder.queue)
-    code = objects.cl.clGetEventProfilingInfo(event, OPENCL["CL_PROFILING_COMMAND_START"], 8, ctypes.byref(time), None)
+    code = objects.cl.clGetEventProfilingInfo(
+        event, OPENCL["CL_PROFILING_COMMAND_START"], 8, ctypes.byref(time), None
+    )
     equal(OPENCL.errors[code][0], "CL_PROFILING_INFO_NOT_AVAILABLE", "the code")

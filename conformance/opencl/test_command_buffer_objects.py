@@ -9,7 +9,15 @@ import pytest
 
 from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, forked, rule, unsupported
-from fairlead.conformance.opencl.commands import FLAGS, PENDING, SIMULTANEOUS, CommandBuffers, Recorder, expect_code, properties
+from fairlead.conformance.opencl.commands import (
+    FLAGS,
+    PENDING,
+    SIMULTANEOUS,
+    CommandBuffers,
+    Recorder,
+    expect_code,
+    properties,
+)
 from fairlead.conformance.opencl.objects import OUT_OF_ORDER, PROFILING, Objects, check
 from fairlead.icd.abi import OPENCL
 
@@ -20,17 +28,24 @@ CREATE, FINALIZE, ENQUEUE, INFO = (
     "clGetCommandBufferInfoKHR",
 )
 INVALID = "CL_INVALID_COMMAND_BUFFER_KHR"
-RECORDING, EXECUTABLE = OPENCL["CL_COMMAND_BUFFER_STATE_RECORDING_KHR"], OPENCL["CL_COMMAND_BUFFER_STATE_EXECUTABLE_KHR"]
+RECORDING, EXECUTABLE = (
+    OPENCL["CL_COMMAND_BUFFER_STATE_RECORDING_KHR"],
+    OPENCL["CL_COMMAND_BUFFER_STATE_EXECUTABLE_KHR"],
+)
 
 
-def create(commands: CommandBuffers, count: int, queues: Any, what: Any = None) -> tuple[int | None, int]:
+def create(
+    commands: CommandBuffers, count: int, queues: Any, what: Any = None
+) -> tuple[int | None, int]:
     """The handle and the code of clCreateCommandBufferKHR."""
     code = ctypes.c_int32(1)
     handle = commands.clCreateCommandBufferKHR(count, queues, what, ctypes.byref(code))
     return handle, code.value
 
 
-def refused(commands: CommandBuffers, codes: tuple[str, ...], count: int, queues: Any, what: Any = None) -> None:
+def refused(
+    commands: CommandBuffers, codes: tuple[str, ...], count: int, queues: Any, what: Any = None
+) -> None:
     """Creation must fail: NULL and one of the codes."""
     handle, code = create(commands, count, queues, what)
     expect_code(code, *codes)
@@ -61,7 +76,10 @@ def test_no_queues(commands: CommandBuffers, queue: int) -> None:
 
 
 @forked
-@rule(CREATE, "CL_INVALID_VALUE if num_queues is not 1 and cl_khr_command_buffer_multi_device is not supported")
+@rule(
+    CREATE,
+    "CL_INVALID_VALUE if num_queues is not 1 and cl_khr_command_buffer_multi_device is not supported",
+)
 def test_two_queues(commands: CommandBuffers, queue: int) -> None:
     if commands.multi_device:
         unsupported("the device has cl_khr_command_buffer_multi_device")
@@ -95,19 +113,37 @@ def test_property_twice(commands: CommandBuffers, queue: int) -> None:
 @forked
 @rule(CREATE, "CL_INVALID_VALUE (or CL_INVALID_PROPERTY) if a flag is none that there is")
 def test_unknown_flag(commands: CommandBuffers, queue: int) -> None:
-    refused(commands, ("CL_INVALID_VALUE", "CL_INVALID_PROPERTY"), 1, handles(queue), properties(FLAGS, 1 << 40))
+    refused(
+        commands,
+        ("CL_INVALID_VALUE", "CL_INVALID_PROPERTY"),
+        1,
+        handles(queue),
+        properties(FLAGS, 1 << 40),
+    )
 
 
 @forked
-@rule(CREATE, "CL_INVALID_PROPERTY if the device does not support CL_COMMAND_BUFFER_SIMULTANEOUS_USE_KHR")
+@rule(
+    CREATE,
+    "CL_INVALID_PROPERTY if the device does not support CL_COMMAND_BUFFER_SIMULTANEOUS_USE_KHR",
+)
 def test_simultaneous_use(commands: CommandBuffers, queue: int) -> None:
     if commands.can("SIMULTANEOUS_USE"):
         unsupported("the device supports simultaneous use")
-    refused(commands, ("CL_INVALID_PROPERTY", "CL_INVALID_VALUE"), 1, handles(queue), properties(FLAGS, SIMULTANEOUS))
+    refused(
+        commands,
+        ("CL_INVALID_PROPERTY", "CL_INVALID_VALUE"),
+        1,
+        handles(queue),
+        properties(FLAGS, SIMULTANEOUS),
+    )
 
 
 @forked
-@rule(CREATE, "CL_INCOMPATIBLE_COMMAND_QUEUE_KHR if a queue lacks a property that the device requires, before 0.9.7")
+@rule(
+    CREATE,
+    "CL_INCOMPATIBLE_COMMAND_QUEUE_KHR if a queue lacks a property that the device requires, before 0.9.7",
+)
 def test_required_properties(commands: CommandBuffers, queue: int) -> None:
     if not commands.device.info("CL_DEVICE_COMMAND_BUFFER_REQUIRED_QUEUE_PROPERTIES_KHR"):
         unsupported("the device requires no property")
@@ -120,7 +156,9 @@ def test_required_properties(commands: CommandBuffers, queue: int) -> None:
 
 
 @rule("clGetDeviceInfo", "answers the queries of the extension with 8 bytes")
-@pytest.mark.parametrize("name", ["CAPABILITIES", "REQUIRED_QUEUE_PROPERTIES", "SUPPORTED_QUEUE_PROPERTIES"])
+@pytest.mark.parametrize(
+    "name", ["CAPABILITIES", "REQUIRED_QUEUE_PROPERTIES", "SUPPORTED_QUEUE_PROPERTIES"]
+)
 def test_device_info(commands: CommandBuffers, objects: Objects, name: str) -> None:
     if name.startswith("SUPPORTED") and commands.version < (0, 9, 6):
         unsupported("there is no such query before 0.9.6")
@@ -139,7 +177,11 @@ def test_queue_properties(commands: CommandBuffers, chosen: Any) -> None:
     required = chosen.info("CL_DEVICE_COMMAND_BUFFER_REQUIRED_QUEUE_PROPERTIES_KHR")
     equal(supported & required, required, "the required ones among the supported")
     host = chosen.info("CL_DEVICE_QUEUE_ON_HOST_PROPERTIES")
-    equal(supported & ~host & (OUT_OF_ORDER | PROFILING), 0, "supported ones that queues of the device cannot have")
+    equal(
+        supported & ~host & (OUT_OF_ORDER | PROFILING),
+        0,
+        "supported ones that queues of the device cannot have",
+    )
 
 
 # Finalize
@@ -156,7 +198,9 @@ def test_finalize_twice(recorder: Recorder) -> None:
     if recorder.commands.version < (0, 9, 1):
         unsupported("the error came with 0.9.1")
     recorder.finalize()
-    expect_code(recorder.commands.clFinalizeCommandBufferKHR(recorder.handle), "CL_INVALID_OPERATION")
+    expect_code(
+        recorder.commands.clFinalizeCommandBufferKHR(recorder.handle), "CL_INVALID_OPERATION"
+    )
 
 
 @rule(FINALIZE, "an empty command-buffer can be finalized, and enqueued, and its event completes")
@@ -174,7 +218,11 @@ def test_finalize_empty(recorder: Recorder) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, id=name, marks=rule(name, f"{INVALID} if command_buffer is not a valid command-buffer"))
+        pytest.param(
+            name,
+            id=name,
+            marks=rule(name, f"{INVALID} if command_buffer is not a valid command-buffer"),
+        )
         for name in ("clRetainCommandBufferKHR", "clReleaseCommandBufferKHR")
     ],
 )
@@ -207,7 +255,8 @@ QUERIES = {
 def each_query(text: str) -> pytest.MarkDecorator:
     """A case for each query; {} in the rule's text is its name."""
     return pytest.mark.parametrize(
-        "name", [pytest.param(name, id=name, marks=rule(INFO, text.format(name))) for name in QUERIES]
+        "name",
+        [pytest.param(name, id=name, marks=rule(INFO, text.format(name))) for name in QUERIES],
     )
 
 
@@ -221,7 +270,9 @@ def test_query(recorder: Recorder, name: str) -> None:
     _known(recorder.commands, name)
     size, value = QUERIES[name]
     answer = recorder.commands.info(recorder.handle, name)
-    equal((len(answer), int.from_bytes(answer, "little")), (size, value(recorder)), "size and value")
+    equal(
+        (len(answer), int.from_bytes(answer, "little")), (size, value(recorder)), "size and value"
+    )
 
 
 @forked
@@ -230,14 +281,19 @@ def test_query_too_small(recorder: Recorder, name: str) -> None:
     _known(recorder.commands, name)
     size, _ = QUERIES[name]
     room = ctypes.create_string_buffer(16)
-    code = recorder.commands.clGetCommandBufferInfoKHR(recorder.handle, OPENCL[name], size - 1, room, None)
+    code = recorder.commands.clGetCommandBufferInfoKHR(
+        recorder.handle, OPENCL[name], size - 1, room, None
+    )
     expect_code(code, "CL_INVALID_VALUE")
 
 
 @forked
 @rule(INFO, "CL_INVALID_VALUE if param_name is none of the supported values")
 def test_unknown_query(recorder: Recorder) -> None:
-    expect_code(recorder.commands.clGetCommandBufferInfoKHR(recorder.handle, 0x7FFFFFFF, 0, None, None), "CL_INVALID_VALUE")
+    expect_code(
+        recorder.commands.clGetCommandBufferInfoKHR(recorder.handle, 0x7FFFFFFF, 0, None, None),
+        "CL_INVALID_VALUE",
+    )
 
 
 @forked
@@ -254,16 +310,25 @@ def test_properties(commands: CommandBuffers, objects: Objects, queue: int) -> N
     handle, code = create(commands, 1, handles(queue), given)
     expect_code(code, "CL_SUCCESS")
     objects.later(lambda: commands.clReleaseCommandBufferKHR(handle))
-    equal(commands.info(handle or 0, "CL_COMMAND_BUFFER_PROPERTIES_ARRAY_KHR"), bytes(given), "the properties")
+    equal(
+        commands.info(handle or 0, "CL_COMMAND_BUFFER_PROPERTIES_ARRAY_KHR"),
+        bytes(given),
+        "the properties",
+    )
 
 
 @rule(INFO, "CL_COMMAND_BUFFER_PROPERTIES_ARRAY_KHR is empty, or 0 alone, if none were given")
 def test_no_properties(recorder: Recorder) -> None:
     answer = recorder.commands.info(recorder.handle, "CL_COMMAND_BUFFER_PROPERTIES_ARRAY_KHR")
-    equal(answer.strip(b"\0") == b"" and len(answer) in (0, 8), True, f"{answer!r} is an empty list")
+    equal(
+        answer.strip(b"\0") == b"" and len(answer) in (0, 8), True, f"{answer!r} is an empty list"
+    )
 
 
-@rule(INFO, "CL_COMMAND_BUFFER_STATE_KHR is the executable state after finalize, and when all submissions have ended")
+@rule(
+    INFO,
+    "CL_COMMAND_BUFFER_STATE_KHR is the executable state after finalize, and when all submissions have ended",
+)
 def test_state(recorder: Recorder) -> None:
     recorder.finalize()
     states = [recorder.commands.number(recorder.handle, "CL_COMMAND_BUFFER_STATE_KHR")]
@@ -273,7 +338,9 @@ def test_state(recorder: Recorder) -> None:
     equal(states, [EXECUTABLE, EXECUTABLE], "the states")
 
 
-@rule(INFO, "CL_COMMAND_BUFFER_STATE_KHR is the pending state while a submission waits, before 0.9.8")
+@rule(
+    INFO, "CL_COMMAND_BUFFER_STATE_KHR is the pending state while a submission waits, before 0.9.8"
+)
 def test_pending_state(recorder: Recorder) -> None:
     if recorder.commands.can_be_pipelined:
         unsupported("there is no pending state since 0.9.8")
@@ -299,7 +366,10 @@ def test_enqueue_nothing(commands: CommandBuffers, queue: int) -> None:
 @forked
 @rule(ENQUEUE, "CL_INVALID_OPERATION if command_buffer has not been finalized")
 def test_enqueue_unfinalized(recorder: Recorder) -> None:
-    expect_code(recorder.commands.clEnqueueCommandBufferKHR(0, None, recorder.handle, 0, None, None), "CL_INVALID_OPERATION")
+    expect_code(
+        recorder.commands.clEnqueueCommandBufferKHR(0, None, recorder.handle, 0, None, None),
+        "CL_INVALID_OPERATION",
+    )
 
 
 @forked
@@ -307,8 +377,12 @@ def test_enqueue_unfinalized(recorder: Recorder) -> None:
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_enqueue_queues(recorder: Recorder, count: int) -> None:
     recorder.finalize()
-    queues = {0: handles(recorder.queue), 1: None, 2: handles(recorder.queue, recorder.queue)}[count]
-    code = recorder.commands.clEnqueueCommandBufferKHR(count, queues, recorder.handle, 0, None, None)
+    queues = {0: handles(recorder.queue), 1: None, 2: handles(recorder.queue, recorder.queue)}[
+        count
+    ]
+    code = recorder.commands.clEnqueueCommandBufferKHR(
+        count, queues, recorder.handle, 0, None, None
+    )
     expect_code(code, "CL_INVALID_VALUE")
 
 
@@ -316,7 +390,9 @@ def test_enqueue_queues(recorder: Recorder, count: int) -> None:
 @rule(ENQUEUE, "CL_INVALID_COMMAND_QUEUE if a queue is not valid")
 def test_enqueue_null_queue(recorder: Recorder) -> None:
     recorder.finalize()
-    code = recorder.commands.clEnqueueCommandBufferKHR(1, handles(0), recorder.handle, 0, None, None)
+    code = recorder.commands.clEnqueueCommandBufferKHR(
+        1, handles(0), recorder.handle, 0, None, None
+    )
     expect_code(code, "CL_INVALID_COMMAND_QUEUE")
 
 
@@ -324,7 +400,9 @@ def test_enqueue_null_queue(recorder: Recorder) -> None:
 def test_enqueue_context(recorder: Recorder, objects: Objects) -> None:
     recorder.finalize()
     other = objects.queue(context=objects.new_context())
-    code = recorder.commands.clEnqueueCommandBufferKHR(1, handles(other), recorder.handle, 0, None, None)
+    code = recorder.commands.clEnqueueCommandBufferKHR(
+        1, handles(other), recorder.handle, 0, None, None
+    )
     expect_code(code, "CL_INVALID_CONTEXT", "CL_INCOMPATIBLE_COMMAND_QUEUE_KHR")
 
 
@@ -333,24 +411,35 @@ def test_enqueue_event_context(recorder: Recorder, objects: Objects) -> None:
     recorder.finalize()
     event = objects.make("clCreateUserEvent", objects.new_context())
     objects.call("clSetUserEventStatus", event, OPENCL["CL_COMPLETE"])
-    code = recorder.commands.clEnqueueCommandBufferKHR(0, None, recorder.handle, 1, handles(event), None)
+    code = recorder.commands.clEnqueueCommandBufferKHR(
+        0, None, recorder.handle, 1, handles(event), None
+    )
     expect_code(code, "CL_INVALID_CONTEXT")
 
 
 @forked
 @rule(ENQUEUE, "CL_INVALID_EVENT_WAIT_LIST if list and number disagree, or an event is not valid")
 @pytest.mark.parametrize(
-    ("count", "events"), [(1, None), (0, handles(0)), (1, handles(0))], ids=["null-list", "no-number", "null"]
+    ("count", "events"),
+    [(1, None), (0, handles(0)), (1, handles(0))],
+    ids=["null-list", "no-number", "null"],
 )
 def test_enqueue_wait_list(recorder: Recorder, count: int, events: Any) -> None:
     recorder.finalize()
-    code = recorder.commands.clEnqueueCommandBufferKHR(0, None, recorder.handle, count, events, None)
+    code = recorder.commands.clEnqueueCommandBufferKHR(
+        0, None, recorder.handle, count, events, None
+    )
     expect_code(code, "CL_INVALID_EVENT_WAIT_LIST")
 
 
-@rule(ENQUEUE, "CL_INCOMPATIBLE_COMMAND_QUEUE_KHR if a queue has a property that the device does not support")
+@rule(
+    ENQUEUE,
+    "CL_INCOMPATIBLE_COMMAND_QUEUE_KHR if a queue has a property that the device does not support",
+)
 @pytest.mark.parametrize("name", ["OUT_OF_ORDER_EXEC_MODE", "PROFILING"])
-def test_enqueue_unsupported_property(recorder: Recorder, objects: Objects, chosen: Any, name: str) -> None:
+def test_enqueue_unsupported_property(
+    recorder: Recorder, objects: Objects, chosen: Any, name: str
+) -> None:
     if recorder.commands.version < (0, 9, 7):
         unsupported("the rule came with 0.9.7")
     bit = OPENCL[f"CL_QUEUE_{name}_ENABLE"]
@@ -364,7 +453,10 @@ def test_enqueue_unsupported_property(recorder: Recorder, objects: Objects, chos
     expect_code(code, "CL_INCOMPATIBLE_COMMAND_QUEUE_KHR")
 
 
-@rule(ENQUEUE, "CL_INVALID_OPERATION while a submission is pending, without the flag of simultaneous use, before 0.9.8")
+@rule(
+    ENQUEUE,
+    "CL_INVALID_OPERATION while a submission is pending, without the flag of simultaneous use, before 0.9.8",
+)
 def test_enqueue_pending(recorder: Recorder, objects: Objects) -> None:
     if recorder.commands.can_be_pipelined:
         unsupported("since 0.9.8 a command-buffer may be enqueued again")

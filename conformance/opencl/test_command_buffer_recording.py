@@ -10,7 +10,13 @@ import pytest
 
 from fairlead.conformance.arrays import sizes
 from fairlead.conformance.checks import equal, forked, rule, unsupported
-from fairlead.conformance.opencl.commands import RECORDING, CommandBuffers, Recorder, expect_code, properties
+from fairlead.conformance.opencl.commands import (
+    RECORDING,
+    CommandBuffers,
+    Recorder,
+    expect_code,
+    properties,
+)
 from fairlead.conformance.opencl.objects import Objects
 from fairlead.icd.abi import OPENCL
 
@@ -19,7 +25,9 @@ KERNEL = "clCommandNDRangeKernelKHR"
 
 def each(text: str) -> pytest.MarkDecorator:
     """A case for each function that records."""
-    return pytest.mark.parametrize("name", [pytest.param(name, id=name, marks=rule(name, text)) for name in RECORDING])
+    return pytest.mark.parametrize(
+        "name", [pytest.param(name, id=name, marks=rule(name, text)) for name in RECORDING]
+    )
 
 
 # The rules that all share
@@ -74,7 +82,12 @@ SYNC_POINTS = {
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        pytest.param(name, kind, id=f"{name}-{kind}", marks=rule(name, f"CL_INVALID_SYNC_POINT_WAIT_LIST_KHR if {kind}"))
+        pytest.param(
+            name,
+            kind,
+            id=f"{name}-{kind}",
+            marks=rule(name, f"CL_INVALID_SYNC_POINT_WAIT_LIST_KHR if {kind}"),
+        )
         for name in RECORDING
         for kind in SYNC_POINTS
     ],
@@ -115,14 +128,21 @@ def _of_another_context(objects: Objects, parameter: str) -> int:
     context = objects.new_context()
     if parameter == "kernel":
         source = "kernel void alone(global int *a) { a[0] = 1; }"
-        return objects.kernel("alone", objects.buffer([0], context=context), program=objects.build(source, context))
+        return objects.kernel(
+            "alone", objects.buffer([0], context=context), program=objects.build(source, context)
+        )
     if parameter.endswith("image"):
         return objects.image(8, 8, context=context)
     return objects.buffer([0] * 64, context=context)
 
 
 CONTEXTS = [
-    pytest.param(name, p.name, id=f"{name}-{p.name}", marks=rule(name, f"CL_INVALID_CONTEXT if {p.name} is of another context"))
+    pytest.param(
+        name,
+        p.name,
+        id=f"{name}-{p.name}",
+        marks=rule(name, f"CL_INVALID_CONTEXT if {p.name} is of another context"),
+    )
     for name in RECORDING
     for p in OPENCL.functions[name].parameters
     if p.type in ("cl_mem", "cl_kernel")
@@ -137,7 +157,9 @@ def test_context(recorder: Recorder, objects: Objects, name: str, parameter: str
 
 
 HANDLES = [
-    pytest.param(name, p.name, id=f"{name}-{p.name}", marks=rule(name, f"{code} if {p.name} is not valid"))
+    pytest.param(
+        name, p.name, id=f"{name}-{p.name}", marks=rule(name, f"{code} if {p.name} is not valid")
+    )
     for name in RECORDING
     for p in OPENCL.functions[name].parameters
     for code in [{"cl_mem": "CL_INVALID_MEM_OBJECT", "cl_kernel": "CL_INVALID_KERNEL"}.get(p.type)]
@@ -150,7 +172,10 @@ HANDLES = [
 def test_handle(recorder: Recorder, name: str, parameter: str) -> None:
     recorder.argument(parameter)
     changes: dict[str, Any] = {parameter: None}
-    expect_code(recorder.answer(name, **changes), "CL_INVALID_KERNEL" if parameter == "kernel" else "CL_INVALID_MEM_OBJECT")
+    expect_code(
+        recorder.answer(name, **changes),
+        "CL_INVALID_KERNEL" if parameter == "kernel" else "CL_INVALID_MEM_OBJECT",
+    )
 
 
 # The errors of their clEnqueue… counterparts. Buffers of cases are 256 bytes, images 8 × 8 pixels.
@@ -183,59 +208,176 @@ ERRORS: list[tuple[str, str, tuple[str, ...], Change]] = [
     (COPY, "dst_offset and size reach beyond dst_buffer", (VALUE,), _given(dst_offset=248)),
     (COPY, "src_offset is beyond src_buffer", (VALUE,), _given(src_offset=BIG)),
     (COPY, "size is larger than the buffers", (VALUE,), _given(size=BIG)),
-    (COPY, "source and destination overlap in a buffer", (OVERLAP,), _same("dst_buffer", "src_buffer", dst_offset=8)),
+    (
+        COPY,
+        "source and destination overlap in a buffer",
+        (OVERLAP,),
+        _same("dst_buffer", "src_buffer", dst_offset=8),
+    ),
     (RECT, "a part of region is 0", (VALUE,), _given(region=sizes(0, 1, 1))),
     (RECT, "region reaches beyond src_buffer", (VALUE,), _given(src_origin=sizes(254, 0, 0))),
     (RECT, "region reaches beyond dst_buffer", (VALUE,), _given(dst_origin=sizes(0, 64, 0))),
     (RECT, "src_row_pitch is not 0 and less than region[0]", (VALUE,), _given(src_row_pitch=2)),
     (RECT, "dst_row_pitch is not 0 and less than region[0]", (VALUE,), _given(dst_row_pitch=2)),
-    (RECT, "src_slice_pitch is not 0 and less than region[1] rows", (VALUE,), _given(src_slice_pitch=1, region=sizes(4, 2, 1))),
-    (RECT, "source and destination overlap in a buffer", (OVERLAP,),
-     _same("dst_buffer", "src_buffer", dst_origin=sizes(2, 0, 0), src_row_pitch=16, dst_row_pitch=16)),
+    (
+        RECT,
+        "src_slice_pitch is not 0 and less than region[1] rows",
+        (VALUE,),
+        _given(src_slice_pitch=1, region=sizes(4, 2, 1)),
+    ),
+    (
+        RECT,
+        "source and destination overlap in a buffer",
+        (OVERLAP,),
+        _same(
+            "dst_buffer",
+            "src_buffer",
+            dst_origin=sizes(2, 0, 0),
+            src_row_pitch=16,
+            dst_row_pitch=16,
+        ),
+    ),
     (FILL, "pattern is NULL", (VALUE,), _given(pattern=None)),
     (FILL, "pattern_size is 0", (VALUE,), _given(pattern_size=0)),
     (FILL, "pattern_size is no power of two", (VALUE,), _given(pattern_size=3, size=12)),
-    (FILL, "pattern_size is more than 128", (VALUE,), _given(pattern_size=256, size=256, pattern=(ctypes.c_char * 256)())),
+    (
+        FILL,
+        "pattern_size is more than 128",
+        (VALUE,),
+        _given(pattern_size=256, size=256, pattern=(ctypes.c_char * 256)()),
+    ),
     (FILL, "offset is no multiple of pattern_size", (VALUE,), _given(offset=2)),
     (FILL, "size is no multiple of pattern_size", (VALUE,), _given(size=18)),
     (FILL, "offset and size reach beyond the buffer", (VALUE,), _given(offset=252)),
-    (TO_IMAGE, "src_offset and the region's bytes reach beyond src_buffer", (VALUE,), _given(src_offset=224)),
-    (TO_IMAGE, "dst_origin and region reach beyond dst_image", (VALUE,), _given(dst_origin=sizes(6, 0, 0))),
-    (TO_IMAGE, "the depth of a region of a 2D image is not 1", (VALUE,), _given(region=sizes(4, 1, 2))),
-    (TO_IMAGE, "dst_image is a buffer", ("CL_INVALID_MEM_OBJECT",), _same("dst_image", "dst_buffer")),
-    (TO_BUFFER, "dst_offset and the region's bytes reach beyond dst_buffer", (VALUE,), _given(dst_offset=224)),
-    (TO_BUFFER, "src_origin and region reach beyond src_image", (VALUE,), _given(src_origin=sizes(6, 0, 0))),
-    (TO_BUFFER, "src_image is a buffer", ("CL_INVALID_MEM_OBJECT",), _same("src_image", "src_buffer")),
-    (IMAGE, "src_origin and region reach beyond src_image", (VALUE,), _given(src_origin=sizes(0, 8, 0))),
-    (IMAGE, "dst_origin and region reach beyond dst_image", (VALUE,), _given(dst_origin=sizes(0, 8, 0))),
-    (IMAGE, "source and destination overlap in an image", (OVERLAP,), _same("dst_image", "src_image", dst_origin=sizes(2, 0, 0))),
+    (
+        TO_IMAGE,
+        "src_offset and the region's bytes reach beyond src_buffer",
+        (VALUE,),
+        _given(src_offset=224),
+    ),
+    (
+        TO_IMAGE,
+        "dst_origin and region reach beyond dst_image",
+        (VALUE,),
+        _given(dst_origin=sizes(6, 0, 0)),
+    ),
+    (
+        TO_IMAGE,
+        "the depth of a region of a 2D image is not 1",
+        (VALUE,),
+        _given(region=sizes(4, 1, 2)),
+    ),
+    (
+        TO_IMAGE,
+        "dst_image is a buffer",
+        ("CL_INVALID_MEM_OBJECT",),
+        _same("dst_image", "dst_buffer"),
+    ),
+    (
+        TO_BUFFER,
+        "dst_offset and the region's bytes reach beyond dst_buffer",
+        (VALUE,),
+        _given(dst_offset=224),
+    ),
+    (
+        TO_BUFFER,
+        "src_origin and region reach beyond src_image",
+        (VALUE,),
+        _given(src_origin=sizes(6, 0, 0)),
+    ),
+    (
+        TO_BUFFER,
+        "src_image is a buffer",
+        ("CL_INVALID_MEM_OBJECT",),
+        _same("src_image", "src_buffer"),
+    ),
+    (
+        IMAGE,
+        "src_origin and region reach beyond src_image",
+        (VALUE,),
+        _given(src_origin=sizes(0, 8, 0)),
+    ),
+    (
+        IMAGE,
+        "dst_origin and region reach beyond dst_image",
+        (VALUE,),
+        _given(dst_origin=sizes(0, 8, 0)),
+    ),
+    (
+        IMAGE,
+        "source and destination overlap in an image",
+        (OVERLAP,),
+        _same("dst_image", "src_image", dst_origin=sizes(2, 0, 0)),
+    ),
     (FILL_IMAGE, "fill_color is NULL", (VALUE,), _given(fill_color=None)),
-    (FILL_IMAGE, "origin and region reach beyond the image", (VALUE,), _given(origin=sizes(6, 0, 0))),
-    (FILL_IMAGE, "the depth of a region of a 2D image is not 1", (VALUE,), _given(region=sizes(4, 1, 2))),
+    (
+        FILL_IMAGE,
+        "origin and region reach beyond the image",
+        (VALUE,),
+        _given(origin=sizes(6, 0, 0)),
+    ),
+    (
+        FILL_IMAGE,
+        "the depth of a region of a 2D image is not 1",
+        (VALUE,),
+        _given(region=sizes(4, 1, 2)),
+    ),
     (FILL_IMAGE, "image is a buffer", ("CL_INVALID_MEM_OBJECT",), _same("image", "buffer")),
     (SVM_COPY, "dst_ptr is NULL", (VALUE,), _given(dst_ptr=None)),
     (SVM_COPY, "src_ptr is NULL", (VALUE,), _given(src_ptr=None)),
-    (SVM_COPY, "source and destination overlap", (OVERLAP,), lambda r: {"dst_ptr": r.argument("src_ptr") + 8}),
+    (
+        SVM_COPY,
+        "source and destination overlap",
+        (OVERLAP,),
+        lambda r: {"dst_ptr": r.argument("src_ptr") + 8},
+    ),
     (SVM_FILL, "svm_ptr is NULL", (VALUE,), _given(svm_ptr=None)),
-    (SVM_FILL, "svm_ptr is not aligned to pattern_size", (VALUE,), lambda r: {"svm_ptr": r.argument("svm_ptr") + 2}),
+    (
+        SVM_FILL,
+        "svm_ptr is not aligned to pattern_size",
+        (VALUE,),
+        lambda r: {"svm_ptr": r.argument("svm_ptr") + 2},
+    ),
     (SVM_FILL, "pattern is NULL", (VALUE,), _given(pattern=None)),
     (SVM_FILL, "pattern_size is 0", (VALUE,), _given(pattern_size=0)),
     (SVM_FILL, "pattern_size is no power of two", (VALUE,), _given(pattern_size=3, size=12)),
     (SVM_FILL, "size is no multiple of pattern_size", (VALUE,), _given(size=18)),
     (KERNEL, "work_dim is 0", ("CL_INVALID_WORK_DIMENSION",), _given(work_dim=0)),
-    (KERNEL, "work_dim is more than 3", ("CL_INVALID_WORK_DIMENSION",), _given(work_dim=4, global_work_size=sizes(1, 1, 1, 1))),
-    (KERNEL, "local_work_size is too large", ("CL_INVALID_WORK_GROUP_SIZE", "CL_INVALID_WORK_ITEM_SIZE"),
-     _given(global_work_size=sizes(BIG), local_work_size=sizes(BIG))),
-    (KERNEL, "local_work_size is not that of reqd_work_group_size", ("CL_INVALID_WORK_GROUP_SIZE",),
-     lambda r: {"kernel": r.objects.kernel("groups_of_four", r.argument("buffer")), "local_work_size": sizes(2)}),
-]  # fmt: skip
+    (
+        KERNEL,
+        "work_dim is more than 3",
+        ("CL_INVALID_WORK_DIMENSION",),
+        _given(work_dim=4, global_work_size=sizes(1, 1, 1, 1)),
+    ),
+    (
+        KERNEL,
+        "local_work_size is too large",
+        ("CL_INVALID_WORK_GROUP_SIZE", "CL_INVALID_WORK_ITEM_SIZE"),
+        _given(global_work_size=sizes(BIG), local_work_size=sizes(BIG)),
+    ),
+    (
+        KERNEL,
+        "local_work_size is not that of reqd_work_group_size",
+        ("CL_INVALID_WORK_GROUP_SIZE",),
+        lambda r: {
+            "kernel": r.objects.kernel("groups_of_four", r.argument("buffer")),
+            "local_work_size": sizes(2),
+        },
+    ),
+]
 
 
 @forked
 @pytest.mark.parametrize(
     ("name", "answers", "change"),
     [
-        pytest.param(name, answers, change, id=f"{name}-{wrong}", marks=rule(name, f"{' or '.join(answers)} if {wrong}"))
+        pytest.param(
+            name,
+            answers,
+            change,
+            id=f"{name}-{wrong}",
+            marks=rule(name, f"{' or '.join(answers)} if {wrong}"),
+        )
         for name, wrong, answers, change in ERRORS
     ],
 )
@@ -247,8 +389,12 @@ def test_error(recorder: Recorder, name: str, answers: tuple[str, ...], change: 
 @rule(KERNEL, "CL_INVALID_KERNEL_ARGS if an argument has not been set")
 def test_arguments_not_set(recorder: Recorder, objects: Objects) -> None:
     if recorder.commands.mutable_version >= (0, 9, 5):
-        unsupported("since 0.9.5 of cl_khr_command_buffer_mutable_dispatch arguments may be set later")
-    expect_code(recorder.answer(KERNEL, kernel=objects.kernel("increment")), "CL_INVALID_KERNEL_ARGS")
+        unsupported(
+            "since 0.9.5 of cl_khr_command_buffer_mutable_dispatch arguments may be set later"
+        )
+    expect_code(
+        recorder.answer(KERNEL, kernel=objects.kernel("increment")), "CL_INVALID_KERNEL_ARGS"
+    )
 
 
 @forked
@@ -258,17 +404,25 @@ def test_image_formats(recorder: Recorder, objects: Objects) -> None:
     form = OPENCL.struct("cl_image_format")(OPENCL["CL_RGBA"], OPENCL["CL_UNORM_INT8"])
     shape = OPENCL.struct("cl_image_desc")(OPENCL["CL_MEM_OBJECT_IMAGE2D"], 8, 8)
     flags = OPENCL["CL_MEM_READ_WRITE"]
-    other = objects.make("clCreateImage", objects.context, flags, ctypes.byref(form), ctypes.byref(shape), None)
+    other = objects.make(
+        "clCreateImage", objects.context, flags, ctypes.byref(form), ctypes.byref(shape), None
+    )
     expect_code(recorder.answer(IMAGE, dst_image=other), "CL_IMAGE_FORMAT_MISMATCH")
 
 
-@rule(KERNEL, "CL_INVALID_OPERATION for a kernel with printf without CL_COMMAND_BUFFER_CAPABILITY_KERNEL_PRINTF_KHR")
+@rule(
+    KERNEL,
+    "CL_INVALID_OPERATION for a kernel with printf without CL_COMMAND_BUFFER_CAPABILITY_KERNEL_PRINTF_KHR",
+)
 def test_printf(recorder: Recorder, objects: Objects, commands: CommandBuffers) -> None:
     program = objects.build('kernel void say(global int *a) { a[0] = 5; printf("%d", a[0]); }')
     buffer = objects.buffer([0])
     kernel = objects.kernel("say", buffer, program=program)
     if not commands.can("KERNEL_PRINTF"):
-        expect_code(recorder.answer(KERNEL, kernel=kernel, global_work_size=sizes(1)), "CL_INVALID_OPERATION")
+        expect_code(
+            recorder.answer(KERNEL, kernel=kernel, global_work_size=sizes(1)),
+            "CL_INVALID_OPERATION",
+        )
         return
     recorder.launch(kernel, 1)
     recorder.finalize()

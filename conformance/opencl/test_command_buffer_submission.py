@@ -9,7 +9,13 @@ import pytest
 
 from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, rule, unsupported
-from fairlead.conformance.opencl.commands import CHAINED, SIMULTANEOUS, CommandBuffers, Recorder, chain
+from fairlead.conformance.opencl.commands import (
+    CHAINED,
+    SIMULTANEOUS,
+    CommandBuffers,
+    Recorder,
+    chain,
+)
 from fairlead.conformance.opencl.objects import OUT_OF_ORDER, PROFILING, Objects, check
 from fairlead.icd.abi import OPENCL
 
@@ -30,7 +36,9 @@ def test_interleaved(recorder: Recorder, objects: Objects) -> None:
     buffer = objects.buffer([0] * 8)
     recorder.launch(objects.kernel("twice_plus", buffer, ctypes.c_int32(1)), 8)
     objects.launch(recorder.queue, objects.kernel("add", buffer, ctypes.c_int32(10)), 8)
-    equal(objects.read(recorder.queue, buffer), [10] * 8, "the buffer before the command-buffer runs")
+    equal(
+        objects.read(recorder.queue, buffer), [10] * 8, "the buffer before the command-buffer runs"
+    )
     recorder.run()
     equal(objects.read(recorder.queue, buffer), [21] * 8, "the buffer")
 
@@ -70,13 +78,20 @@ def test_enqueue_and_release(commands: CommandBuffers, objects: Objects, queue: 
     equal(objects.read(queue, buffer), CHAINED, "the buffer")
 
 
-@rule(ENQUEUE, "submissions in order need no wait in between (since 0.9.8, or with the flag of simultaneous use)")
+@rule(
+    ENQUEUE,
+    "submissions in order need no wait in between (since 0.9.8, or with the flag of simultaneous use)",
+)
 @pytest.mark.parametrize("ordered_by", ["queue", "event", "barrier"])
-def test_pipeline(commands: CommandBuffers, objects: Objects, ordered_by: str, request: pytest.FixtureRequest) -> None:
+def test_pipeline(
+    commands: CommandBuffers, objects: Objects, ordered_by: str, request: pytest.FixtureRequest
+) -> None:
     if not commands.can_be_pipelined and not commands.can("SIMULTANEOUS_USE"):
         unsupported("the device has no simultaneous use")
     queue = request.getfixturevalue("queue" if ordered_by == "queue" else "out_of_order")
-    recorder = Recorder(commands, objects, queue, flags=0 if commands.can_be_pipelined else SIMULTANEOUS)
+    recorder = Recorder(
+        commands, objects, queue, flags=0 if commands.can_be_pipelined else SIMULTANEOUS
+    )
     buffer = objects.buffer([0] * 1024)
     recorder.launch(objects.kernel("twice_plus", buffer, ctypes.c_int32(1)), 1024)
     recorder.finalize()
@@ -89,7 +104,9 @@ def test_pipeline(commands: CommandBuffers, objects: Objects, ordered_by: str, r
     equal(objects.read(queue, buffer), [255] * 1024, "the buffer")
 
 
-@rule(ENQUEUE, "two submissions may be under way at once with CL_COMMAND_BUFFER_SIMULTANEOUS_USE_KHR")
+@rule(
+    ENQUEUE, "two submissions may be under way at once with CL_COMMAND_BUFFER_SIMULTANEOUS_USE_KHR"
+)
 def test_simultaneous(commands: CommandBuffers, objects: Objects, out_of_order: int) -> None:
     if not commands.can("SIMULTANEOUS_USE"):
         unsupported("the device has no simultaneous use")
@@ -107,14 +124,18 @@ def test_simultaneous(commands: CommandBuffers, objects: Objects, out_of_order: 
 
 
 @rule(ENQUEUE, "runs on another queue of the same device and context")
-@pytest.mark.parametrize("kind", [0, OUT_OF_ORDER, PROFILING], ids=["in-order", "out-of-order", "profiling"])
+@pytest.mark.parametrize(
+    "kind", [0, OUT_OF_ORDER, PROFILING], ids=["in-order", "out-of-order", "profiling"]
+)
 def test_another_queue(recorder: Recorder, objects: Objects, kind: int) -> None:
     device = objects.number("clGetDeviceInfo", objects.device, "CL_DEVICE_QUEUE_ON_HOST_PROPERTIES")
     if kind & ~device:
         unsupported("the device has no such queues")
     if kind and recorder.commands.version < (0, 9, 7):
         unsupported("before 0.9.7 the queue had to have the properties of the first one")
-    if kind and kind & ~recorder.commands.device.info("CL_DEVICE_COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES_KHR"):
+    if kind and kind & ~recorder.commands.device.info(
+        "CL_DEVICE_COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES_KHR"
+    ):
         unsupported("the device does not support such queues for command-buffers")
     buffer, other = objects.buffer([0] * 1024), objects.queue(kind)
     chain(recorder, buffer, ordered=True)

@@ -16,19 +16,53 @@ from fairlead.icd.objects import Device
 
 #: Kinds of objects, how to make one, and the query for its references.
 COUNTED = {
-    "context": ("Context", "clGetContextInfo", "CL_CONTEXT_REFERENCE_COUNT", lambda objects: objects.new_context()),
-    "queue": ("CommandQueue", "clGetCommandQueueInfo", "CL_QUEUE_REFERENCE_COUNT", lambda objects: objects.queue()),
-    "buffer": ("MemObject", "clGetMemObjectInfo", "CL_MEM_REFERENCE_COUNT", lambda objects: objects.buffer([0])),
-    "program": ("Program", "clGetProgramInfo", "CL_PROGRAM_REFERENCE_COUNT", lambda objects: objects.program),
-    "kernel": ("Kernel", "clGetKernelInfo", "CL_KERNEL_REFERENCE_COUNT", lambda objects: objects.kernel("increment")),
-    "event": ("Event", "clGetEventInfo", "CL_EVENT_REFERENCE_COUNT", lambda objects: objects.user_event()),
+    "context": (
+        "Context",
+        "clGetContextInfo",
+        "CL_CONTEXT_REFERENCE_COUNT",
+        lambda objects: objects.new_context(),
+    ),
+    "queue": (
+        "CommandQueue",
+        "clGetCommandQueueInfo",
+        "CL_QUEUE_REFERENCE_COUNT",
+        lambda objects: objects.queue(),
+    ),
+    "buffer": (
+        "MemObject",
+        "clGetMemObjectInfo",
+        "CL_MEM_REFERENCE_COUNT",
+        lambda objects: objects.buffer([0]),
+    ),
+    "program": (
+        "Program",
+        "clGetProgramInfo",
+        "CL_PROGRAM_REFERENCE_COUNT",
+        lambda objects: objects.program,
+    ),
+    "kernel": (
+        "Kernel",
+        "clGetKernelInfo",
+        "CL_KERNEL_REFERENCE_COUNT",
+        lambda objects: objects.kernel("increment"),
+    ),
+    "event": (
+        "Event",
+        "clGetEventInfo",
+        "CL_EVENT_REFERENCE_COUNT",
+        lambda objects: objects.user_event(),
+    ),
 }
 
 
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, id=kind, marks=rule(f"clRetain{row[0]}", "adds a reference, which a release takes away"))
+        pytest.param(
+            kind,
+            id=kind,
+            marks=rule(f"clRetain{row[0]}", "adds a reference, which a release takes away"),
+        )
         for kind, row in COUNTED.items()
     ],
 )
@@ -70,7 +104,11 @@ _OWNERS = {
 }
 QUERIES = [
     pytest.param(
-        routine, name, int(size), id=name, marks=rule(routine, f"answers {name}; CL_INVALID_VALUE if there is less room")
+        routine,
+        name,
+        int(size),
+        id=name,
+        marks=rule(routine, f"answers {name}; CL_INVALID_VALUE if there is less room"),
     )
     for routine, text in INFOS.items()
     for name, size in (pair.split() for pair in text.split(", "))
@@ -81,14 +119,23 @@ QUERIES = [
 def test_query(objects: Objects, routine: str, name: str, size: int) -> None:
     owner, room = _OWNERS[routine](objects), ctypes.create_string_buffer(64)
     equal(len(objects.info(routine, owner, name)), size, "bytes of the answer")
-    expect_code(getattr(objects.cl, routine)(owner, OPENCL[name], size - 1, room, None), "CL_INVALID_VALUE")
+    expect_code(
+        getattr(objects.cl, routine)(owner, OPENCL[name], size - 1, room, None), "CL_INVALID_VALUE"
+    )
 
 
 @pytest.mark.parametrize(
-    "routine", [pytest.param(r, id=r, marks=rule(r, "CL_INVALID_VALUE if param_name is not supported")) for r in INFOS]
+    "routine",
+    [
+        pytest.param(r, id=r, marks=rule(r, "CL_INVALID_VALUE if param_name is not supported"))
+        for r in INFOS
+    ],
 )
 def test_unknown_query(objects: Objects, routine: str) -> None:
-    expect_code(getattr(objects.cl, routine)(_OWNERS[routine](objects), 0x7FFFFFFF, 0, None, None), "CL_INVALID_VALUE")
+    expect_code(
+        getattr(objects.cl, routine)(_OWNERS[routine](objects), 0x7FFFFFFF, 0, None, None),
+        "CL_INVALID_VALUE",
+    )
 
 
 # Queues
@@ -120,7 +167,9 @@ def test_out_of_order(objects: Objects, out_of_order: int) -> None:
 def test_barrier(objects: Objects, out_of_order: int) -> None:
     buffer = objects.buffer([0] * 1024)
     for value in (7, 3, 7, 5):
-        objects.launch(out_of_order, objects.kernel("twice_plus", buffer, ctypes.c_int32(value)), 1024)
+        objects.launch(
+            out_of_order, objects.kernel("twice_plus", buffer, ctypes.c_int32(value)), 1024
+        )
         objects.call("clEnqueueBarrierWithWaitList", out_of_order, 0, None, None)
     objects.finish(out_of_order)
     equal(objects.read(out_of_order, buffer), [((7 * 2 + 3) * 2 + 7) * 2 + 5] * 1024, "the buffer")
@@ -132,7 +181,9 @@ def test_queue_properties(objects: Objects, chosen: Device, properties: int) -> 
     if properties & ~chosen.info("CL_DEVICE_QUEUE_ON_HOST_PROPERTIES"):
         unsupported("the device has no such queues")
     equal(
-        objects.number("clGetCommandQueueInfo", objects.queue(properties), "CL_QUEUE_PROPERTIES"), properties, "the properties"
+        objects.number("clGetCommandQueueInfo", objects.queue(properties), "CL_QUEUE_PROPERTIES"),
+        properties,
+        "the properties",
     )
 
 
@@ -144,14 +195,20 @@ def test_queue_with_properties(objects: Objects, chosen: Device) -> None:
     what = (ctypes.c_uint64 * 3)(OPENCL["CL_QUEUE_PROPERTIES"], wanted, 0)
     found = []
     for properties in (what, None):
-        queue = objects.make("clCreateCommandQueueWithProperties", objects.context, objects.device, properties)
+        queue = objects.make(
+            "clCreateCommandQueueWithProperties", objects.context, objects.device, properties
+        )
         found.append(objects.number("clGetCommandQueueInfo", queue, "CL_QUEUE_PROPERTIES"))
     equal(found, [wanted, 0], "the properties")
 
 
 @rule("clReleaseCommandQueue", "a queue that is released goes on with its commands")
 def test_released_queue(objects: Objects) -> None:
-    inner, buffer, event = Objects(objects.cl, objects.device, objects.context), objects.buffer([0] * 1024), ctypes.c_void_p()
+    inner, buffer, event = (
+        Objects(objects.cl, objects.device, objects.context),
+        objects.buffer([0] * 1024),
+        ctypes.c_void_p(),
+    )
     queue = inner.make("clCreateCommandQueue", objects.context, objects.device, 0)
     objects.launch(queue, objects.kernel("increment", buffer), 1024, event=ctypes.byref(event))
     objects.call("clFlush", queue)

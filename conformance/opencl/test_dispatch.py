@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from fairlead.conformance.arrays import handles, sizes
-from fairlead.conformance.checks import beyond_specification, equal, expect, failed, forked, rule, unsupported
+from fairlead.conformance.checks import (
+    beyond_specification,
+    equal,
+    expect,
+    failed,
+    forked,
+    rule,
+    unsupported,
+)
 from fairlead.conformance.opencl.commands import CommandBuffers
 from fairlead.conformance.opencl.objects import Objects
 from fairlead.conformance.opencl.protocol import GET_FUNCTION, SET_DATA, Protocol
@@ -22,14 +30,20 @@ MADE: dict[str, tuple[str, Callable[[Objects], int]]] = {
     "context": ("clCreateContext", lambda objects: objects.new_context()),
     "context-from-type": ("clCreateContextFromType", lambda objects: _context_from_type(objects)),
     "queue": ("clCreateCommandQueue", lambda objects: objects.queue()),
-    "queue-with-properties": ("clCreateCommandQueueWithProperties", lambda objects: _queue_with_properties(objects)),
+    "queue-with-properties": (
+        "clCreateCommandQueueWithProperties",
+        lambda objects: _queue_with_properties(objects),
+    ),
     "buffer": ("clCreateBuffer", lambda objects: objects.buffer([1])),
     "sub-buffer": ("clCreateSubBuffer", lambda objects: _sub_buffer(objects)),
     "sampler": ("clCreateSampler", lambda objects: _sampler(objects)),
     "image": ("clCreateImage", lambda objects: _image(objects)),
     "pipe": ("clCreatePipe", lambda objects: _pipe(objects)),
     "program": ("clCreateProgramWithSource", lambda objects: objects.program),
-    "program-from-binary": ("clCreateProgramWithBinary", lambda objects: _program_from_binary(objects)),
+    "program-from-binary": (
+        "clCreateProgramWithBinary",
+        lambda objects: _program_from_binary(objects),
+    ),
     "kernel": ("clCreateKernel", lambda objects: objects.kernel("increment")),
     "kernel-in-program": ("clCreateKernelsInProgram", lambda objects: _kernels_in_program(objects)),
     "cloned-kernel": ("clCloneKernel", lambda objects: _cloned(objects)),
@@ -39,7 +53,10 @@ MADE: dict[str, tuple[str, Callable[[Objects], int]]] = {
 }
 
 
-@rule("clGetDeviceIDs", "a device's first word is its platform's table; with ICD 2 the second is the platform's dispatch data")
+@rule(
+    "clGetDeviceIDs",
+    "a device's first word is its platform's table; with ICD 2 the second is the platform's dispatch data",
+)
 def test_devices(platform: Platform) -> None:
     for device in platform.devices:
         _same_words(platform, device.handle)
@@ -51,9 +68,14 @@ OF_PROGRAM = ("program", "program-from-binary", "kernel", "kernel-in-program", "
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, id=kind, marks=rule(name, "the object has its platform's words")) for kind, (name, _) in MADE.items()],
+    [
+        pytest.param(kind, id=kind, marks=rule(name, "the object has its platform's words"))
+        for kind, (name, _) in MADE.items()
+    ],
 )
-def test_objects(kind: str, bare_objects: Objects, platform: Platform, request: pytest.FixtureRequest) -> None:
+def test_objects(
+    kind: str, bare_objects: Objects, platform: Platform, request: pytest.FixtureRequest
+) -> None:
     if kind in OF_PROGRAM:
         bare_objects.program = request.getfixturevalue("program")
     _, make = MADE[kind]
@@ -61,27 +83,40 @@ def test_objects(kind: str, bare_objects: Objects, platform: Platform, request: 
 
 
 @rule(
-    "clCreateCommandBufferKHR", "the object has its platform's words, as all objects that are created from ICD compatible ones"
+    "clCreateCommandBufferKHR",
+    "the object has its platform's words, as all objects that are created from ICD compatible ones",
 )
-def test_command_buffer(bare_objects: Objects, queue: int, commands: CommandBuffers, platform: Platform) -> None:
+def test_command_buffer(
+    bare_objects: Objects, queue: int, commands: CommandBuffers, platform: Platform
+) -> None:
     _same_words(platform, commands.create(bare_objects, queue))
 
 
 @rule("clGetContextInfo", "the devices of a context are those it was made for")
 def test_devices_of_a_context(bare_objects: Objects, device: int) -> None:
-    equal(bare_objects.number("clGetContextInfo", bare_objects.context, "CL_CONTEXT_DEVICES"), device, "CL_CONTEXT_DEVICES")
+    equal(
+        bare_objects.number("clGetContextInfo", bare_objects.context, "CL_CONTEXT_DEVICES"),
+        device,
+        "CL_CONTEXT_DEVICES",
+    )
 
 
 def _same_words(platform: Platform, handle: int) -> None:
     equal(read_word(handle), read_word(platform.handle), "the first word")
     if platform.icd_version == 2:
-        equal(read_word(handle + POINTER_SIZE), read_word(platform.handle + POINTER_SIZE), "the second word")
+        equal(
+            read_word(handle + POINTER_SIZE),
+            read_word(platform.handle + POINTER_SIZE),
+            "the second word",
+        )
 
 
 def _context_from_type(objects: Objects) -> int:
     platform = objects.number("clGetDeviceInfo", objects.device, "CL_DEVICE_PLATFORM")
     properties = (ctypes.c_ssize_t * 3)(OPENCL["CL_CONTEXT_PLATFORM"], platform, 0)
-    return objects.make("clCreateContextFromType", properties, OPENCL["CL_DEVICE_TYPE_ALL"], None, None)
+    return objects.make(
+        "clCreateContextFromType", properties, OPENCL["CL_DEVICE_TYPE_ALL"], None, None
+    )
 
 
 def _queue_with_properties(objects: Objects) -> int:
@@ -118,9 +153,18 @@ def _program_from_binary(objects: Objects) -> int:
     length = objects.number("clGetProgramInfo", objects.program, "CL_PROGRAM_BINARY_SIZES")
     binary = (ctypes.c_ubyte * length)()
     pointer = handles(ctypes.addressof(binary))
-    objects.call("clGetProgramInfo", objects.program, OPENCL["CL_PROGRAM_BINARIES"], ctypes.sizeof(pointer), pointer, None)
+    objects.call(
+        "clGetProgramInfo",
+        objects.program,
+        OPENCL["CL_PROGRAM_BINARIES"],
+        ctypes.sizeof(pointer),
+        pointer,
+        None,
+    )
     device = handles(objects.device)
-    return objects.make("clCreateProgramWithBinary", objects.context, 1, device, sizes(length), pointer, None)
+    return objects.make(
+        "clCreateProgramWithBinary", objects.context, 1, device, sizes(length), pointer, None
+    )
 
 
 def _kernels_in_program(objects: Objects) -> int:
@@ -188,7 +232,11 @@ ADDRESS = "clGetExtensionFunctionAddressForPlatform"
 def test_extension_functions(chosen: Device, extension: str) -> None:
     if extension not in chosen.extensions:
         unsupported(f"the device has no {extension}")
-    missing = [name for name in EXTENSIONS[extension].split() if not chosen.platform.extension_function(name)]
+    missing = [
+        name
+        for name in EXTENSIONS[extension].split()
+        if not chosen.platform.extension_function(name)
+    ]
     equal(missing, [], "functions that are NULL")
 
 
@@ -203,7 +251,11 @@ def test_command_buffer_functions(commands: CommandBuffers) -> None:
 def test_unknown_extension_function(cl: Any, platform: Platform, name: str) -> None:
     if platform.version_number < (1, 2):
         unsupported("the platform is older than OpenCL 1.2")
-    equal(cl.clGetExtensionFunctionAddressForPlatform(platform.handle, name.encode()), None, f"the address of {name!r}")
+    equal(
+        cl.clGetExtensionFunctionAddressForPlatform(platform.handle, name.encode()),
+        None,
+        f"the address of {name!r}",
+    )
 
 
 # ICD 2

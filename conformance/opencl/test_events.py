@@ -38,8 +38,15 @@ def launch(objects: Objects, queue: int, buffer: int, waits: list[int]) -> int:
 def test_user_event(objects: Objects) -> None:
     event = objects.user_event()
     names = ("COMMAND_QUEUE", "COMMAND_TYPE", "CONTEXT")
-    answers = [objects.status(event), *(objects.number(INFO, event, f"CL_EVENT_{name}") for name in names)]
-    equal(answers, [OPENCL["CL_SUBMITTED"], 0, OPENCL["CL_COMMAND_USER"], objects.context], "the answers")
+    answers = [
+        objects.status(event),
+        *(objects.number(INFO, event, f"CL_EVENT_{name}") for name in names),
+    ]
+    equal(
+        answers,
+        [OPENCL["CL_SUBMITTED"], 0, OPENCL["CL_COMMAND_USER"], objects.context],
+        "the answers",
+    )
 
 
 @rule(SET, "CL_INVALID_OPERATION the second time")
@@ -51,7 +58,10 @@ def test_set_twice(objects: Objects) -> None:
 
 @rule(SET, "CL_INVALID_VALUE if the status is neither CL_COMPLETE nor negative")
 def test_set_wrong(objects: Objects) -> None:
-    expect_code(objects.cl.clSetUserEventStatus(objects.user_event(), OPENCL["CL_RUNNING"]), "CL_INVALID_VALUE")
+    expect_code(
+        objects.cl.clSetUserEventStatus(objects.user_event(), OPENCL["CL_RUNNING"]),
+        "CL_INVALID_VALUE",
+    )
 
 
 @rule(SET, "commands that wait for the event run then, and not before")
@@ -62,17 +72,30 @@ def test_gate(objects: Objects, queue: int, buffer: int) -> None:
     before = objects.status(event)
     objects.call(SET, gate, COMPLETE)
     objects.call(WAIT, 1, handles(event))
-    equal(before in (OPENCL["CL_QUEUED"], OPENCL["CL_SUBMITTED"]), True, f"{before} is queued or submitted")
-    equal((objects.status(event), objects.read(queue, buffer)), (COMPLETE, [1] * 1024), "status and buffer")
+    equal(
+        before in (OPENCL["CL_QUEUED"], OPENCL["CL_SUBMITTED"]),
+        True,
+        f"{before} is queued or submitted",
+    )
+    equal(
+        (objects.status(event), objects.read(queue, buffer)),
+        (COMPLETE, [1] * 1024),
+        "status and buffer",
+    )
 
 
-@rule(SET, "with an error commands that wait for the event do not run, and end with a negative status")
+@rule(
+    SET, "with an error commands that wait for the event do not run, and end with a negative status"
+)
 def test_error(objects: Objects, buffer: int) -> None:
     gate, queue = objects.make("clCreateUserEvent", objects.context), objects.queue()
     event = launch(objects, queue, buffer, [gate])
     objects.call("clFlush", queue)
     objects.call(SET, gate, -5)
-    expect_code(objects.cl.clWaitForEvents(1, handles(event)), "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST")
+    expect_code(
+        objects.cl.clWaitForEvents(1, handles(event)),
+        "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST",
+    )
     equal(objects.status(event) < 0, True, f"{objects.status(event)} is negative")
     equal(objects.read(objects.queue(), buffer), [0] * 1024, "the buffer")
 
@@ -80,7 +103,10 @@ def test_error(objects: Objects, buffer: int) -> None:
 @rule(INFO, "says queue, type and context of a command")
 def test_info(objects: Objects, queue: int, buffer: int) -> None:
     event = launch(objects, queue, buffer, [])
-    answers = [objects.number(INFO, event, f"CL_EVENT_{name}") for name in ("COMMAND_QUEUE", "COMMAND_TYPE", "CONTEXT")]
+    answers = [
+        objects.number(INFO, event, f"CL_EVENT_{name}")
+        for name in ("COMMAND_QUEUE", "COMMAND_TYPE", "CONTEXT")
+    ]
     equal(answers, [queue, OPENCL["CL_COMMAND_NDRANGE_KERNEL"], objects.context], "the answers")
 
 
@@ -145,17 +171,28 @@ def test_profiling(objects: Objects, buffer: int) -> None:
     event = launch(objects, queue, buffer, [])
     objects.finish(queue)
     names = ("QUEUED", "SUBMIT", "START", "END")
-    times = [objects.number("clGetEventProfilingInfo", event, f"CL_PROFILING_COMMAND_{name}") for name in names]
+    times = [
+        objects.number("clGetEventProfilingInfo", event, f"CL_PROFILING_COMMAND_{name}")
+        for name in names
+    ]
     if times != sorted(times) or not times[0]:
         failed("times in order", times)
 
 
-@rule("clGetEventProfilingInfo", "CL_PROFILING_INFO_NOT_AVAILABLE on a queue without profiling, and for user events")
+@rule(
+    "clGetEventProfilingInfo",
+    "CL_PROFILING_INFO_NOT_AVAILABLE on a queue without profiling, and for user events",
+)
 @pytest.mark.parametrize("kind", ["command", "user"])
 def test_no_profiling(objects: Objects, queue: int, buffer: int, kind: str) -> None:
-    event, time = launch(objects, queue, buffer, []) if kind == "command" else objects.user_event(), ctypes.c_uint64()
+    event, time = (
+        launch(objects, queue, buffer, []) if kind == "command" else objects.user_event(),
+        ctypes.c_uint64(),
+    )
     objects.finish(queue)
-    code = objects.cl.clGetEventProfilingInfo(event, OPENCL["CL_PROFILING_COMMAND_START"], 8, ctypes.byref(time), None)
+    code = objects.cl.clGetEventProfilingInfo(
+        event, OPENCL["CL_PROFILING_COMMAND_START"], 8, ctypes.byref(time), None
+    )
     expect_code(code, "CL_PROFILING_INFO_NOT_AVAILABLE")
 
 
@@ -171,16 +208,26 @@ def test_wait_errors(objects: Objects, count: int, events: Any, code: str) -> No
 
 
 @forked
-@rule("clEnqueueMarkerWithWaitList", "CL_INVALID_EVENT_WAIT_LIST if list and number disagree, or an event is not valid")
+@rule(
+    "clEnqueueMarkerWithWaitList",
+    "CL_INVALID_EVENT_WAIT_LIST if list and number disagree, or an event is not valid",
+)
 @pytest.mark.parametrize(
-    ("count", "events"), [(1, None), (0, handles(0)), (1, handles(0))], ids=["null-list", "no-number", "null"]
+    ("count", "events"),
+    [(1, None), (0, handles(0)), (1, handles(0))],
+    ids=["null-list", "no-number", "null"],
 )
 def test_wait_list(objects: Objects, queue: int, count: int, events: Any) -> None:
-    expect_code(objects.cl.clEnqueueMarkerWithWaitList(queue, count, events, None), "CL_INVALID_EVENT_WAIT_LIST")
+    expect_code(
+        objects.cl.clEnqueueMarkerWithWaitList(queue, count, events, None),
+        "CL_INVALID_EVENT_WAIT_LIST",
+    )
 
 
 @rule("clEnqueueMarkerWithWaitList", "CL_INVALID_CONTEXT if an event is of another context")
 def test_wait_list_context(objects: Objects, queue: int) -> None:
     event = objects.make("clCreateUserEvent", objects.new_context())
     objects.call(SET, event, COMPLETE)
-    expect_code(objects.cl.clEnqueueMarkerWithWaitList(queue, 1, handles(event), None), "CL_INVALID_CONTEXT")
+    expect_code(
+        objects.cl.clEnqueueMarkerWithWaitList(queue, 1, handles(event), None), "CL_INVALID_CONTEXT"
+    )

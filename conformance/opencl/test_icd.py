@@ -40,11 +40,16 @@ def test_list_is_given(protocol: Protocol) -> None:
 @rule(ENTRY, "clGetPlatformInfo is exported or given")
 def test_platform_info_is_given(protocol: Protocol) -> None:
     if not protocol.library.own_symbol(INFO) and not protocol.extension_function(INFO):
-        failed("clGetPlatformInfo can be found in the library", "neither dlsym nor clGetExtensionFunctionAddress gives it")
+        failed(
+            "clGetPlatformInfo can be found in the library",
+            "neither dlsym nor clGetExtensionFunctionAddress gives it",
+        )
 
 
 @rule(ENTRY, "gives NULL for a function that there is not")
-@pytest.mark.parametrize("name", ["clNoSuchFunctionXYZ", "", "clIcdGetPlatformIDsKH", "clIcdGetPlatformIDsKHRX"])
+@pytest.mark.parametrize(
+    "name", ["clNoSuchFunctionXYZ", "", "clIcdGetPlatformIDsKH", "clIcdGetPlatformIDsKHRX"]
+)
 def test_unknown_function(protocol: Protocol, name: str) -> None:
     equal(protocol.extension_function(name), 0, f"the address of {name!r}")
 
@@ -122,9 +127,15 @@ def test_functions_of_icd2(protocol: Protocol) -> None:
 def test_core_functions(protocol: Protocol, version: tuple[int, int]) -> None:
     for platform in protocol.platforms:
         if protocol.version(platform) < version:
-            unsupported(f"the platform is of OpenCL {protocol.version(platform)[0]}.{protocol.version(platform)[1]}")
-        functions = [function for function in protocol.core_functions(platform) if function.since == version]
-        missing = [function.name for function in functions if not protocol.address(platform, function)]
+            unsupported(
+                f"the platform is of OpenCL {protocol.version(platform)[0]}.{protocol.version(platform)[1]}"
+            )
+        functions = [
+            function for function in protocol.core_functions(platform) if function.since == version
+        ]
+        missing = [
+            function.name for function in functions if not protocol.address(platform, function)
+        ]
         equal(missing, [], "functions that are NULL")
 
 
@@ -165,7 +176,11 @@ def test_numeric_version(protocol: Protocol) -> None:
 def test_extensions_with_version(protocol: Protocol) -> None:
     for platform in protocol.platforms:
         _since(protocol, platform, (3, 0))
-        equal(sorted(_versions(protocol, platform)), sorted(protocol.text(platform, "CL_PLATFORM_EXTENSIONS").split()), "names")
+        equal(
+            sorted(_versions(protocol, platform)),
+            sorted(protocol.text(platform, "CL_PLATFORM_EXTENSIONS").split()),
+            "names",
+        )
 
 
 @rule(INFO, "a platform with the tags has cl_khr_icd 2.0.0 or later")
@@ -203,11 +218,24 @@ def test_unloadable(protocol: Protocol) -> None:
 @rule(INFO, "param_value_size_ret is the size of the answer, however large param_value_size is")
 def test_the_size_of_an_answer(protocol: Protocol) -> None:
     for platform in protocol.platforms:
-        call, size, name = protocol.get_info(platform), ctypes.c_size_t(), OPENCL["CL_PLATFORM_VERSION"]
+        call, size, name = (
+            protocol.get_info(platform),
+            ctypes.c_size_t(),
+            OPENCL["CL_PLATFORM_VERSION"],
+        )
         answer = protocol.info(platform, "CL_PLATFORM_VERSION")
         room = ctypes.create_string_buffer(len(answer) + 8)
-        expect(OPENCL, call(platform, name, len(room), room, ctypes.byref(size)), "CL_SUCCESS", what="room for more")
-        equal((size.value, room.raw[: len(answer)]), (len(answer), answer), "param_value_size_ret and the answer")
+        expect(
+            OPENCL,
+            call(platform, name, len(room), room, ctypes.byref(size)),
+            "CL_SUCCESS",
+            what="room for more",
+        )
+        equal(
+            (size.value, room.raw[: len(answer)]),
+            (len(answer), answer),
+            "param_value_size_ret and the answer",
+        )
 
 
 @forked
@@ -223,7 +251,11 @@ def test_too_small(protocol: Protocol) -> None:
 @rule(INFO, "CL_INVALID_VALUE if param_name is none of the supported values")
 def test_unknown_query(protocol: Protocol) -> None:
     for platform in protocol.platforms:
-        expect(OPENCL, protocol.get_info(platform)(platform, 0x7FFFFFFF, 0, None, None), "CL_INVALID_VALUE")
+        expect(
+            OPENCL,
+            protocol.get_info(platform)(platform, 0x7FFFFFFF, 0, None, None),
+            "CL_INVALID_VALUE",
+        )
 
 
 def _since(protocol: Protocol, platform: int, version: tuple[int, int]) -> None:
@@ -234,4 +266,6 @@ def _since(protocol: Protocol, platform: int, version: tuple[int, int]) -> None:
 def _versions(protocol: Protocol, platform: int) -> dict[str, tuple[int, ...]]:
     answer = protocol.info(platform, "CL_PLATFORM_EXTENSIONS_WITH_VERSION")
     pairs = struct.iter_unpack("=I64s", answer)
-    return {text(name): (number >> 22, number >> 12 & 0x3FF, number & 0xFFF) for number, name in pairs}
+    return {
+        text(name): (number >> 22, number >> 12 & 0x3FF, number & 0xFFF) for number, name in pairs
+    }

@@ -19,19 +19,33 @@ LAUNCH = "clEnqueueNDRangeKernel"
 
 @rule("clBuildProgram", "CL_BUILD_PROGRAM_FAILURE for a wrong program, whose log says why")
 def test_build_failure(bare_objects: Objects) -> None:
-    objects, strings = bare_objects, (ctypes.c_char_p * 1)(b"kernel void broken(global int *a) { a[0] = no_such_name; }")
+    objects, strings = (
+        bare_objects,
+        (ctypes.c_char_p * 1)(b"kernel void broken(global int *a) { a[0] = no_such_name; }"),
+    )
     program = objects.make("clCreateProgramWithSource", objects.context, 1, strings, None)
-    expect_code(objects.cl.clBuildProgram(program, 1, handles(objects.device), b"", None, None), "CL_BUILD_PROGRAM_FAILURE")
+    expect_code(
+        objects.cl.clBuildProgram(program, 1, handles(objects.device), b"", None, None),
+        "CL_BUILD_PROGRAM_FAILURE",
+    )
     log = objects.info("clGetProgramBuildInfo", program, objects.device, "CL_PROGRAM_BUILD_LOG")
     equal(b"no_such_name" in log, True, "the log names what is wrong")
-    status = objects.info("clGetProgramBuildInfo", program, objects.device, "CL_PROGRAM_BUILD_STATUS")
-    equal(int.from_bytes(status, sys.byteorder, signed=True), OPENCL["CL_BUILD_ERROR"], "the status")
+    status = objects.info(
+        "clGetProgramBuildInfo", program, objects.device, "CL_PROGRAM_BUILD_STATUS"
+    )
+    equal(
+        int.from_bytes(status, sys.byteorder, signed=True), OPENCL["CL_BUILD_ERROR"], "the status"
+    )
 
 
 @rule("clCreateKernel", "CL_INVALID_KERNEL_NAME for a kernel that there is not")
 def test_kernel_name(objects: Objects, cl: DispatchTable) -> None:
     code = ctypes.c_int32()
-    equal(cl.clCreateKernel(objects.program, b"no_such_kernel", ctypes.byref(code)), None, "the kernel")
+    equal(
+        cl.clCreateKernel(objects.program, b"no_such_kernel", ctypes.byref(code)),
+        None,
+        "the kernel",
+    )
     expect_code(code.value, "CL_INVALID_KERNEL_NAME")
 
 
@@ -39,7 +53,10 @@ def test_kernel_name(objects: Objects, cl: DispatchTable) -> None:
 def test_kernel_info(objects: Objects) -> None:
     kernel = objects.kernel("add")
     name = objects.info("clGetKernelInfo", kernel, "CL_KERNEL_FUNCTION_NAME")
-    numbers = [objects.number("clGetKernelInfo", kernel, f"CL_KERNEL_{what}") for what in ("NUM_ARGS", "PROGRAM", "CONTEXT")]
+    numbers = [
+        objects.number("clGetKernelInfo", kernel, f"CL_KERNEL_{what}")
+        for what in ("NUM_ARGS", "PROGRAM", "CONTEXT")
+    ]
     equal((name, numbers), (b"add\0", [2, objects.program, objects.context]), "the answers")
 
 
@@ -78,7 +95,10 @@ def test_clone(objects: Objects, queue: int) -> None:
 def test_clone_outlives(objects: Objects, queue: int) -> None:
     if objects.version < (2, 1):
         unsupported("there is no clCloneKernel before OpenCL 2.1")
-    buffer, inner = objects.buffer([0] * 8), Objects(objects.cl, objects.device, objects.context, objects.program)
+    buffer, inner = (
+        objects.buffer([0] * 8),
+        Objects(objects.cl, objects.device, objects.context, objects.program),
+    )
     clone = objects.make("clCloneKernel", inner.kernel("increment", buffer))
     inner.close()
     objects.launch(queue, clone, 8)
@@ -87,7 +107,9 @@ def test_clone_outlives(objects: Objects, queue: int) -> None:
 
 @rule(LAUNCH, "CL_INVALID_KERNEL_ARGS if an argument has not been set")
 def test_arguments_not_set(objects: Objects, queue: int) -> None:
-    code = objects.cl.clEnqueueNDRangeKernel(queue, objects.kernel("add"), 1, None, sizes(1), None, 0, None, None)
+    code = objects.cl.clEnqueueNDRangeKernel(
+        queue, objects.kernel("add"), 1, None, sizes(1), None, 0, None, None
+    )
     expect_code(code, "CL_INVALID_KERNEL_ARGS")
 
 
@@ -95,7 +117,9 @@ def test_arguments_not_set(objects: Objects, queue: int) -> None:
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 def test_range(objects: Objects, queue: int, dimensions: int) -> None:
     size, offset = (4, 2, 3)[:dimensions], (5, 6, 7)[:dimensions]
-    spans = [range(o, o + s) for o, s in zip(offset, size, strict=True)] + [range(1)] * (3 - dimensions)
+    spans = [range(o, o + s) for o, s in zip(offset, size, strict=True)] + [range(1)] * (
+        3 - dimensions
+    )
     expected = [i + 100 * j + 10000 * k for k in spans[2] for j in spans[1] for i in spans[0]]
     buffer = objects.buffer([0] * len(expected))
     arguments = (dimensions, sizes(*offset), sizes(*size), None, 0, None, None)

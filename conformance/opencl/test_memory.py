@@ -41,12 +41,55 @@ def test_fill(objects: Objects, queue: int, size: int) -> None:
 
 @rule("clEnqueueCopyBufferRect", "copies a box; the host's forms write and read one")
 def test_rect(objects: Objects, queue: int) -> None:
-    buffer, target, data, out = objects.buffer([0] * 64), objects.buffer([0] * 64), ints(range(64)), ints([0] * 64)
+    buffer, target, data, out = (
+        objects.buffer([0] * 64),
+        objects.buffer([0] * 64),
+        ints(range(64)),
+        ints([0] * 64),
+    )
     region, origin, other = sizes(8, 2, 2), sizes(4, 1, 1), sizes(8, 2, 0)
     pitches = (16, 64, 16, 64)
-    objects.call("clEnqueueWriteBufferRect", queue, buffer, True, origin, other, region, *pitches, data, 0, None, None)
-    objects.call("clEnqueueCopyBufferRect", queue, buffer, target, origin, other, region, *pitches, 0, None, None)
-    objects.call("clEnqueueReadBufferRect", queue, target, True, other, origin, region, *pitches, out, 0, None, None)
+    objects.call(
+        "clEnqueueWriteBufferRect",
+        queue,
+        buffer,
+        True,
+        origin,
+        other,
+        region,
+        *pitches,
+        data,
+        0,
+        None,
+        None,
+    )
+    objects.call(
+        "clEnqueueCopyBufferRect",
+        queue,
+        buffer,
+        target,
+        origin,
+        other,
+        region,
+        *pitches,
+        0,
+        None,
+        None,
+    )
+    objects.call(
+        "clEnqueueReadBufferRect",
+        queue,
+        target,
+        True,
+        other,
+        origin,
+        region,
+        *pitches,
+        out,
+        0,
+        None,
+        None,
+    )
     expected = [0] * 64
     for z, y, x in ((z, y, x) for z in range(2) for y in range(2) for x in range(2)):
         expected[16 * (z + 1) + 4 * (y + 1) + x + 1] = 16 * z + 4 * (y + 2) + x + 2
@@ -63,7 +106,8 @@ def test_sub_buffer(objects: Objects, queue: int, chosen: Device) -> None:
     objects.launch(queue, objects.kernel("increment", part), 4)
     equal(objects.read(queue, buffer)[align:], [1] * 4 + [0] * 4, "the buffer from there on")
     answers = [
-        objects.number("clGetMemObjectInfo", part, f"CL_MEM_{name}") for name in ("OFFSET", "SIZE", "ASSOCIATED_MEMOBJECT")
+        objects.number("clGetMemObjectInfo", part, f"CL_MEM_{name}")
+        for name in ("OFFSET", "SIZE", "ASSOCIATED_MEMOBJECT")
     ]
     equal(answers, [align * 4, 16, buffer], "offset, size and buffer")
 
@@ -72,7 +116,9 @@ def test_sub_buffer(objects: Objects, queue: int, chosen: Device) -> None:
 def test_map(objects: Objects, queue: int) -> None:
     buffer, code = objects.buffer(range(8)), ctypes.c_int32(1)
     flags = OPENCL["CL_MAP_READ"] | OPENCL["CL_MAP_WRITE"]
-    pointer = objects.cl.clEnqueueMapBuffer(queue, buffer, True, flags, 8, 16, 0, None, None, ctypes.byref(code))
+    pointer = objects.cl.clEnqueueMapBuffer(
+        queue, buffer, True, flags, 8, 16, 0, None, None, ctypes.byref(code)
+    )
     expect_code(code.value, "CL_SUCCESS")
     mapped = (ctypes.c_int32 * 4).from_address(pointer)
     found, count = list(mapped), objects.number("clGetMemObjectInfo", buffer, "CL_MEM_MAP_COUNT")
@@ -93,12 +139,19 @@ def test_host_memory(objects: Objects, queue: int) -> None:
         queue, buffer, True, OPENCL["CL_MAP_READ"], 0, 4096, 0, None, None, ctypes.byref(code)
     )
     expect_code(code.value, "CL_SUCCESS")
-    equal((pointer, list(data)), (ctypes.addressof(data), list(range(1, 1025))), "the address, and the memory")
+    equal(
+        (pointer, list(data)),
+        (ctypes.addressof(data), list(range(1, 1025))),
+        "the address, and the memory",
+    )
     objects.call("clEnqueueUnmapMemObject", queue, buffer, pointer, 0, None, None)
     objects.finish(queue)
 
 
-@rule("clSetMemObjectDestructorCallback", "is called when the last reference is gone, those of commands among them")
+@rule(
+    "clSetMemObjectDestructorCallback",
+    "is called when the last reference is gone, those of commands among them",
+)
 def test_destructor(bare_objects: Objects) -> None:
     called = threading.Event()
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -108,13 +161,18 @@ def test_destructor(bare_objects: Objects) -> None:
     early = called.is_set()
     inner.close()
     if early or not called.wait(10):
-        failed("the callback is called at the release", "it was called before" if early else "it is not")
+        failed(
+            "the callback is called at the release",
+            "it was called before" if early else "it is not",
+        )
 
 
 @rule("clEnqueueSVMMemcpy", "SVM: fill, copy, map, and a kernel")
 def test_svm(objects: Objects, queue: int) -> None:
     source, target = objects.svm(32), objects.svm(32)
-    objects.call("clEnqueueSVMMemFill", queue, source, ctypes.byref(ctypes.c_int32(5)), 4, 32, 0, None, None)
+    objects.call(
+        "clEnqueueSVMMemFill", queue, source, ctypes.byref(ctypes.c_int32(5)), 4, 32, 0, None, None
+    )
     kernel = objects.kernel("copy")
     for index, pointer in enumerate((source, target)):
         objects.call("clSetKernelArgSVMPointer", kernel, index, pointer)

@@ -9,7 +9,16 @@ import pytest
 from fairlead.conformance.arrays import sizes
 from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import SIMULTANEOUS, CommandBuffers, expect_code
-from fairlead.conformance.opencl.mutable import FIELDS, UPDATABLE, UPDATE, ExecInfo, Mutable, args, field, ndrange
+from fairlead.conformance.opencl.mutable import (
+    FIELDS,
+    UPDATABLE,
+    UPDATE,
+    ExecInfo,
+    Mutable,
+    args,
+    field,
+    ndrange,
+)
 from fairlead.conformance.opencl.objects import Objects
 from fairlead.icd.abi import OPENCL
 
@@ -80,7 +89,17 @@ def test_null(mutable: Mutable, objects: Objects) -> None:
 def test_svm(mutable: Mutable, objects: Objects) -> None:
     one, two, out = objects.svm(32), objects.svm(32), objects.buffer([0] * 8)
     for pointer, value in ((one, 1), (two, 2)):
-        objects.call("clEnqueueSVMMemFill", mutable.recorder.queue, pointer, ctypes.byref(int32(value)), 4, 32, 0, None, None)
+        objects.call(
+            "clEnqueueSVMMemFill",
+            mutable.recorder.queue,
+            pointer,
+            ctypes.byref(int32(value)),
+            4,
+            32,
+            0,
+            None,
+            None,
+        )
     kernel = objects.kernel("copy")
     objects.call("clSetKernelArgSVMPointer", kernel, 0, one)
     objects.set_argument(kernel, 1, out)
@@ -159,7 +178,9 @@ def test_iterative(mutable: Mutable, objects: Objects) -> None:
 
 
 @rule(UPDATE, "submissions that are under way keep what they were enqueued with")
-def test_under_way(commands: CommandBuffers, mutable_version: tuple[int, ...], objects: Objects, queue: int) -> None:
+def test_under_way(
+    commands: CommandBuffers, mutable_version: tuple[int, ...], objects: Objects, queue: int
+) -> None:
     if not commands.can("SIMULTANEOUS_USE"):
         unsupported("the device has no simultaneous use")
     mutable, buffer = Mutable(commands, objects, queue, SIMULTANEOUS), objects.buffer([0] * 8)
@@ -177,9 +198,14 @@ def test_under_way(commands: CommandBuffers, mutable_version: tuple[int, ...], o
 @rule(UPDATE, "one call updates several commands")
 def test_several(mutable: Mutable, objects: Objects) -> None:
     buffers = [objects.buffer([0] * 8) for _ in range(3)]
-    commands = [mutable.launch(objects.kernel("add", buffer, int32(1)), 8, "ARGUMENTS") for buffer in buffers]
+    commands = [
+        mutable.launch(objects.kernel("add", buffer, int32(1)), 8, "ARGUMENTS")
+        for buffer in buffers
+    ]
     mutable.recorder.finalize()
-    mutable.update(*(args(command, (1, int32(10 * number))) for number, command in enumerate(commands)))
+    mutable.update(
+        *(args(command, (1, int32(10 * number))) for number, command in enumerate(commands))
+    )
     mutable.run()
     equal(read(mutable, *buffers), [[0] * 8, [10] * 8, [20] * 8], "the buffers")
 
@@ -217,7 +243,10 @@ def test_two_command_buffers(commands: CommandBuffers, mutable: Mutable, objects
 @pytest.mark.parametrize("first", [True, False], ids=["good-first", "bad-first"])
 def test_all_or_none(mutable: Mutable, objects: Objects, first: bool) -> None:
     one, two = objects.buffer([0] * 8), objects.buffer([0] * 8)
-    good, bad = (mutable.launch(objects.kernel("add", buffer, int32(1)), 8, "ARGUMENTS") for buffer in (one, two))
+    good, bad = (
+        mutable.launch(objects.kernel("add", buffer, int32(1)), 8, "ARGUMENTS")
+        for buffer in (one, two)
+    )
     mutable.recorder.finalize()
     configs = [args(good, (1, int32(50))), args(bad, (99, int32(60)))]
     expect_code(mutable.answer(*(configs if first else configs[::-1])), "CL_INVALID_ARG_INDEX")
@@ -230,7 +259,9 @@ def test_all_or_none_of_a_command(mutable: Mutable, objects: Objects) -> None:
     buffer = objects.buffer([0] * 8)
     command = mutable.launch(objects.kernel("add", buffer, int32(1)), 8, "ARGUMENTS")
     mutable.recorder.finalize()
-    expect_code(mutable.answer(args(command, (1, int32(50)), (99, int32(60)))), "CL_INVALID_ARG_INDEX")
+    expect_code(
+        mutable.answer(args(command, (1, int32(50)), (99, int32(60)))), "CL_INVALID_ARG_INDEX"
+    )
     mutable.run()
     equal(read(mutable, buffer), [[1] * 8], "the buffer")
 
@@ -242,7 +273,10 @@ def test_nothing(mutable: Mutable, objects: Objects) -> None:
     expect_code(mutable.answer_arrays(0, None, None), "CL_SUCCESS")
 
 
-@rule(KERNEL, "without CL_MUTABLE_DISPATCH_UPDATABLE_FIELDS_KHR all that the device can change can be changed")
+@rule(
+    KERNEL,
+    "without CL_MUTABLE_DISPATCH_UPDATABLE_FIELDS_KHR all that the device can change can be changed",
+)
 def test_default_fields(mutable: Mutable, objects: Objects) -> None:
     mutable.needs("ARGUMENTS", "GLOBAL_SIZE")
     buffer = objects.buffer([0] * 8)
@@ -292,7 +326,9 @@ def test_global_offset(mutable: Mutable, objects: Objects) -> None:
 @rule(UPDATE, "gives a kernel another local size")
 def test_local_size(mutable: Mutable, objects: Objects) -> None:
     buffer = objects.buffer([0] * 16)
-    command = mutable.launch(objects.kernel("local_sizes", buffer), 16, "LOCAL_SIZE", local_work_size=sizes(4))
+    command = mutable.launch(
+        objects.kernel("local_sizes", buffer), 16, "LOCAL_SIZE", local_work_size=sizes(4)
+    )
     mutable.recorder.finalize()
     mutable.update(ndrange(command, local_work_size=[8]))
     mutable.run()
@@ -308,7 +344,9 @@ def test_everything(mutable: Mutable, objects: Objects) -> None:
     mutable.update(
         {
             **args(command, (0, two)),
-            **ndrange(command, global_work_offset=[3, 5], global_work_size=[4, 2], local_work_size=[2, 1]),
+            **ndrange(
+                command, global_work_offset=[3, 5], global_work_size=[4, 2], local_work_size=[2, 1]
+            ),
         }
     )
     mutable.run()
@@ -329,7 +367,10 @@ def test_unchanged_range(mutable: Mutable, objects: Objects) -> None:
     equal(read(mutable, buffer, other), [[0] * 16, [0, 0] + [4] * 12 + [0, 0]], "the buffers")
 
 
-@rule(UPDATE, "with CL_MUTABLE_DISPATCH_ASSERT_NO_ADDITIONAL_WORK_GROUPS_KHR the number of groups may shrink")
+@rule(
+    UPDATE,
+    "with CL_MUTABLE_DISPATCH_ASSERT_NO_ADDITIONAL_WORK_GROUPS_KHR the number of groups may shrink",
+)
 @pytest.mark.parametrize("of", ["command-buffer", "command"])
 def test_fewer_groups(mutable: Mutable, objects: Objects, of: str) -> None:
     if mutable.commands.mutable_version < (0, 9, 1):
@@ -337,11 +378,20 @@ def test_fewer_groups(mutable: Mutable, objects: Objects, of: str) -> None:
     mutable.needs("GLOBAL_SIZE")
     buffer, changes = objects.buffer([0] * 16), {}
     if of == "command-buffer":
-        mutable.create_with(OPENCL["CL_COMMAND_BUFFER_MUTABLE_DISPATCH_ASSERTS_KHR"], NO_MORE_GROUPS)
+        mutable.create_with(
+            OPENCL["CL_COMMAND_BUFFER_MUTABLE_DISPATCH_ASSERTS_KHR"], NO_MORE_GROUPS
+        )
     else:
-        pairs = (UPDATABLE, field("GLOBAL_SIZE"), OPENCL["CL_MUTABLE_DISPATCH_ASSERTS_KHR"], NO_MORE_GROUPS)
+        pairs = (
+            UPDATABLE,
+            field("GLOBAL_SIZE"),
+            OPENCL["CL_MUTABLE_DISPATCH_ASSERTS_KHR"],
+            NO_MORE_GROUPS,
+        )
         changes["properties"] = (ctypes.c_uint64 * 5)(*pairs, 0)
-    command = mutable.launch(objects.kernel("increment", buffer), 16, "GLOBAL_SIZE", local_work_size=sizes(4), **changes)
+    command = mutable.launch(
+        objects.kernel("increment", buffer), 16, "GLOBAL_SIZE", local_work_size=sizes(4), **changes
+    )
     mutable.recorder.finalize()
     mutable.update(ndrange(command, global_work_size=[8]))
     mutable.run()
@@ -355,7 +405,11 @@ def test_exec_info(mutable: Mutable, objects: Objects) -> None:
     command = mutable.launch(objects.kernel("increment", buffer), 4, "EXEC_INFO")
     mutable.recorder.finalize()
     infos = (ExecInfo * 1)(
-        ExecInfo(OPENCL["CL_KERNEL_EXEC_INFO_SVM_PTRS"], ctypes.sizeof(pointers), ctypes.addressof(pointers))
+        ExecInfo(
+            OPENCL["CL_KERNEL_EXEC_INFO_SVM_PTRS"],
+            ctypes.sizeof(pointers),
+            ctypes.addressof(pointers),
+        )
     )
     mutable.update({"command": command, "exec_info_list": infos})
     mutable.run()

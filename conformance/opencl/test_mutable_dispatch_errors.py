@@ -59,7 +59,10 @@ def test_not_finalized(mutable: Mutable, objects: Objects) -> None:
 
 
 @forked
-@rule(UPDATE, "CL_INVALID_OPERATION if command_buffer was not created with CL_COMMAND_BUFFER_MUTABLE_KHR")
+@rule(
+    UPDATE,
+    "CL_INVALID_OPERATION if command_buffer was not created with CL_COMMAND_BUFFER_MUTABLE_KHR",
+)
 def test_not_mutable(mutable: Mutable, commands: CommandBuffers, objects: Objects) -> None:
     recorder, handle = Recorder(commands, objects, mutable.recorder.queue), ctypes.c_void_p()
     kernel = objects.kernel("add", objects.buffer([0] * 8), int32(1))
@@ -91,7 +94,10 @@ def test_arrays(mutable: Mutable, command: int, case: str) -> None:
 @rule(UPDATE, "CL_INVALID_VALUE if a type is none that there is")
 def test_type(mutable: Mutable, command: int) -> None:
     config = Config(command=command)
-    expect_code(mutable.answer_arrays(1, (ctypes.c_uint32 * 1)(0xBAD), handles(ctypes.addressof(config))), VALUE)
+    expect_code(
+        mutable.answer_arrays(1, (ctypes.c_uint32 * 1)(0xBAD), handles(ctypes.addressof(config))),
+        VALUE,
+    )
 
 
 @forked
@@ -112,7 +118,9 @@ def test_no_command(mutable: Mutable, command: int) -> None:
 
 @forked
 @rule(UPDATE, "CL_INVALID_MUTABLE_COMMAND_KHR if command is of another command-buffer")
-def test_foreign_command(mutable: Mutable, commands: CommandBuffers, objects: Objects, command: int) -> None:
+def test_foreign_command(
+    mutable: Mutable, commands: CommandBuffers, objects: Objects, command: int
+) -> None:
     mutable.needs("ARGUMENTS")
     other = Mutable(commands, objects, mutable.recorder.queue)
     foreign = other.launch(objects.kernel("add", objects.buffer([0] * 8), int32(1)), 8)
@@ -132,7 +140,9 @@ CHANGES: dict[str, Any] = {
 
 def _exec_infos() -> Any:
     value = ctypes.c_uint32(0)
-    array = (ExecInfo * 1)(ExecInfo(OPENCL["CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM"], 4, ctypes.addressof(value)))
+    array = (ExecInfo * 1)(
+        ExecInfo(OPENCL["CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM"], 4, ctypes.addressof(value))
+    )
     array.kept = value
     return array
 
@@ -140,10 +150,17 @@ def _exec_infos() -> Any:
 @forked
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, id=n, marks=rule(UPDATE, f"CL_INVALID_OPERATION if {n} was not declared updatable")) for n in FIELDS],
+    [
+        pytest.param(
+            n, id=n, marks=rule(UPDATE, f"CL_INVALID_OPERATION if {n} was not declared updatable")
+        )
+        for n in FIELDS
+    ],
 )
 def test_undeclared_field(mutable: Mutable, objects: Objects, name: str) -> None:
-    declared = next((other for other in FIELDS if other != name and mutable.capabilities & field(other)), None)
+    declared = next(
+        (other for other in FIELDS if other != name and mutable.capabilities & field(other)), None
+    )
     if declared is None:
         unsupported("the device can change nothing else")
     kernel = objects.kernel("add", objects.buffer([0] * 64), int32(1))
@@ -156,14 +173,20 @@ def test_undeclared_field(mutable: Mutable, objects: Objects, name: str) -> None
 @rule(UPDATE, "CL_INVALID_OPERATION if work_dim is not that of recording")
 def test_work_dim(mutable: Mutable, command: int) -> None:
     mutable.needs("GLOBAL_SIZE")
-    expect_code(mutable.answer({**ndrange(command, global_work_size=[8, 1]), "work_dim": 2}), OPERATION)
+    expect_code(
+        mutable.answer({**ndrange(command, global_work_size=[8, 1]), "work_dim": 2}), OPERATION
+    )
 
 
 @forked
 @rule(UPDATE, "CL_INVALID_OPERATION if the sizes change the uniformity of work-groups")
 def test_uniformity(mutable: Mutable, command: int) -> None:
     mutable.needs("GLOBAL_SIZE")
-    expect_code(mutable.answer(ndrange(command, global_work_size=[9])), OPERATION, "CL_INVALID_WORK_GROUP_SIZE")
+    expect_code(
+        mutable.answer(ndrange(command, global_work_size=[9])),
+        OPERATION,
+        "CL_INVALID_WORK_GROUP_SIZE",
+    )
 
 
 LISTS = [
@@ -177,10 +200,16 @@ LISTS = [
 @rule(UPDATE, "CL_INVALID_VALUE if a list is NULL and its number is not 0, or the other way round")
 @pytest.mark.parametrize("null", [True, False], ids=["null-list", "number-0"])
 @pytest.mark.parametrize(("name", "number", "fields"), LISTS, ids=[name for name, _, _ in LISTS])
-def test_lists(mutable: Mutable, command: int, name: str, number: str, fields: str, null: bool) -> None:
+def test_lists(
+    mutable: Mutable, command: int, name: str, number: str, fields: str, null: bool
+) -> None:
     mutable.needs(fields)
     some = _exec_infos() if fields == "EXEC_INFO" else arguments((0, int32(2)))
-    config = {"command": command, name: None, number: 1} if null else {"command": command, name: some, number: 0}
+    config = (
+        {"command": command, name: None, number: 1}
+        if null
+        else {"command": command, name: some, number: 0}
+    )
     expect_code(mutable.answer(config), VALUE)
 
 
@@ -211,7 +240,10 @@ def test_argument_value(mutable: Mutable, command: int) -> None:
 
 
 @forked
-@rule(UPDATE, "CL_INVALID_WORK_GROUP_SIZE or CL_INVALID_WORK_ITEM_SIZE if local_work_size is too large")
+@rule(
+    UPDATE,
+    "CL_INVALID_WORK_GROUP_SIZE or CL_INVALID_WORK_ITEM_SIZE if local_work_size is too large",
+)
 def test_large_local_size(mutable: Mutable, command: int) -> None:
     mutable.needs("GLOBAL_SIZE", "LOCAL_SIZE")
     config = ndrange(command, global_work_size=[1 << 20], local_work_size=[1 << 20])
@@ -228,14 +260,24 @@ def test_unknown_property(mutable: Mutable) -> None:
 
 
 @forked
-@rule(KERNEL, "CL_INVALID_OPERATION or CL_INVALID_VALUE if a field is not among the device's capabilities")
+@rule(
+    KERNEL,
+    "CL_INVALID_OPERATION or CL_INVALID_VALUE if a field is not among the device's capabilities",
+)
 def test_unsupported_field(mutable: Mutable) -> None:
-    beyond = next((field(name) for name in FIELDS if not mutable.capabilities & field(name)), 1 << 40)
-    expect_code(mutable.recorder.answer(KERNEL, properties=properties(UPDATABLE, beyond)), OPERATION, VALUE)
+    beyond = next(
+        (field(name) for name in FIELDS if not mutable.capabilities & field(name)), 1 << 40
+    )
+    expect_code(
+        mutable.recorder.answer(KERNEL, properties=properties(UPDATABLE, beyond)), OPERATION, VALUE
+    )
 
 
 @forked
-@rule(KERNEL, "CL_INVALID_VALUE with CL_MUTABLE_DISPATCH_ASSERT_NO_ADDITIONAL_WORK_GROUPS_KHR and no local_work_size")
+@rule(
+    KERNEL,
+    "CL_INVALID_VALUE with CL_MUTABLE_DISPATCH_ASSERT_NO_ADDITIONAL_WORK_GROUPS_KHR and no local_work_size",
+)
 @pytest.mark.parametrize("of", ["command-buffer", "command"])
 def test_assert_without_local_size(mutable: Mutable, of: str) -> None:
     if mutable.commands.mutable_version < (0, 9, 1):
@@ -266,25 +308,38 @@ def test_query_of_nothing(mutable: Mutable) -> None:
 @forked
 @rule(INFO, "CL_INVALID_VALUE if param_name is none of the supported values")
 def test_unknown_query(mutable: Mutable, command: int) -> None:
-    expect_code(mutable.commands.clGetMutableCommandInfoKHR(command, 0x7FFFFFFF, 0, None, None), VALUE)
+    expect_code(
+        mutable.commands.clGetMutableCommandInfoKHR(command, 0x7FFFFFFF, 0, None, None), VALUE
+    )
 
 
 @forked
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, id=n, marks=rule(INFO, f"CL_INVALID_VALUE if param_value_size is too small for {n}")) for n in QUERIES],
+    [
+        pytest.param(
+            n, id=n, marks=rule(INFO, f"CL_INVALID_VALUE if param_value_size is too small for {n}")
+        )
+        for n in QUERIES
+    ],
 )
 def test_query_too_small(mutable: Mutable, objects: Objects, name: str) -> None:
     kernel = objects.kernel("add", objects.buffer([0] * 8), int32(1))
-    command = mutable.launch(kernel, 8, next(name for name in FIELDS if mutable.capabilities & field(name)))
+    command = mutable.launch(
+        kernel, 8, next(name for name in FIELDS if mutable.capabilities & field(name))
+    )
     room = ctypes.create_string_buffer(64)
-    expect_code(mutable.commands.clGetMutableCommandInfoKHR(command, OPENCL[name], 3, room, None), VALUE)
+    expect_code(
+        mutable.commands.clGetMutableCommandInfoKHR(command, OPENCL[name], 3, room, None), VALUE
+    )
 
 
 @beyond_specification
 @forked
 @rule(UPDATE, "a command whose command-buffer was released is refused")
-def test_stale_command(mutable: Mutable, commands: CommandBuffers, objects: Objects, command: int) -> None:
+def test_stale_command(
+    mutable: Mutable, commands: CommandBuffers, objects: Objects, command: int
+) -> None:
     mutable.needs("ARGUMENTS")
     inner = Objects(objects.cl, objects.device, objects.context, objects.program)
     other = Mutable(commands, inner, mutable.recorder.queue)
@@ -295,7 +350,10 @@ def test_stale_command(mutable: Mutable, commands: CommandBuffers, objects: Obje
 
 @beyond_specification
 @forked
-@rule("clFinalizeCommandBufferKHR", "CL_INVALID_COMMAND_BUFFER_KHR for a command-buffer that was released")
+@rule(
+    "clFinalizeCommandBufferKHR",
+    "CL_INVALID_COMMAND_BUFFER_KHR for a command-buffer that was released",
+)
 def test_stale_command_buffer(commands: CommandBuffers, objects: Objects, queue: int) -> None:
     inner = Objects(objects.cl, objects.device, objects.context, objects.program)
     handle = commands.create(inner, queue)

@@ -42,7 +42,12 @@ BESIDES = {
 #: A function may say that the device has none of this.
 OPTIONAL = (
     *("clCreatePipe", "clGetPipeInfo", "clSetDefaultDeviceCommandQueue", "clCreateProgramWithIL"),
-    *("clSetProgramSpecializationConstant", "clSetProgramReleaseCallback", "clGetDeviceAndHostTimer", "clGetHostTimer"),
+    *(
+        "clSetProgramSpecializationConstant",
+        "clSetProgramReleaseCallback",
+        "clGetDeviceAndHostTimer",
+        "clGetHostTimer",
+    ),
 )
 #: These have nothing to refuse: NULL stands for the default platform, or there is nothing to free, or nothing to find.
 _NOTHING = (
@@ -57,7 +62,12 @@ def functions() -> list[Function]:
     for function in OPENCL.slots:
         is_extension = function.name.endswith(("KHR", "EXT")) or "GL" in function.name
         of_platform = any(parameter.type == "cl_platform_id" for parameter in function.parameters)
-        if not (is_extension or of_platform or function.name in _NOTHING or function.slot in (*TAG_SLOTS, 13)):
+        if not (
+            is_extension
+            or of_platform
+            or function.name in _NOTHING
+            or function.slot in (*TAG_SLOTS, 13)
+        ):
             found.append(function)
     return found
 
@@ -73,14 +83,19 @@ def expected(function: Function) -> set[str]:
 
 @forked
 @pytest.mark.parametrize(
-    "function", [pytest.param(f, id=f.name, marks=rule(f.name, "an error if everything is NULL or 0")) for f in functions()]
+    "function",
+    [
+        pytest.param(f, id=f.name, marks=rule(f.name, "an error if everything is NULL or 0"))
+        for f in functions()
+    ],
 )
 def test_null(cl: DispatchTable, platform: Platform, function: Function) -> None:
     if function.since > platform.version_number:
         unsupported(f"it came with OpenCL {function.since[0]}.{function.since[1]}")
     code = ctypes.c_int32(0)
     scalars = [
-        None if p.stars or p.type == "callback" or function.api.resolve(p.type) == "handle" else 0 for p in function.parameters
+        None if p.stars or p.type == "callback" or function.api.resolve(p.type) == "handle" else 0
+        for p in function.parameters
     ]
     if function.error_channel == "errcode_ret":
         result = getattr(cl, function.name)(*scalars[:-1], ctypes.byref(code))

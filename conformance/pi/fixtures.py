@@ -56,7 +56,9 @@ def chosen(target: Target, plugin: Plugin) -> Device:
         raise FairleadError(plugin.idle, remedy=plugin.remedy)
     device = choose(plugin.devices, target.device)
     ask, platform = plugin.table.piPlatformGetInfo, device.platform.handle
-    target.answers = lambda: ask(platform, PI["PI_PLATFORM_INFO_NAME"], 0, None, ctypes.byref(ctypes.c_size_t())) == 0
+    target.answers = lambda: (
+        ask(platform, PI["PI_PLATFORM_INFO_NAME"], 0, None, ctypes.byref(ctypes.c_size_t())) == 0
+    )
     target.about(device=device.name, platform=device.platform.name, version=plugin.version)
     return device
 
@@ -85,7 +87,9 @@ def program(shared: Objects, chosen: Device) -> int:
 @pytest.fixture
 def out_of_order(bare_objects: Objects) -> int:
     """A queue out of order."""
-    supported = bare_objects.number("piDeviceGetInfo", bare_objects.device, "PI_DEVICE_INFO_QUEUE_PROPERTIES")
+    supported = bare_objects.number(
+        "piDeviceGetInfo", bare_objects.device, "PI_DEVICE_INFO_QUEUE_PROPERTIES"
+    )
     if not supported & OUT_OF_ORDER:
         unsupported("the device has no queues out of order (PI_DEVICE_INFO_QUEUE_PROPERTIES)")
     return bare_objects.queue(OUT_OF_ORDER)

@@ -67,11 +67,16 @@ class Objects(Maker):
     def make(self, routine: str, *arguments: Any) -> int:
         """Call a function that gives an object, or another value, where an argument is `...`; it must succeed."""
         value = ctypes.c_uint64()
-        self.call(routine, *(ctypes.byref(value) if argument is ... else argument for argument in arguments))
+        self.call(
+            routine,
+            *(ctypes.byref(value) if argument is ... else argument for argument in arguments),
+        )
         parameter = PI.functions[routine].parameters[arguments.index(...)]
         if "alloc" in parameter.words and not value.value:
             failed(f"{routine} gives an object", "NULL, and PI_SUCCESS")
-        return self.owned(value.value, parameter.type) if parameter.type in _RELEASE else value.value
+        return (
+            self.owned(value.value, parameter.type) if parameter.type in _RELEASE else value.value
+        )
 
     def new_context(self) -> int:
         """Another context on the device."""
@@ -93,8 +98,13 @@ class Objects(Maker):
     def buffer(self, values: Sequence[int], context: int = 0) -> int:
         """A buffer that begins with these numbers."""
         data = ints(values)
-        flags, buffer = PI["PI_MEM_FLAGS_ACCESS_RW"] | PI["PI_MEM_FLAGS_HOST_PTR_COPY"], ctypes.c_void_p()
-        code = self.pi.piMemBufferCreate(context or self.context, flags, ctypes.sizeof(data), data, ctypes.byref(buffer), None)
+        flags, buffer = (
+            PI["PI_MEM_FLAGS_ACCESS_RW"] | PI["PI_MEM_FLAGS_HOST_PTR_COPY"],
+            ctypes.c_void_p(),
+        )
+        code = self.pi.piMemBufferCreate(
+            context or self.context, flags, ctypes.sizeof(data), data, ctypes.byref(buffer), None
+        )
         if name_of(PI, code) in ABSENT:
             absent("piMemBufferCreate")  # a failure of one case, in the area of memory
         check(code, "piMemBufferCreate")
@@ -105,7 +115,18 @@ class Objects(Maker):
         count = count or self.number("piMemGetInfo", buffer, "PI_MEM_SIZE") // 4
         into = (ctypes.c_int32 * count)()
         self.finish(queue)
-        self.call("piEnqueueMemBufferRead", queue, buffer, True, 0, ctypes.sizeof(into), into, 0, None, None)
+        self.call(
+            "piEnqueueMemBufferRead",
+            queue,
+            buffer,
+            True,
+            0,
+            ctypes.sizeof(into),
+            into,
+            0,
+            None,
+            None,
+        )
         return list(into)
 
     def usm(self, kind: str, values: Sequence[int], alignment: int = 0) -> int:
@@ -129,12 +150,16 @@ class Objects(Maker):
         """Whether the device says that it has USM of a kind. Without any a plugin may not know the query."""
         support = {"host": "HOST", "device": "DEVICE", "shared": "SINGLE_SHARED"}[kind]
         value = ctypes.c_uint64()
-        code = self.pi.piDeviceGetInfo(self.device, PI[f"PI_DEVICE_INFO_USM_{support}_SUPPORT"], 8, ctypes.byref(value), None)
+        code = self.pi.piDeviceGetInfo(
+            self.device, PI[f"PI_DEVICE_INFO_USM_{support}_SUPPORT"], 8, ctypes.byref(value), None
+        )
         return not code and bool(value.value)
 
     def _write(self, pointer: int, values: Sequence[int]) -> None:
         queue, data = self._own_queue, ints(values)
-        self.call("piextUSMEnqueueMemcpy", queue, True, pointer, data, ctypes.sizeof(data), 0, None, None)
+        self.call(
+            "piextUSMEnqueueMemcpy", queue, True, pointer, data, ctypes.sizeof(data), 0, None, None
+        )
 
     @cached_property
     def _own_queue(self) -> int:
@@ -144,7 +169,9 @@ class Objects(Maker):
         """The numbers in USM, after all that is in the queue."""
         into = (ctypes.c_int32 * count)()
         self.finish(queue)
-        self.call("piextUSMEnqueueMemcpy", queue, True, into, pointer, ctypes.sizeof(into), 0, None, None)
+        self.call(
+            "piextUSMEnqueueMemcpy", queue, True, into, pointer, ctypes.sizeof(into), 0, None, None
+        )
         return list(into)
 
     # programs and kernels
@@ -155,7 +182,12 @@ class Objects(Maker):
         cl = DispatchTable(OPENCL, read_word(native) or 0)
         code, text = ctypes.c_int32(), (ctypes.c_char_p * 1)(source.encode())
         program = cl.clCreateProgramWithSource(native, 1, text, None, ctypes.byref(code))
-        expect(OPENCL, code.value, "CL_SUCCESS", what="clCreateProgramWithSource of the driver under the plugin")
+        expect(
+            OPENCL,
+            code.value,
+            "CL_SUCCESS",
+            what="clCreateProgramWithSource of the driver under the plugin",
+        )
         return program
 
     def unbuilt(self, source: str = SOURCE) -> int:
@@ -179,15 +211,29 @@ class Objects(Maker):
     def set_argument(self, kernel: int, index: int, value: int | Any) -> None:
         """Set an argument, as for `kernel`."""
         if isinstance(value, Pointer):
-            self.call("piextKernelSetArgPointer", kernel, index, 8, ctypes.byref(ctypes.c_uint64(value)))
+            self.call(
+                "piextKernelSetArgPointer", kernel, index, 8, ctypes.byref(ctypes.c_uint64(value))
+            )
         elif isinstance(value, int):
             self.call("piextKernelSetArgMemObj", kernel, index, None, handles(value))
         else:
             self.call("piKernelSetArg", kernel, index, ctypes.sizeof(value), ctypes.byref(value))
 
-    def launch(self, queue: int, kernel: int, size: int, after: Sequence[int] = (), event: Any = None) -> None:
+    def launch(
+        self, queue: int, kernel: int, size: int, after: Sequence[int] = (), event: Any = None
+    ) -> None:
         """Enqueue a kernel in one dimension."""
-        self.call("piEnqueueKernelLaunch", queue, kernel, 1, sizes(0), sizes(size), None, *waits(*after), event)
+        self.call(
+            "piEnqueueKernelLaunch",
+            queue,
+            kernel,
+            1,
+            sizes(0),
+            sizes(size),
+            None,
+            *waits(*after),
+            event,
+        )
 
     def event(self, routine: str, *arguments: Any) -> int:
         """The event of a command: `...` stands for it among the arguments."""
@@ -195,7 +241,9 @@ class Objects(Maker):
 
     def status(self, event: int) -> int:
         """PI_EVENT_INFO_COMMAND_EXECUTION_STATUS."""
-        return self.number("piEventGetInfo", event, "PI_EVENT_INFO_COMMAND_EXECUTION_STATUS", signed=True)
+        return self.number(
+            "piEventGetInfo", event, "PI_EVENT_INFO_COMMAND_EXECUTION_STATUS", signed=True
+        )
 
 
 #: For calls that are made by other means.

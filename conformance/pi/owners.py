@@ -18,14 +18,19 @@ def _sampler(objects: Objects) -> int:
     names = ("NORMALIZED_COORDS", "ADDRESSING_MODE", "FILTER_MODE")
     values = (1, PI["PI_SAMPLER_ADDRESSING_MODE_CLAMP"], PI["PI_SAMPLER_FILTER_MODE_NEAREST"])
     pairs = [
-        number for name, value in zip(names, values, strict=True) for number in (PI[f"PI_SAMPLER_PROPERTIES_{name}"], value)
+        number
+        for name, value in zip(names, values, strict=True)
+        for number in (PI[f"PI_SAMPLER_PROPERTIES_{name}"], value)
     ]
     return objects.make("piSamplerCreate", objects.context, (ctypes.c_uint64 * 7)(*pairs, 0), ...)
 
 
 #: Function → the group of its queries, and the arguments before the query.
 OWNERS: Final[dict[str, tuple[str, Callable[[Objects], tuple[int, ...]]]]] = {
-    "piPlatformGetInfo": ("pi_platform_info", lambda o: (o.number("piDeviceGetInfo", o.device, "PI_DEVICE_INFO_PLATFORM"),)),
+    "piPlatformGetInfo": (
+        "pi_platform_info",
+        lambda o: (o.number("piDeviceGetInfo", o.device, "PI_DEVICE_INFO_PLATFORM"),),
+    ),
     "piDeviceGetInfo": ("pi_device_info", lambda o: (o.device,)),
     "piContextGetInfo": ("pi_context_info", lambda o: (o.context,)),
     "piQueueGetInfo": ("pi_queue_info", lambda o: (o.queue(),)),
@@ -36,7 +41,15 @@ OWNERS: Final[dict[str, tuple[str, Callable[[Objects], tuple[int, ...]]]]] = {
     "piProgramGetBuildInfo": ("pi_program_build_info", lambda o: (o.program, o.device)),
     "piKernelGetInfo": ("pi_kernel_info", lambda o: (o.kernel("increment"),)),
     "piKernelGetGroupInfo": ("pi_kernel_group_info", lambda o: (o.kernel("increment"), o.device)),
-    "piextUSMGetMemAllocInfo": ("pi_mem_alloc_info", lambda o: (o.context, o.usm("shared", [0] * 4))),
+    "piextUSMGetMemAllocInfo": (
+        "pi_mem_alloc_info",
+        lambda o: (o.context, o.usm("shared", [0] * 4)),
+    ),
 }
 #: Those that need the program.
-OF_PROGRAM: Final = ("piProgramGetInfo", "piProgramGetBuildInfo", "piKernelGetInfo", "piKernelGetGroupInfo")
+OF_PROGRAM: Final = (
+    "piProgramGetInfo",
+    "piProgramGetBuildInfo",
+    "piKernelGetInfo",
+    "piKernelGetGroupInfo",
+)

@@ -41,7 +41,9 @@ class Recorder:
     def __init__(self, objects: Objects) -> None:
         self.objects = objects
         desc, handle = PI.struct("pi_ext_command_buffer_desc")(), ctypes.c_void_p()
-        code = objects.pi.piextCommandBufferCreate(objects.context, objects.device, ctypes.byref(desc), ctypes.byref(handle))
+        code = objects.pi.piextCommandBufferCreate(
+            objects.context, objects.device, ctypes.byref(desc), ctypes.byref(handle)
+        )
         if name_of(PI, code) in ABSENT:
             absent("piextCommandBufferCreate")
         check(code, "piextCommandBufferCreate")
@@ -57,7 +59,10 @@ class Recorder:
             changes["num_sync_points_in_wait_list"] = len(after)
             changes["sync_point_wait_list"] = (ctypes.c_uint32 * len(after))(*after)
         parameters = PI.functions[routine].parameters
-        arguments = [changes[p.name] if p.name in changes else self.argument(p.name, routine) for p in parameters]
+        arguments = [
+            changes[p.name] if p.name in changes else self.argument(p.name, routine)
+            for p in parameters
+        ]
         code = getattr(self.objects.pi, routine)(*arguments)
         if name_of(PI, code) in ABSENT:
             absent(routine)
@@ -66,7 +71,12 @@ class Recorder:
     def record(self, name: str, after: Sequence[int] = (), **changes: Any) -> int:
         """Record a command; its sync-point."""
         point = ctypes.c_uint32()
-        expect(PI, self.answer(name, after, sync_point=ctypes.byref(point), **changes), "PI_SUCCESS", what=name)
+        expect(
+            PI,
+            self.answer(name, after, sync_point=ctypes.byref(point), **changes),
+            "PI_SUCCESS",
+            what=name,
+        )
         return point.value
 
     def launch(self, kernel: int, size: int, after: Sequence[int] = ()) -> int:
@@ -88,11 +98,16 @@ class Recorder:
 
     def enqueue(self, queue: int, *after: int) -> None:
         """Enqueue it."""
-        check(self.objects.pi.piextEnqueueCommandBuffer(self.handle, queue, *waits(*after), None), "piextEnqueueCommandBuffer")
+        check(
+            self.objects.pi.piextEnqueueCommandBuffer(self.handle, queue, *waits(*after), None),
+            "piextEnqueueCommandBuffer",
+        )
 
     def enqueue_with_event(self, queue: int, *after: int) -> int:
         """Enqueue it; the event."""
-        return self.objects.make("piextEnqueueCommandBuffer", self.handle, queue, *waits(*after), ...)
+        return self.objects.make(
+            "piextEnqueueCommandBuffer", self.handle, queue, *waits(*after), ...
+        )
 
     def run(self, queue: int, times: int = 1) -> None:
         """Finalize, and enqueue and wait so many times."""
@@ -124,9 +139,13 @@ class Recorder:
 
 _CONSTANT: Final[dict[str, Any]] = {
     **dict.fromkeys(("sync_point_wait_list", "sync_point", "local_work_size")),
-    **dict.fromkeys(("num_sync_points_in_wait_list", "src_offset", "dst_offset", "offset", "flags", "advice"), 0),
+    **dict.fromkeys(
+        ("num_sync_points_in_wait_list", "src_offset", "dst_offset", "offset", "flags", "advice"), 0
+    ),
     **dict.fromkeys(("src_row_pitch", "dst_row_pitch", "buffer_row_pitch", "host_row_pitch"), 16),
-    **dict.fromkeys(("src_slice_pitch", "dst_slice_pitch", "buffer_slice_pitch", "host_slice_pitch"), 64),
+    **dict.fromkeys(
+        ("src_slice_pitch", "dst_slice_pitch", "buffer_slice_pitch", "host_slice_pitch"), 64
+    ),
     **dict.fromkeys(("src_origin", "dst_origin", "buffer_offset", "host_offset"), offset(0)),
     "region": region(4),
     "size": 16,

@@ -11,27 +11,45 @@ import pytest
 from fairlead.conformance.arrays import ints, sizes
 from fairlead.conformance.checks import equal, rule
 from fairlead.conformance.pi.objects import Objects, Pointer, waits
-from fairlead.conformance.pi.recorder import CHAINED, PREFIX, RECORDING, Recorder, chain, offset, region
+from fairlead.conformance.pi.recorder import (
+    CHAINED,
+    PREFIX,
+    RECORDING,
+    Recorder,
+    chain,
+    offset,
+    region,
+)
 from fairlead.loader.pi.abi import PI
 
 KERNEL, ENQUEUE = "piextCommandBufferNDRangeKernel", "piextEnqueueCommandBuffer"
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, id=n, marks=rule(n, "records a command and gives its sync-point")) for n in RECORDING]
+    "name",
+    [
+        pytest.param(n, id=n, marks=rule(n, "records a command and gives its sync-point"))
+        for n in RECORDING
+    ],
 )
 def test_record(recorder: Recorder, name: str) -> None:
     points = {recorder.record(name), recorder.record(name)}
     equal(len(points), 2, "different sync-points")
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, id=n, marks=rule(n, "sync_point may be NULL")) for n in RECORDING])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, id=n, marks=rule(n, "sync_point may be NULL")) for n in RECORDING]
+)
 def test_no_sync_point(recorder: Recorder, name: str) -> None:
     equal(PI.errors[recorder.answer(name)][0], "PI_SUCCESS", "the code")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, id=n, marks=rule(n, "takes the sync-points of other commands")) for n in RECORDING]
+    "name",
+    [
+        pytest.param(n, id=n, marks=rule(n, "takes the sync-points of other commands"))
+        for n in RECORDING
+    ],
 )
 def test_sync_points(recorder: Recorder, name: str) -> None:
     points = [recorder.record(name), recorder.record(name)]
@@ -44,11 +62,17 @@ def test_sync_points(recorder: Recorder, name: str) -> None:
 @rule(KERNEL, "runs the kernel over its range; nothing runs before it is enqueued")
 def test_kernel(recorder: Recorder, objects: Objects, queue: int) -> None:
     memory = objects.usm("shared", [0] * 8)
-    recorder.record("NDRangeKernel", kernel=objects.kernel("ids", Pointer(memory)), global_work_offset=sizes(3))
+    recorder.record(
+        "NDRangeKernel", kernel=objects.kernel("ids", Pointer(memory)), global_work_offset=sizes(3)
+    )
     recorder.finalize()
     before = objects.numbers(queue, memory, 8)
     recorder.enqueue(queue)
-    equal((before, objects.numbers(queue, memory, 8)), ([0] * 8, list(range(3, 11))), "the memory before and after")
+    equal(
+        (before, objects.numbers(queue, memory, 8)),
+        ([0] * 8, list(range(3, 11))),
+        "the memory before and after",
+    )
 
 
 @rule(PREFIX + "MemcpyUSM", "copies the bytes")
@@ -73,7 +97,9 @@ def test_fill_usm(recorder: Recorder, objects: Objects, queue: int, size: int) -
 @rule(PREFIX + "MemBufferFill", "fills with the pattern of the time of recording")
 def test_fill_buffer(recorder: Recorder, objects: Objects, queue: int) -> None:
     buffer, pattern = objects.buffer([0] * 8), ctypes.c_int32(6)
-    recorder.record("MemBufferFill", buffer=buffer, pattern=ctypes.byref(pattern), offset=4, size=16)
+    recorder.record(
+        "MemBufferFill", buffer=buffer, pattern=ctypes.byref(pattern), offset=4, size=16
+    )
     pattern.value = 99
     recorder.run(queue)
     equal(objects.read(queue, buffer), [0, 6, 6, 6, 6, 0, 0, 0], "the buffer")
@@ -82,7 +108,9 @@ def test_fill_buffer(recorder: Recorder, objects: Objects, queue: int) -> None:
 @rule(PREFIX + "MemBufferCopy", "copies the bytes")
 def test_copy_buffer(recorder: Recorder, objects: Objects, queue: int) -> None:
     source, target = objects.buffer(range(8)), objects.buffer([0] * 8)
-    recorder.record("MemBufferCopy", src_buffer=source, dst_buffer=target, src_offset=4, dst_offset=8, size=12)
+    recorder.record(
+        "MemBufferCopy", src_buffer=source, dst_buffer=target, src_offset=4, dst_offset=8, size=12
+    )
     recorder.run(queue)
     equal(objects.read(queue, target), [0, 0, 1, 2, 3, 0, 0, 0], "the buffer")
 
@@ -99,7 +127,11 @@ def _box(source: list[int], read: tuple[int, int, int], write: tuple[int, int, i
 @rule(PREFIX + "MemBufferCopyRect", "copies a box")
 def test_copy_rect(recorder: Recorder, objects: Objects, queue: int) -> None:
     source, target = objects.buffer(range(64)), objects.buffer([0] * 64)
-    where = {"src_origin": offset(4, 1, 1), "dst_origin": offset(8, 2, 0), "region": region(8, 2, 2)}
+    where = {
+        "src_origin": offset(4, 1, 1),
+        "dst_origin": offset(8, 2, 0),
+        "region": region(8, 2, 2),
+    }
     recorder.record("MemBufferCopyRect", src_buffer=source, dst_buffer=target, **where)
     recorder.run(queue)
     equal(objects.read(queue, target), _box(list(range(64)), (1, 1, 1), (2, 2, 0)), "the buffer")
@@ -132,7 +164,11 @@ def test_read(recorder: Recorder, objects: Objects, queue: int) -> None:
 @rule(PREFIX + "MemBufferWriteRect", "writes a box")
 def test_write_rect(recorder: Recorder, objects: Objects, queue: int) -> None:
     buffer, data = objects.buffer([0] * 64), ints(range(64))
-    where = {"buffer_offset": offset(4, 1, 1), "host_offset": offset(8, 2, 0), "region": region(8, 2, 2)}
+    where = {
+        "buffer_offset": offset(4, 1, 1),
+        "host_offset": offset(8, 2, 0),
+        "region": region(8, 2, 2),
+    }
     recorder.record("MemBufferWriteRect", buffer=buffer, ptr=data, **where)
     recorder.run(queue)
     equal(objects.read(queue, buffer), _box(list(range(64)), (2, 2, 0), (1, 1, 1)), "the buffer")
@@ -141,7 +177,11 @@ def test_write_rect(recorder: Recorder, objects: Objects, queue: int) -> None:
 @rule(PREFIX + "MemBufferReadRect", "reads a box")
 def test_read_rect(recorder: Recorder, objects: Objects, queue: int) -> None:
     buffer, data = objects.buffer(range(64)), ints([0] * 64)
-    where = {"buffer_offset": offset(4, 1, 1), "host_offset": offset(8, 2, 0), "region": region(8, 2, 2)}
+    where = {
+        "buffer_offset": offset(4, 1, 1),
+        "host_offset": offset(8, 2, 0),
+        "region": region(8, 2, 2),
+    }
     recorder.record("MemBufferReadRect", buffer=buffer, ptr=data, **where)
     recorder.run(queue)
     equal(list(data), _box(list(range(64)), (1, 1, 1), (2, 2, 0)), "the memory")
@@ -150,7 +190,11 @@ def test_read_rect(recorder: Recorder, objects: Objects, queue: int) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(n, id=n, marks=rule(PREFIX + n, "is a hint: commands before and after it do what they do"))
+        pytest.param(
+            n,
+            id=n,
+            marks=rule(PREFIX + n, "is a hint: commands before and after it do what they do"),
+        )
         for n in ("PrefetchUSM", "AdviseUSM")
     ],
 )
@@ -166,9 +210,14 @@ def test_hint(recorder: Recorder, objects: Objects, queue: int, name: str) -> No
 # The order of commands
 
 
-@rule(KERNEL, "commands run after those whose sync-points they wait for, on a queue in order or out of order")
+@rule(
+    KERNEL,
+    "commands run after those whose sync-points they wait for, on a queue in order or out of order",
+)
 @pytest.mark.parametrize("kind", ["queue", "out_of_order"])
-def test_chain(recorder: Recorder, objects: Objects, kind: str, request: pytest.FixtureRequest) -> None:
+def test_chain(
+    recorder: Recorder, objects: Objects, kind: str, request: pytest.FixtureRequest
+) -> None:
     queue, memory = request.getfixturevalue(kind), objects.usm("shared", [0] * 1024)
     chain(recorder, memory)
     recorder.run(queue)
@@ -180,8 +229,12 @@ def test_diamond(recorder: Recorder, objects: Objects, out_of_order: int) -> Non
     source, left, right = (objects.usm("shared", [0] * 256) for _ in range(3))
     filled = recorder.fill(source, 1, 1024)
     copied = [recorder.copy(source, memory, 1024, [filled]) for memory in (left, right)]
-    plus = recorder.launch(objects.kernel("add", Pointer(left), ctypes.c_int32(10)), 256, copied[:1])
-    times = recorder.launch(objects.kernel("twice_plus", Pointer(right), ctypes.c_int32(0)), 256, copied[1:])
+    plus = recorder.launch(
+        objects.kernel("add", Pointer(left), ctypes.c_int32(10)), 256, copied[:1]
+    )
+    times = recorder.launch(
+        objects.kernel("twice_plus", Pointer(right), ctypes.c_int32(0)), 256, copied[1:]
+    )
     recorder.copy(right, source, 1024, [plus, times])
     recorder.run(out_of_order)
     found = [objects.numbers(out_of_order, memory, 256) for memory in (source, left, right)]
@@ -207,7 +260,11 @@ def test_set_argument(recorder: Recorder, objects: Objects, queue: int, when: st
             objects.set_argument(kernel, 0, Pointer(other))
             objects.set_argument(kernel, 1, ctypes.c_int32(1000))
         then()
-    equal([objects.numbers(queue, memory, 8) for memory in (mine, other)], [[5] * 8, [0] * 8], "the memory")
+    equal(
+        [objects.numbers(queue, memory, 8) for memory in (mine, other)],
+        [[5] * 8, [0] * 8],
+        "the memory",
+    )
 
 
 @rule(KERNEL, "each command has the arguments of its own recording")
@@ -223,7 +280,10 @@ def test_arguments_of_each(recorder: Recorder, objects: Objects, queue: int) -> 
 
 @rule(KERNEL, "the kernel can be released after recording")
 def test_released_kernel(recorder: Recorder, objects: Objects, queue: int) -> None:
-    memory, inner = objects.usm("shared", [0] * 8), Objects(objects.pi, objects.device, objects.context, objects.program)
+    memory, inner = (
+        objects.usm("shared", [0] * 8),
+        Objects(objects.pi, objects.device, objects.context, objects.program),
+    )
     recorder.launch(inner.kernel("increment", Pointer(memory)), 8)
     inner.close()
     recorder.run(queue)
@@ -249,9 +309,14 @@ def test_empty(recorder: Recorder, objects: Objects, queue: int) -> None:
     equal(objects.status(event), PI["PI_EVENT_COMPLETE"], "the status")
 
 
-@rule(ENQUEUE, "submissions need no wait in between, and are ordered: on one queue, out of order too, and on two")
+@rule(
+    ENQUEUE,
+    "submissions need no wait in between, and are ordered: on one queue, out of order too, and on two",
+)
 @pytest.mark.parametrize("kind", ["in-order", "out-of-order", "two-queues"])
-def test_resubmission(recorder: Recorder, objects: Objects, kind: str, request: pytest.FixtureRequest) -> None:
+def test_resubmission(
+    recorder: Recorder, objects: Objects, kind: str, request: pytest.FixtureRequest
+) -> None:
     queue = request.getfixturevalue("out_of_order" if kind == "out-of-order" else "queue")
     queues = (queue, objects.queue()) if kind == "two-queues" else (queue,)
     memory = objects.usm("shared", [0] * 1024)
@@ -297,12 +362,19 @@ def test_event_info(recorder: Recorder, objects: Objects, queue: int) -> None:
     event = recorder.enqueue_with_event(queue)
     names = ("COMMAND_TYPE", "COMMAND_QUEUE", "CONTEXT")
     answers = [objects.number("piEventGetInfo", event, f"PI_EVENT_INFO_{name}") for name in names]
-    equal(answers, [PI["PI_COMMAND_TYPE_EXT_COMMAND_BUFFER"], queue, objects.context], "type, queue, context")
+    equal(
+        answers,
+        [PI["PI_COMMAND_TYPE_EXT_COMMAND_BUFFER"], queue, objects.context],
+        "type, queue, context",
+    )
 
 
 @rule(PREFIX + "Release", "a command-buffer can be released as soon as it has been enqueued")
 def test_enqueue_and_release(objects: Objects, queue: int) -> None:
-    memory, inner = objects.usm("shared", [0] * 1024), Objects(objects.pi, objects.device, objects.context, objects.program)
+    memory, inner = (
+        objects.usm("shared", [0] * 1024),
+        Objects(objects.pi, objects.device, objects.context, objects.program),
+    )
     recorder = Recorder(inner)
     chain(recorder, memory)
     recorder.finalize()

@@ -19,7 +19,9 @@ WAIT_LIST = ("INVALID_SYNC_POINT_WAIT_LIST_KHR", "INVALID_VALUE")
 
 def each(text: str) -> pytest.MarkDecorator:
     """A case for each function that records."""
-    return pytest.mark.parametrize("name", [pytest.param(name, id=name, marks=rule(name, text)) for name in RECORDING])
+    return pytest.mark.parametrize(
+        "name", [pytest.param(name, id=name, marks=rule(name, text)) for name in RECORDING]
+    )
 
 
 @forked
@@ -41,7 +43,12 @@ POINTS = {
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        pytest.param(name, kind, id=f"{name}-{kind}", marks=rule(name, f"PI_ERROR_INVALID_SYNC_POINT_WAIT_LIST_KHR if {kind}"))
+        pytest.param(
+            name,
+            kind,
+            id=f"{name}-{kind}",
+            marks=rule(name, f"PI_ERROR_INVALID_SYNC_POINT_WAIT_LIST_KHR if {kind}"),
+        )
         for name in RECORDING
         for kind in POINTS
     ],
@@ -49,7 +56,10 @@ POINTS = {
 def test_sync_points(recorder: Recorder, name: str, kind: str) -> None:
     recorder.record(name)
     number, points = POINTS[kind]
-    codes(recorder.answer(name, num_sync_points_in_wait_list=number, sync_point_wait_list=points), *WAIT_LIST)
+    codes(
+        recorder.answer(name, num_sync_points_in_wait_list=number, sync_point_wait_list=points),
+        *WAIT_LIST,
+    )
 
 
 Change = Callable[[Recorder], dict[str, Any]]
@@ -73,7 +83,12 @@ ERRORS: list[tuple[str, str, tuple[str, ...], Change]] = [
     ("AdviseUSM", "ptr is NULL", ("INVALID_VALUE",), _given(ptr=None)),
     ("MemBufferCopy", "source and size reach beyond the buffer", SIZE, _given(src_offset=BIG)),
     ("MemBufferCopy", "destination and size reach beyond the buffer", SIZE, _given(dst_offset=BIG)),
-    ("MemBufferCopyRect", "the region reaches beyond the buffer", SIZE, _given(region=region(4, BIG, 1))),
+    (
+        "MemBufferCopyRect",
+        "the region reaches beyond the buffer",
+        SIZE,
+        _given(region=region(4, BIG, 1)),
+    ),
     ("MemBufferFill", "pattern is NULL", ("INVALID_VALUE",), _given(pattern=None)),
     ("MemBufferFill", "pattern_size is 0", SIZE, _given(pattern_size=0)),
     ("MemBufferFill", "offset and size reach beyond the buffer", SIZE, _given(offset=BIG)),
@@ -81,17 +96,34 @@ ERRORS: list[tuple[str, str, tuple[str, ...], Change]] = [
     ("MemBufferWrite", "offset and size reach beyond the buffer", SIZE, _given(offset=BIG)),
     ("MemBufferRead", "dst is NULL", ("INVALID_VALUE",), _given(dst=None)),
     ("MemBufferRead", "offset and size reach beyond the buffer", SIZE, _given(offset=BIG)),
-    ("NDRangeKernel", "work_dim is 0", ("INVALID_WORK_DIMENSION", "INVALID_VALUE"), _given(work_dim=0)),
-    ("NDRangeKernel", "work_dim is more than 3", ("INVALID_WORK_DIMENSION", "INVALID_VALUE"),
-     _given(work_dim=4, global_work_size=sizes(1, 1, 1, 1), global_work_offset=sizes(0, 0, 0, 0))),
-]  # fmt: skip
+    (
+        "NDRangeKernel",
+        "work_dim is 0",
+        ("INVALID_WORK_DIMENSION", "INVALID_VALUE"),
+        _given(work_dim=0),
+    ),
+    (
+        "NDRangeKernel",
+        "work_dim is more than 3",
+        ("INVALID_WORK_DIMENSION", "INVALID_VALUE"),
+        _given(
+            work_dim=4, global_work_size=sizes(1, 1, 1, 1), global_work_offset=sizes(0, 0, 0, 0)
+        ),
+    ),
+]
 
 
 @forked
 @pytest.mark.parametrize(
     ("name", "answers", "change"),
     [
-        pytest.param(name, answers, change, id=f"{name}-{wrong}", marks=rule(PREFIX + name, f"an error if {wrong}"))
+        pytest.param(
+            name,
+            answers,
+            change,
+            id=f"{name}-{wrong}",
+            marks=rule(PREFIX + name, f"an error if {wrong}"),
+        )
         for name, wrong, answers, change in ERRORS
     ],
 )
@@ -121,7 +153,11 @@ HANDLES = [
 @pytest.mark.parametrize(
     ("name", "parameter", "code"),
     [
-        pytest.param(*row, id=f"{row[0]}-{row[1]}", marks=rule(PREFIX + row[0], f"PI_ERROR_{row[2]} if {row[1]} is NULL"))
+        pytest.param(
+            *row,
+            id=f"{row[0]}-{row[1]}",
+            marks=rule(PREFIX + row[0], f"PI_ERROR_{row[2]} if {row[1]} is NULL"),
+        )
         for row in HANDLES
     ],
 )
@@ -135,7 +171,11 @@ def test_handle(recorder: Recorder, name: str, parameter: str, code: str) -> Non
 @rule(FINALIZE, "PI_ERROR_INVALID_OPERATION the second time")
 def test_finalize_twice(recorder: Recorder, objects: Objects) -> None:
     recorder.finalize()
-    codes(objects.pi.piextCommandBufferFinalize(recorder.handle), "INVALID_OPERATION", "INVALID_COMMAND_BUFFER_KHR")
+    codes(
+        objects.pi.piextCommandBufferFinalize(recorder.handle),
+        "INVALID_OPERATION",
+        "INVALID_COMMAND_BUFFER_KHR",
+    )
 
 
 @forked
@@ -149,13 +189,21 @@ def test_enqueue_unfinalized(recorder: Recorder, objects: Objects, queue: int) -
 @rule(ENQUEUE, "PI_ERROR_INVALID_QUEUE if queue is NULL")
 def test_enqueue_no_queue(recorder: Recorder, objects: Objects) -> None:
     recorder.finalize()
-    codes(objects.pi.piextEnqueueCommandBuffer(recorder.handle, None, 0, None, None), "INVALID_QUEUE", "INVALID_VALUE")
+    codes(
+        objects.pi.piextEnqueueCommandBuffer(recorder.handle, None, 0, None, None),
+        "INVALID_QUEUE",
+        "INVALID_VALUE",
+    )
 
 
 @forked
 @rule(ENQUEUE, "PI_ERROR_INVALID_EVENT_WAIT_LIST if list and number disagree, or an event is NULL")
-@pytest.mark.parametrize(("count", "events"), [(1, None), (1, handles(0))], ids=["null-list", "null"])
-def test_enqueue_wait_list(recorder: Recorder, objects: Objects, queue: int, count: int, events: Any) -> None:
+@pytest.mark.parametrize(
+    ("count", "events"), [(1, None), (1, handles(0))], ids=["null-list", "null"]
+)
+def test_enqueue_wait_list(
+    recorder: Recorder, objects: Objects, queue: int, count: int, events: Any
+) -> None:
     recorder.finalize()
     code = objects.pi.piextEnqueueCommandBuffer(recorder.handle, queue, count, events, None)
     codes(code, "INVALID_EVENT_WAIT_LIST", "INVALID_EVENT", "INVALID_VALUE")
@@ -174,7 +222,12 @@ def test_enqueue_context(recorder: Recorder, objects: Objects) -> None:
 @rule(CREATE, "desc may be NULL")
 def test_no_description(objects: Objects, recorder: Recorder) -> None:
     handle = ctypes.c_void_p()
-    codes(objects.pi.piextCommandBufferCreate(objects.context, objects.device, None, ctypes.byref(handle)), "PI_SUCCESS")
+    codes(
+        objects.pi.piextCommandBufferCreate(
+            objects.context, objects.device, None, ctypes.byref(handle)
+        ),
+        "PI_SUCCESS",
+    )
 
 
 @beyond_specification
@@ -184,11 +237,15 @@ def test_stale(objects: Objects) -> None:
     inner = Objects(objects.pi, objects.device, objects.context, objects.program)
     handle = Recorder(inner).handle
     inner.close()
-    codes(objects.pi.piextCommandBufferFinalize(handle), "INVALID_COMMAND_BUFFER_KHR", "INVALID_VALUE")
+    codes(
+        objects.pi.piextCommandBufferFinalize(handle), "INVALID_COMMAND_BUFFER_KHR", "INVALID_VALUE"
+    )
 
 
 @beyond_specification
 @forked
 @rule(FINALIZE, "PI_ERROR_INVALID_COMMAND_BUFFER_KHR for an object of another kind")
 def test_another_kind(objects: Objects, queue: int, recorder: Recorder) -> None:
-    codes(objects.pi.piextCommandBufferFinalize(queue), "INVALID_COMMAND_BUFFER_KHR", "INVALID_VALUE")
+    codes(
+        objects.pi.piextCommandBufferFinalize(queue), "INVALID_COMMAND_BUFFER_KHR", "INVALID_VALUE"
+    )

@@ -26,13 +26,19 @@ def devices(pi: DispatchTable, platform: int, kind: int = ALL) -> list[int]:
     count = ctypes.c_uint32()
     code = pi.piDevicesGet(platform, kind, 0, None, ctypes.byref(count))
     codes(code, "PI_SUCCESS", "DEVICE_NOT_FOUND")
-    return listed(pi.piDevicesGet, DEVICES, check, platform, kind) if not code and count.value else []
+    return (
+        listed(pi.piDevicesGet, DEVICES, check, platform, kind) if not code and count.value else []
+    )
 
 
 @rule(PLATFORMS, "gives the same platforms each time, each once")
 def test_platforms(pi: DispatchTable, platform: int) -> None:
     found = platforms(pi)
-    equal((platforms(pi), len(set(found)), platform in found), (found, len(found), True), "the platforms")
+    equal(
+        (platforms(pi), len(set(found)), platform in found),
+        (found, len(found), True),
+        "the platforms",
+    )
 
 
 @rule(PLATFORMS, "num_platforms is how many there are, however large num_entries is")
@@ -53,23 +59,39 @@ def test_devices(pi: DispatchTable, platform: int) -> None:
 
 
 @rule(
-    DEVICES, "the devices of a type are those whose PI_DEVICE_INFO_TYPE it is; PI_ERROR_DEVICE_NOT_FOUND or 0 if there are none"
+    DEVICES,
+    "the devices of a type are those whose PI_DEVICE_INFO_TYPE it is; PI_ERROR_DEVICE_NOT_FOUND or 0 if there are none",
 )
 @pytest.mark.parametrize("kind", ["CPU", "GPU", "ACC"])
 def test_types(pi: DispatchTable, bare_objects: Objects, platform: int, kind: str) -> None:
     bit = PI[f"PI_DEVICE_TYPE_{kind}"]
-    types = {device: bare_objects.number("piDeviceGetInfo", device, "PI_DEVICE_INFO_TYPE") for device in devices(pi, platform)}
-    equal(devices(pi, platform, bit), [device for device, found in types.items() if found & bit], "the devices")
+    types = {
+        device: bare_objects.number("piDeviceGetInfo", device, "PI_DEVICE_INFO_TYPE")
+        for device in devices(pi, platform)
+    }
+    equal(
+        devices(pi, platform, bit),
+        [device for device, found in types.items() if found & bit],
+        "the devices",
+    )
 
 
 @rule("piDeviceGetInfo", "PI_DEVICE_INFO_PLATFORM is the platform that the device was listed by")
 def test_platform_of_a_device(bare_objects: Objects, platform: int) -> None:
-    equal(bare_objects.number("piDeviceGetInfo", bare_objects.device, "PI_DEVICE_INFO_PLATFORM"), platform, "the platform")
+    equal(
+        bare_objects.number("piDeviceGetInfo", bare_objects.device, "PI_DEVICE_INFO_PLATFORM"),
+        platform,
+        "the platform",
+    )
 
 
 @rule("piDeviceGetInfo", "PI_DEVICE_INFO_PARENT_DEVICE of a root device is NULL")
 def test_parent(bare_objects: Objects) -> None:
-    equal(bare_objects.number("piDeviceGetInfo", bare_objects.device, "PI_DEVICE_INFO_PARENT_DEVICE"), 0, "the parent")
+    equal(
+        bare_objects.number("piDeviceGetInfo", bare_objects.device, "PI_DEVICE_INFO_PARENT_DEVICE"),
+        0,
+        "the parent",
+    )
 
 
 @rule(PARTITION, "gives sub-devices, whose parent is the device")
@@ -77,18 +99,31 @@ def test_partition(bare_objects: Objects) -> None:
     objects, device = bare_objects, bare_objects.device
     if objects.number("piDeviceGetInfo", device, "PI_DEVICE_INFO_PARTITION_MAX_SUB_DEVICES") < 2:
         unsupported("the device cannot be partitioned (PI_DEVICE_INFO_PARTITION_MAX_SUB_DEVICES)")
-    properties, count = (ctypes.c_ssize_t * 3)(PI["PI_DEVICE_PARTITION_EQUALLY"], 1, 0), ctypes.c_uint32()
+    properties, count = (
+        (ctypes.c_ssize_t * 3)(PI["PI_DEVICE_PARTITION_EQUALLY"], 1, 0),
+        ctypes.c_uint32(),
+    )
     objects.call(PARTITION, device, properties, 0, None, ctypes.byref(count))
     parts = (ctypes.c_void_p * count.value)()
     objects.call(PARTITION, device, properties, len(parts), parts, None)
-    parents = {objects.number("piDeviceGetInfo", part or 0, "PI_DEVICE_INFO_PARENT_DEVICE") for part in parts}
+    parents = {
+        objects.number("piDeviceGetInfo", part or 0, "PI_DEVICE_INFO_PARENT_DEVICE")
+        for part in parts
+    }
     units = objects.number("piDeviceGetInfo", parts[0] or 0, "PI_DEVICE_INFO_MAX_COMPUTE_UNITS")
     for part in parts:
         objects.call("piDeviceRelease", part)
-    equal((parents, units, count.value > 1), ({device}, 1, True), "parents, compute units, and more than one")
+    equal(
+        (parents, units, count.value > 1),
+        ({device}, 1, True),
+        "parents, compute units, and more than one",
+    )
 
 
-@rule("piextDeviceGetNativeHandle", "piextDeviceCreateWithNativeHandle gives a device of the same native handle")
+@rule(
+    "piextDeviceGetNativeHandle",
+    "piextDeviceCreateWithNativeHandle gives a device of the same native handle",
+)
 def test_native_handle(bare_objects: Objects, platform: int) -> None:
     objects = bare_objects
     native = objects.make("piextDeviceGetNativeHandle", objects.device, ...)
@@ -96,11 +131,16 @@ def test_native_handle(bare_objects: Objects, platform: int) -> None:
     equal(objects.make("piextDeviceGetNativeHandle", again, ...), native, "the native handle")
 
 
-@rule("piextPlatformGetNativeHandle", "piextPlatformCreateWithNativeHandle gives a platform of the same native handle")
+@rule(
+    "piextPlatformGetNativeHandle",
+    "piextPlatformCreateWithNativeHandle gives a platform of the same native handle",
+)
 def test_native_platform(bare_objects: Objects, platform: int) -> None:
     native = bare_objects.make("piextPlatformGetNativeHandle", platform, ...)
     again = bare_objects.make("piextPlatformCreateWithNativeHandle", native, ...)
-    equal(bare_objects.make("piextPlatformGetNativeHandle", again, ...), native, "the native handle")
+    equal(
+        bare_objects.make("piextPlatformGetNativeHandle", again, ...), native, "the native handle"
+    )
 
 
 def _binaries(*targets: str) -> tuple[list[object], object]:
@@ -108,7 +148,11 @@ def _binaries(*targets: str) -> tuple[list[object], object]:
     binary = PI.struct("pi_device_binary_struct")
     kept: list[object] = []
     for target in targets:
-        one = binary(Version=1, Kind=PI["PI_DEVICE_BINARY_OFFLOAD_KIND_SYCL"], Format=PI["PI_DEVICE_BINARY_TYPE_SPIRV"])
+        one = binary(
+            Version=1,
+            Kind=PI["PI_DEVICE_BINARY_OFFLOAD_KIND_SYCL"],
+            Format=PI["PI_DEVICE_BINARY_TYPE_SPIRV"],
+        )
         text = ctypes.create_string_buffer(target.encode())
         one.DeviceTargetSpec = ctypes.addressof(text)
         kept += [one, text]
@@ -122,11 +166,18 @@ def _takes_il(pi: DispatchTable, device: int) -> bool:
     return not code and bool(version.value)
 
 
-@rule("piextDeviceSelectBinary", "chooses the binary of SPIR-V, and PI_ERROR_INVALID_BINARY if none fits")
-@pytest.mark.parametrize(
-    ("targets", "index"), [(("nvptx64", "spir64"), 1), (("spir64",), 0), (("nvptx64",), None)], ids=["second", "only", "none"]
+@rule(
+    "piextDeviceSelectBinary",
+    "chooses the binary of SPIR-V, and PI_ERROR_INVALID_BINARY if none fits",
 )
-def test_select_binary(pi: DispatchTable, chosen: object, device: int, targets: tuple[str, ...], index: int | None) -> None:
+@pytest.mark.parametrize(
+    ("targets", "index"),
+    [(("nvptx64", "spir64"), 1), (("spir64",), 0), (("nvptx64",), None)],
+    ids=["second", "only", "none"],
+)
+def test_select_binary(
+    pi: DispatchTable, chosen: object, device: int, targets: tuple[str, ...], index: int | None
+) -> None:
     if getattr(chosen, "backend", "") != "opencl":
         unsupported("SPIR-V is for OpenCL and Level Zero")
     kept, binaries = _binaries(*targets)
@@ -160,5 +211,7 @@ def test_timers(pi: DispatchTable, device: int) -> None:
 @rule("piextPeerAccessGetInfo", "is answered, or not supported")
 def test_peer_access(pi: DispatchTable, device: int) -> None:
     value = ctypes.c_uint32()
-    code = pi.piextPeerAccessGetInfo(device, device, PI["PI_PEER_ACCESS_SUPPORTED"], 4, ctypes.byref(value), None)
+    code = pi.piextPeerAccessGetInfo(
+        device, device, PI["PI_PEER_ACCESS_SUPPORTED"], 4, ctypes.byref(value), None
+    )
     codes(code, "PI_SUCCESS", "UNSUPPORTED_FEATURE", "INVALID_OPERATION")

@@ -42,7 +42,11 @@ def test_wait_for_queues(bare_objects: Objects, queue: int) -> None:
 
 @forked
 @rule(WAIT, "an error if there are no events, or one is NULL")
-@pytest.mark.parametrize(("count", "events"), [(0, None), (1, None), (1, handles(0))], ids=["nothing", "null-list", "null"])
+@pytest.mark.parametrize(
+    ("count", "events"),
+    [(0, None), (1, None), (1, handles(0))],
+    ids=["nothing", "null-list", "null"],
+)
 def test_wait_errors(bare_objects: Objects, count: int, events: Any) -> None:
     code = bare_objects.pi.piEventsWait(count, events)
     if not code:
@@ -52,9 +56,17 @@ def test_wait_errors(bare_objects: Objects, count: int, events: Any) -> None:
 @rule(INFO, "says queue, type and context of a command")
 def test_info(bare_objects: Objects, queue: int) -> None:
     event = fill(bare_objects, queue)
-    answers = [bare_objects.number(INFO, event, f"PI_EVENT_INFO_{name}") for name in ("COMMAND_QUEUE", "CONTEXT")]
+    answers = [
+        bare_objects.number(INFO, event, f"PI_EVENT_INFO_{name}")
+        for name in ("COMMAND_QUEUE", "CONTEXT")
+    ]
     equal(answers, [queue, bare_objects.context], "queue and context")
-    equal(bare_objects.number(INFO, event, "PI_EVENT_INFO_COMMAND_TYPE") in PI.groups["pi_command_type"], True, "a known type")
+    equal(
+        bare_objects.number(INFO, event, "PI_EVENT_INFO_COMMAND_TYPE")
+        in PI.groups["pi_command_type"],
+        True,
+        "a known type",
+    )
 
 
 @rule("piEventGetProfilingInfo", "queued ≤ submit ≤ start ≤ end")
@@ -63,12 +75,17 @@ def test_profiling(bare_objects: Objects) -> None:
     event = fill(bare_objects, queue)
     bare_objects.call(WAIT, *waits(event))
     names = ("QUEUED", "SUBMIT", "START", "END")
-    times = [bare_objects.number("piEventGetProfilingInfo", event, f"PI_PROFILING_INFO_COMMAND_{name}") for name in names]
+    times = [
+        bare_objects.number("piEventGetProfilingInfo", event, f"PI_PROFILING_INFO_COMMAND_{name}")
+        for name in names
+    ]
     if times != sorted(times) or not times[-1]:
         failed("times in order", times)
 
 
-@rule("piEventGetProfilingInfo", "PI_ERROR_PROFILING_INFO_NOT_AVAILABLE on a queue without profiling")
+@rule(
+    "piEventGetProfilingInfo", "PI_ERROR_PROFILING_INFO_NOT_AVAILABLE on a queue without profiling"
+)
 def test_no_profiling(bare_objects: Objects, queue: int) -> None:
     event, time = fill(bare_objects, queue), ctypes.c_uint64()
     bare_objects.call(WAIT, *waits(event))
@@ -112,7 +129,10 @@ def test_user_event(bare_objects: Objects) -> None:
     equal(bare_objects.status(handle), COMPLETE, "the status")
 
 
-@rule("piextEventGetNativeHandle", "piextEventCreateWithNativeHandle gives an event of the same native handle")
+@rule(
+    "piextEventGetNativeHandle",
+    "piextEventCreateWithNativeHandle gives an event of the same native handle",
+)
 def test_native_event(bare_objects: Objects, queue: int) -> None:
     objects = bare_objects
     event = fill(objects, queue)
@@ -125,7 +145,9 @@ def test_native_event(bare_objects: Objects, queue: int) -> None:
 
 @forked
 @rule("piEnqueueEventsWait", "an error if list and number disagree, or an event is NULL")
-@pytest.mark.parametrize(("count", "events"), [(1, None), (1, handles(0))], ids=["null-list", "null"])
+@pytest.mark.parametrize(
+    ("count", "events"), [(1, None), (1, handles(0))], ids=["null-list", "null"]
+)
 def test_wait_list(bare_objects: Objects, queue: int, count: int, events: Any) -> None:
     code = bare_objects.pi.piEnqueueEventsWait(queue, count, events, None)
     if not code:

@@ -16,7 +16,12 @@ from fairlead.loader.pi.abi import PI
 
 #: What a plugin may say of a query that it does not know: pi.h lists no errors.
 UNKNOWN = (
-    *("PI_ERROR_INVALID_VALUE", "PI_ERROR_UNSUPPORTED_FEATURE", "PI_ERROR_INVALID_OPERATION", "PI_ERROR_INVALID_PROPERTY"),
+    *(
+        "PI_ERROR_INVALID_VALUE",
+        "PI_ERROR_UNSUPPORTED_FEATURE",
+        "PI_ERROR_INVALID_OPERATION",
+        "PI_ERROR_INVALID_PROPERTY",
+    ),
     "PI_ERROR_UNKNOWN",
 )
 
@@ -48,7 +53,9 @@ def owner(routine: str, bare_objects: Objects, request: pytest.FixtureRequest) -
 
 
 EVERY = [
-    pytest.param(routine, name, id=name, marks=rule(routine, f"{name} is answered, with a value of its type"))
+    pytest.param(
+        routine, name, id=name, marks=rule(routine, f"{name} is answered, with a value of its type")
+    )
     for routine, (group, _) in OWNERS.items()
     for name in queries(group)
 ]
@@ -64,11 +71,20 @@ def test_query(pi: DispatchTable, owner: tuple[int, ...], routine: str, name: st
     expect(PI, code, "PI_SUCCESS")
     one = size_of(constant.answer)
     if constant.answer.endswith("[]"):
-        equal(size.value % max(one, 1), 0, f"{size.value} bytes are an array of {constant.answer}: the rest of the division")
+        equal(
+            size.value % max(one, 1),
+            0,
+            f"{size.value} bytes are an array of {constant.answer}: the rest of the division",
+        )
     elif one:
         equal(size.value, one, f"bytes of a {constant.answer}")
     room = ctypes.create_string_buffer(size.value + 8)
-    expect(PI, call(*owner, constant.value, size.value, room, None), "PI_SUCCESS", what="the second call")
+    expect(
+        PI,
+        call(*owner, constant.value, size.value, room, None),
+        "PI_SUCCESS",
+        what="the second call",
+    )
     equal(room.raw[size.value :], bytes(8), "what is after the room")
     if constant.answer == "char[]":
         equal(room.raw[: size.value][-1:], b"\0", "the last byte of the text")
@@ -79,7 +95,8 @@ ROUTINES = list(OWNERS)
 
 @forked
 @pytest.mark.parametrize(
-    "routine", [pytest.param(r, id=r, marks=rule(r, "an error if there is no such query")) for r in ROUTINES]
+    "routine",
+    [pytest.param(r, id=r, marks=rule(r, "an error if there is no such query")) for r in ROUTINES],
 )
 def test_unknown_query(pi: DispatchTable, owner: tuple[int, ...], routine: str) -> None:
     size = ctypes.c_size_t()
@@ -107,11 +124,22 @@ SOME = {
 @forked
 @pytest.mark.parametrize(
     "routine",
-    [pytest.param(r, id=r, marks=rule(r, f"an error about the size if there is too little room for {SOME[r]}")) for r in SOME],
+    [
+        pytest.param(
+            r,
+            id=r,
+            marks=rule(r, f"an error about the size if there is too little room for {SOME[r]}"),
+        )
+        for r in SOME
+    ],
 )
 def test_too_small(pi: DispatchTable, owner: tuple[int, ...], routine: str) -> None:
     room: Any = ctypes.create_string_buffer(64)
-    codes(getattr(pi, routine)(*owner, PI[SOME[routine]], 2, room, None), "INVALID_VALUE", "INVALID_BUFFER_SIZE")
+    codes(
+        getattr(pi, routine)(*owner, PI[SOME[routine]], 2, room, None),
+        "INVALID_VALUE",
+        "INVALID_BUFFER_SIZE",
+    )
 
 
 #: Handles that queries must answer: what is asked, and what the case knows to be the answer.
@@ -125,7 +153,13 @@ KNOWN: dict[str, tuple[str, str, Callable[[Objects], int]]] = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, id=n, marks=rule(KNOWN[n][0], f"{n} is the handle that the object was made with")) for n in KNOWN]
+    "name",
+    [
+        pytest.param(
+            n, id=n, marks=rule(KNOWN[n][0], f"{n} is the handle that the object was made with")
+        )
+        for n in KNOWN
+    ],
 )
 def test_handles(bare_objects: Objects, name: str) -> None:
     routine, _, answer = KNOWN[name]

@@ -23,8 +23,12 @@ def _given(struct: Any, *values: int) -> Any:
 @rule(CREATE, "creates a buffer, of the size that was asked for, in its context")
 def test_create(bare_objects: Objects) -> None:
     objects = bare_objects
-    buffer = objects.make(CREATE, objects.context, PI["PI_MEM_FLAGS_ACCESS_RW"], 64, None, ..., None)
-    answers = [objects.number("piMemGetInfo", buffer, name) for name in ("PI_MEM_SIZE", "PI_MEM_CONTEXT")]
+    buffer = objects.make(
+        CREATE, objects.context, PI["PI_MEM_FLAGS_ACCESS_RW"], 64, None, ..., None
+    )
+    answers = [
+        objects.number("piMemGetInfo", buffer, name) for name in ("PI_MEM_SIZE", "PI_MEM_CONTEXT")
+    ]
     equal(answers, [64, objects.context], "size and context")
 
 
@@ -48,7 +52,11 @@ def test_host_memory(bare_objects: Objects, queue: int) -> None:
     objects.call("piEnqueueMemBufferFill", queue, buffer, pattern, 4, 0, 64, 0, None, None)
     arguments = (buffer, True, PI["PI_MAP_READ"], 0, 4096, 0, None, None)
     pointer = objects.make("piEnqueueMemBufferMap", queue, *arguments, ...)
-    equal((pointer, data[:17]), (ctypes.addressof(data), [9] * 16 + [16]), "the address, and the memory")
+    equal(
+        (pointer, data[:17]),
+        (ctypes.addressof(data), [9] * 16 + [16]),
+        "the address, and the memory",
+    )
     objects.call("piEnqueueMemUnmap", queue, buffer, pointer, 0, None, None)
     objects.finish(queue)
 
@@ -81,11 +89,53 @@ def test_fill(bare_objects: Objects, queue: int, size: int) -> None:
 def test_rect(bare_objects: Objects, queue: int) -> None:
     objects, data, out = bare_objects, ints(range(64)), ints([0] * 64)
     buffer, target = objects.buffer([0] * 64), objects.buffer([0] * 64)
-    region, origin, other = _given(Region, 8, 2, 2), _given(Offset, 4, 1, 1), _given(Offset, 8, 2, 0)
+    region, origin, other = (
+        _given(Region, 8, 2, 2),
+        _given(Offset, 4, 1, 1),
+        _given(Offset, 8, 2, 0),
+    )
     pitches = (16, 64, 16, 64)
-    objects.call("piEnqueueMemBufferWriteRect", queue, buffer, True, origin, other, region, *pitches, data, 0, None, None)
-    objects.call("piEnqueueMemBufferCopyRect", queue, buffer, target, origin, other, region, *pitches, 0, None, None)
-    objects.call("piEnqueueMemBufferReadRect", queue, target, True, other, origin, region, *pitches, out, 0, None, None)
+    objects.call(
+        "piEnqueueMemBufferWriteRect",
+        queue,
+        buffer,
+        True,
+        origin,
+        other,
+        region,
+        *pitches,
+        data,
+        0,
+        None,
+        None,
+    )
+    objects.call(
+        "piEnqueueMemBufferCopyRect",
+        queue,
+        buffer,
+        target,
+        origin,
+        other,
+        region,
+        *pitches,
+        0,
+        None,
+        None,
+    )
+    objects.call(
+        "piEnqueueMemBufferReadRect",
+        queue,
+        target,
+        True,
+        other,
+        origin,
+        region,
+        *pitches,
+        out,
+        0,
+        None,
+        None,
+    )
     expected = [0] * 64
     for z, y, x in ((z, y, x) for z in range(2) for y in range(2) for x in range(2)):
         expected[16 * (z + 1) + 4 * (y + 1) + x + 1] = 16 * z + 4 * (y + 2) + x + 2
@@ -95,10 +145,18 @@ def test_rect(bare_objects: Objects, queue: int) -> None:
 @rule("piMemBufferPartition", "a sub-buffer is a part of its buffer")
 def test_sub_buffer(bare_objects: Objects, queue: int) -> None:
     objects = bare_objects
-    align = max(objects.number("piDeviceGetInfo", objects.device, "PI_DEVICE_INFO_MEM_BASE_ADDR_ALIGN") // 32, 1)
+    align = max(
+        objects.number("piDeviceGetInfo", objects.device, "PI_DEVICE_INFO_MEM_BASE_ADDR_ALIGN")
+        // 32,
+        1,
+    )
     buffer, data = objects.buffer([0] * (align + 8)), ints([5] * 4)
     region = PI.struct("pi_buffer_region_struct")(align * 4, 16)
-    arguments = (PI["PI_MEM_FLAGS_ACCESS_RW"], PI["PI_BUFFER_CREATE_TYPE_REGION"], ctypes.byref(region))
+    arguments = (
+        PI["PI_MEM_FLAGS_ACCESS_RW"],
+        PI["PI_BUFFER_CREATE_TYPE_REGION"],
+        ctypes.byref(region),
+    )
     part = objects.make("piMemBufferPartition", buffer, *arguments, ...)
     objects.call("piEnqueueMemBufferWrite", queue, part, True, 0, 16, data, 0, None, None)
     equal(objects.number("piMemGetInfo", part, "PI_MEM_SIZE"), 16, "its size")
@@ -109,20 +167,33 @@ def test_sub_buffer(bare_objects: Objects, queue: int) -> None:
 def test_map(bare_objects: Objects, queue: int) -> None:
     objects, flags = bare_objects, PI["PI_MAP_READ"] | PI["PI_MAP_WRITE"]
     buffer = objects.buffer(range(8))
-    pointer = objects.make("piEnqueueMemBufferMap", queue, buffer, True, flags, 8, 16, 0, None, None, ...)
+    pointer = objects.make(
+        "piEnqueueMemBufferMap", queue, buffer, True, flags, 8, 16, 0, None, None, ...
+    )
     mapped = (ctypes.c_int32 * 4).from_address(pointer)
     found = list(mapped)
     mapped[0] = 50
     objects.call("piEnqueueMemUnmap", queue, buffer, pointer, 0, None, None)
-    equal((found, objects.read(queue, buffer)), ([2, 3, 4, 5], [0, 1, 50, 3, 4, 5, 6, 7]), "what was mapped, and the buffer")
+    equal(
+        (found, objects.read(queue, buffer)),
+        ([2, 3, 4, 5], [0, 1, 50, 3, 4, 5, 6, 7]),
+        "what was mapped, and the buffer",
+    )
 
 
-@rule("piextMemGetNativeHandle", "piextMemCreateWithNativeHandle gives memory of the same native handle")
+@rule(
+    "piextMemGetNativeHandle",
+    "piextMemCreateWithNativeHandle gives memory of the same native handle",
+)
 def test_native_memory(bare_objects: Objects) -> None:
     objects, buffer = bare_objects, bare_objects.buffer([1] * 4)
     native = objects.make("piextMemGetNativeHandle", buffer, objects.device, ...)
     again = objects.make("piextMemCreateWithNativeHandle", native, objects.context, False, ...)
-    equal(objects.make("piextMemGetNativeHandle", again, objects.device, ...), native, "the native handle")
+    equal(
+        objects.make("piextMemGetNativeHandle", again, objects.device, ...),
+        native,
+        "the native handle",
+    )
 
 
 @rule("piextKernelSetArgMemObj", "a kernel works on a buffer")
@@ -140,11 +211,21 @@ _ORIGIN, _WHOLE = PI.struct("pi_image_offset_struct"), PI.struct("pi_image_regio
 def _image(objects: Objects, value: int) -> int:
     if not objects.number("piDeviceGetInfo", objects.device, "PI_DEVICE_INFO_IMAGE_SUPPORT"):
         unsupported("the device has no images (PI_DEVICE_INFO_IMAGE_SUPPORT)")
-    form = PI.struct("pi_image_format")(PI["PI_IMAGE_CHANNEL_ORDER_RGBA"], PI["PI_IMAGE_CHANNEL_TYPE_UNSIGNED_INT32"])
+    form = PI.struct("pi_image_format")(
+        PI["PI_IMAGE_CHANNEL_ORDER_RGBA"], PI["PI_IMAGE_CHANNEL_TYPE_UNSIGNED_INT32"]
+    )
     shape = PI.struct("pi_image_desc")(PI["PI_MEM_TYPE_IMAGE2D"], 8, 8, 1, 1)
     pixels = (ctypes.c_uint32 * 256)(*[value] * 256)
     flags = PI["PI_MEM_FLAGS_ACCESS_RW"] | PI["PI_MEM_FLAGS_HOST_PTR_COPY"]
-    return objects.make("piMemImageCreate", objects.context, flags, ctypes.byref(form), ctypes.byref(shape), pixels, ...)
+    return objects.make(
+        "piMemImageCreate",
+        objects.context,
+        flags,
+        ctypes.byref(form),
+        ctypes.byref(shape),
+        pixels,
+        ...,
+    )
 
 
 def _pixels(objects: Objects, queue: int, image: int) -> list[int]:
@@ -180,8 +261,14 @@ def test_copy_image(bare_objects: Objects, queue: int) -> None:
 
 @rule("piEnqueueMemImageFill", "fills a region")
 def test_fill_image(bare_objects: Objects, queue: int) -> None:
-    objects, image, colour = bare_objects, _image(bare_objects, 1), (ctypes.c_uint32 * 4)(7, 7, 7, 7)
-    code = objects.pi.piEnqueueMemImageFill(queue, image, colour, sizes(0, 0, 0), sizes(8, 1, 1), 0, None, None)
+    objects, image, colour = (
+        bare_objects,
+        _image(bare_objects, 1),
+        (ctypes.c_uint32 * 4)(7, 7, 7, 7),
+    )
+    code = objects.pi.piEnqueueMemImageFill(
+        queue, image, colour, sizes(0, 0, 0), sizes(8, 1, 1), 0, None, None
+    )
     if PI.errors[code][0] == "PI_ERROR_UNSUPPORTED_FEATURE":
         unsupported("the plugin does not fill images")
     codes(code, "PI_SUCCESS")

@@ -17,20 +17,43 @@ from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.pi.abi import PI
 
 HANDLES = (
-    *("pi_platform", "pi_device", "pi_context", "pi_queue", "pi_mem", "pi_sampler", "pi_program", "pi_kernel", "pi_event"),
+    *(
+        "pi_platform",
+        "pi_device",
+        "pi_context",
+        "pi_queue",
+        "pi_mem",
+        "pi_sampler",
+        "pi_program",
+        "pi_kernel",
+        "pi_event",
+    ),
     "pi_ext_command_buffer",
 )
 #: They ask nothing of a handle: about the plugin, or a handle of the driver's is what they take.
 _NOTHING = (
-    *("piTearDown", "piPluginGetLastError", "piextPluginGetOpaqueData", "piPlatformsGet", "piPluginGetBackendOption"),
-    *("piextPlatformCreateWithNativeHandle", "piextDeviceCreateWithNativeHandle", "piextContextCreateWithNativeHandle"),
+    *(
+        "piTearDown",
+        "piPluginGetLastError",
+        "piextPluginGetOpaqueData",
+        "piPlatformsGet",
+        "piPluginGetBackendOption",
+    ),
+    *(
+        "piextPlatformCreateWithNativeHandle",
+        "piextDeviceCreateWithNativeHandle",
+        "piextContextCreateWithNativeHandle",
+    ),
 )
 
 
 def functions() -> list[Function]:
     """The functions that take a handle, or a list of them."""
     return [
-        f for f in PI.slots if f.name not in _NOTHING and any(p.type in HANDLES and "out" not in p.words for p in f.parameters)
+        f
+        for f in PI.slots
+        if f.name not in _NOTHING
+        and any(p.type in HANDLES and "out" not in p.words for p in f.parameters)
     ]
 
 
@@ -44,7 +67,11 @@ def zero(parameter: Parameter) -> Any:
 
 @forked
 @pytest.mark.parametrize(
-    "function", [pytest.param(f, id=f.name, marks=rule(f.name, "an error if everything is NULL or 0")) for f in functions()]
+    "function",
+    [
+        pytest.param(f, id=f.name, marks=rule(f.name, "an error if everything is NULL or 0"))
+        for f in functions()
+    ],
 )
 def test_null(pi: DispatchTable, function: Function) -> None:
     code = getattr(pi, function.name)(*map(zero, function.parameters))

@@ -51,7 +51,10 @@ def test_later_version(plugin: Plugin, version: str) -> None:
     codes(init(plugin, version)[0], "PI_SUCCESS")
 
 
-@rule(INIT, "PI_ERROR_INVALID_OPERATION for a host of an earlier major version, and nothing is written")
+@rule(
+    INIT,
+    "PI_ERROR_INVALID_OPERATION for a host of an earlier major version, and nothing is written",
+)
 @pytest.mark.parametrize("version", ["14.30", "1.2"])
 def test_earlier_version(plugin: Plugin, version: str) -> None:
     code, head, words = init(plugin, version)
@@ -65,20 +68,32 @@ def test_table(plugin: Plugin) -> None:
     _, _, words = init(plugin, API_VERSION)
     missing = [f.name for f in PI.slots if words[f.slot or 0] in (0, _MARK)]
     beyond = [word for word in words[len(PI.slots) :] if word != _MARK]
-    equal((missing, beyond[1:]), ([], []), "entries that are NULL, and words beyond the table and SanitizeType")
+    equal(
+        (missing, beyond[1:]),
+        ([], []),
+        "entries that are NULL, and words beyond the table and SanitizeType",
+    )
 
 
 @rule(INIT, "the table's entries are the exported functions of their names, where there are such")
 def test_exported_names(plugin: Plugin) -> None:
     _, _, words = init(plugin, API_VERSION)
     addresses = {f.name: plugin.library.own_symbol(f.name) for f in PI.slots}
-    differ = [name for name, address in addresses.items() if address and address != words[PI.functions[name].slot or 0]]
+    differ = [
+        name
+        for name, address in addresses.items()
+        if address and address != words[PI.functions[name].slot or 0]
+    ]
     equal(differ, [], "functions that are elsewhere")
 
 
 @rule(INIT, "every function but those of device globals is exported by its name too")
 def test_exports(plugin: Plugin) -> None:
-    absent = [f.name for f in PI.slots if f.name not in IN_TABLE_ALONE and not plugin.library.own_symbol(f.name)]
+    absent = [
+        f.name
+        for f in PI.slots
+        if f.name not in IN_TABLE_ALONE and not plugin.library.own_symbol(f.name)
+    ]
     equal(absent, [], "names that are not exported")
 
 
@@ -90,16 +105,30 @@ def test_again(plugin: Plugin) -> None:
 @rule("piPluginGetLastError", "gives a message, or says that there is none")
 def test_last_error(pi: DispatchTable) -> None:
     message = ctypes.c_char_p()
-    codes(pi.piPluginGetLastError(ctypes.byref(message)), "PI_SUCCESS", "PLUGIN_SPECIFIC_ERROR", "UNSUPPORTED_FEATURE")
+    codes(
+        pi.piPluginGetLastError(ctypes.byref(message)),
+        "PI_SUCCESS",
+        "PLUGIN_SPECIFIC_ERROR",
+        "UNSUPPORTED_FEATURE",
+    )
 
 
-@rule("piPluginGetBackendOption", "translates -O0 to -O3, and gives PI_ERROR_INVALID_VALUE for what is no option")
+@rule(
+    "piPluginGetBackendOption",
+    "translates -O0 to -O3, and gives PI_ERROR_INVALID_VALUE for what is no option",
+)
 def test_backend_option(pi: DispatchTable, platform: int) -> None:
     option = ctypes.c_char_p()
     for level in range(4):
-        codes(pi.piPluginGetBackendOption(platform, b"-O%d" % level, ctypes.byref(option)), "PI_SUCCESS")
+        codes(
+            pi.piPluginGetBackendOption(platform, b"-O%d" % level, ctypes.byref(option)),
+            "PI_SUCCESS",
+        )
         equal(option.value is None, False, "the option is NULL")
-    codes(pi.piPluginGetBackendOption(platform, b"-no-such-option", ctypes.byref(option)), "INVALID_VALUE")
+    codes(
+        pi.piPluginGetBackendOption(platform, b"-no-such-option", ctypes.byref(option)),
+        "INVALID_VALUE",
+    )
 
 
 @forked

@@ -24,7 +24,11 @@ COUNTED = {
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, id=kind, marks=rule(f"pi{kind}Retain", "adds a reference, which a release takes away"))
+        pytest.param(
+            kind,
+            id=kind,
+            marks=rule(f"pi{kind}Retain", "adds a reference, which a release takes away"),
+        )
         for kind in COUNTED
     ],
 )
@@ -78,9 +82,14 @@ def test_context(bare_objects: Objects) -> None:
 
 @rule("piKernelRelease", "a kernel can be released while a launch of it waits")
 def test_launch_outlives_kernel(objects: Objects, out_of_order: int) -> None:
-    memory, inner = objects.usm("shared", [0] * 1024), Objects(objects.pi, objects.device, objects.context, objects.program)
+    memory, inner = (
+        objects.usm("shared", [0] * 1024),
+        Objects(objects.pi, objects.device, objects.context, objects.program),
+    )
     first, second = ctypes.c_void_p(), ctypes.c_void_p()
-    objects.call("piextUSMEnqueueMemset", out_of_order, memory, 0, 4096, 0, None, ctypes.byref(first))
+    objects.call(
+        "piextUSMEnqueueMemset", out_of_order, memory, 0, 4096, 0, None, ctypes.byref(first)
+    )
     kernel = inner.kernel("increment", Pointer(memory))
     objects.launch(out_of_order, kernel, 1024, [first.value or 0], ctypes.byref(second))
     inner.close()
@@ -95,6 +104,8 @@ def test_event(bare_objects: Objects, out_of_order: int) -> None:
     objects, event = bare_objects, ctypes.c_void_p()
     memory = objects.usm("shared", [0] * 1024)
     for _ in range(50):
-        objects.call("piextUSMEnqueueMemset", out_of_order, memory, 1, 4096, 0, None, ctypes.byref(event))
+        objects.call(
+            "piextUSMEnqueueMemset", out_of_order, memory, 1, 4096, 0, None, ctypes.byref(event)
+        )
         objects.call("piEventRelease", event)
     equal(objects.numbers(out_of_order, memory, 4), [0x01010101] * 4, "the memory")

@@ -16,7 +16,12 @@ INFO, COPY, SET = "piextUSMGetMemAllocInfo", "piextUSMEnqueueMemcpy", "piextUSME
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(k, id=k, marks=rule(f"piextUSM{k.capitalize()}Alloc", "what is copied in is copied out")) for k in KINDS],
+    [
+        pytest.param(
+            k, id=k, marks=rule(f"piextUSM{k.capitalize()}Alloc", "what is copied in is copied out")
+        )
+        for k in KINDS
+    ],
 )
 def test_alloc(bare_objects: Objects, queue: int, kind: str) -> None:
     memory = bare_objects.usm(kind, range(64))
@@ -24,11 +29,20 @@ def test_alloc(bare_objects: Objects, queue: int, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(k, id=k, marks=rule(f"piextUSM{k.capitalize()}Alloc", "is aligned as was asked for")) for k in KINDS]
+    "kind",
+    [
+        pytest.param(
+            k, id=k, marks=rule(f"piextUSM{k.capitalize()}Alloc", "is aligned as was asked for")
+        )
+        for k in KINDS
+    ],
 )
 def test_alignment(bare_objects: Objects, kind: str) -> None:
     equal(
-        [bare_objects.usm(kind, [0] * 3, alignment) % max(alignment, 1) for alignment in (0, 1, 4, 64, 128)],
+        [
+            bare_objects.usm(kind, [0] * 3, alignment) % max(alignment, 1)
+            for alignment in (0, 1, 4, 64, 128)
+        ],
         [0] * 5,
         "what is left",
     )
@@ -53,7 +67,14 @@ def test_host_access(objects: Objects, queue: int, kind: str) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(k, id=k, marks=rule(INFO, f"says type, size and beginning of {k} USM, from its middle too")) for k in KINDS],
+    [
+        pytest.param(
+            k,
+            id=k,
+            marks=rule(INFO, f"says type, size and beginning of {k} USM, from its middle too"),
+        )
+        for k in KINDS
+    ],
 )
 def test_info(bare_objects: Objects, kind: str) -> None:
     memory = bare_objects.usm(kind, [0] * 16)
@@ -65,7 +86,9 @@ def test_info(bare_objects: Objects, kind: str) -> None:
 @rule(INFO, "PI_MEM_TYPE_UNKNOWN for memory that is no USM")
 def test_info_of_host_memory(bare_objects: Objects) -> None:
     place = ctypes.create_string_buffer(64)
-    kind = bare_objects.number(INFO, bare_objects.context, ctypes.addressof(place), "PI_MEM_ALLOC_TYPE")
+    kind = bare_objects.number(
+        INFO, bare_objects.context, ctypes.addressof(place), "PI_MEM_ALLOC_TYPE"
+    )
     equal(kind, PI["PI_MEM_TYPE_UNKNOWN"], "the type")
 
 
@@ -114,7 +137,9 @@ def test_prefetch(bare_objects: Objects, queue: int) -> None:
 @rule("piextUSMEnqueueMemAdvise", "is a hint: it succeeds, and its event completes")
 def test_advise(bare_objects: Objects, queue: int) -> None:
     memory = bare_objects.usm("shared", [0] * 64)
-    event = bare_objects.make("piextUSMEnqueueMemAdvise", queue, memory, 256, PI["PI_MEM_ADVICE_RESET"], ...)
+    event = bare_objects.make(
+        "piextUSMEnqueueMemAdvise", queue, memory, 256, PI["PI_MEM_ADVICE_RESET"], ...
+    )
     bare_objects.call("piEventsWait", *waits(event))
     equal(bare_objects.status(event), PI["PI_EVENT_COMPLETE"], "the status")
 
@@ -141,7 +166,11 @@ FILLS = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, id=name, marks=rule(name, "fills rows, or is not supported")) for name in FILLS]
+    "name",
+    [
+        pytest.param(name, id=name, marks=rule(name, "fills rows, or is not supported"))
+        for name in FILLS
+    ],
 )
 def test_fill_2d(bare_objects: Objects, queue: int, name: str) -> None:
     memory = bare_objects.usm("shared", [0] * 8)

@@ -119,10 +119,21 @@ _STRUCTS: Final[dict[str, Callable[[World], dict[str, Any]]]] = {
         "channelOrder": UR["UR_IMAGE_CHANNEL_ORDER_RGBA"],
         "channelType": UR["UR_IMAGE_CHANNEL_TYPE_FLOAT"],
     },
-    "ur_image_desc_t": lambda w: {"type": UR["UR_MEM_TYPE_IMAGE2D"], "width": 8, "height": 8, "depth": 1, "arraySize": 1},
-    "ur_sampler_desc_t": lambda w: {"addressingMode": UR["UR_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE"]},
+    "ur_image_desc_t": lambda w: {
+        "type": UR["UR_MEM_TYPE_IMAGE2D"],
+        "width": 8,
+        "height": 8,
+        "depth": 1,
+        "arraySize": 1,
+    },
+    "ur_sampler_desc_t": lambda w: {
+        "addressingMode": UR["UR_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE"]
+    },
     "ur_buffer_region_t": lambda w: {"origin": 0, "size": COUNT},
-    "ur_device_partition_properties_t": lambda w: {"pProperties": ctypes.addressof(w.keep(_partition())), "PropCount": 1},
+    "ur_device_partition_properties_t": lambda w: {
+        "pProperties": ctypes.addressof(w.keep(_partition())),
+        "PropCount": 1,
+    },
     "ur_device_binary_t": lambda w: {
         "pDeviceTargetSpec": ctypes.cast(w.keep(ctypes.c_char_p(b"spir64")), ctypes.c_void_p).value
     },
@@ -131,7 +142,10 @@ _STRUCTS: Final[dict[str, Callable[[World], dict[str, Any]]]] = {
         "size": 4,
         "pValue": ctypes.addressof(w.keep(ctypes.c_int32(1))),
     },
-    "ur_exp_command_buffer_update_kernel_launch_desc_t": lambda w: {"hCommand": w.updatable[1], "newWorkDim": 1},
+    "ur_exp_command_buffer_update_kernel_launch_desc_t": lambda w: {
+        "hCommand": w.updatable[1],
+        "newWorkDim": 1,
+    },
     "ur_rect_region_t": lambda w: {"width": 16, "height": 2, "depth": 2},
 }
 
@@ -163,7 +177,10 @@ class Call:
     def __call__(self) -> int:
         """Call it; the answer is the code."""
         pairs = zip(self.function.parameters, self.arguments.values(), strict=True)
-        given = (ctypes.byref(value) if p.stars and isinstance(value, ctypes.Structure) else value for p, value in pairs)
+        given = (
+            ctypes.byref(value) if p.stars and isinstance(value, ctypes.Structure) else value
+            for p, value in pairs
+        )
         return getattr(self.world.ur.table, self.function.name)(*given)
 
     def change(self, name: str, field: str, word: str) -> None:
@@ -195,7 +212,11 @@ class Call:
         if word in _WORDS:
             return self.world.keep(_WORDS[word](self.world))
         if not word:
-            return None if parameter.stars or UR.resolve(parameter.type) in ("handle", "callback") else 0
+            return (
+                None
+                if parameter.stars or UR.resolve(parameter.type) in ("handle", "callback")
+                else 0
+            )
         return int(word) if word.isdecimal() else sum(UR[name] for name in word.split("|"))
 
     def _valid(self, parameter: Parameter) -> Any:

@@ -51,9 +51,13 @@ def open_library(target: Target) -> Opened:
     target.at_end(opened.close)
     device = opened.device
     ask, platform = plugin.table.urPlatformGetInfo, device.platform.handle
-    target.answers = lambda: ask(platform, UR["UR_PLATFORM_INFO_NAME"], 0, None, ctypes.byref(ctypes.c_size_t())) == 0
+    target.answers = lambda: (
+        ask(platform, UR["UR_PLATFORM_INFO_NAME"], 0, None, ctypes.byref(ctypes.c_size_t())) == 0
+    )
     target.about(
-        device=device.name, platform=f"{device.platform.name}, {device.platform.version}", layout=plugin.binding.layout
+        device=device.name,
+        platform=f"{device.platform.name}, {device.platform.version}",
+        layout=plugin.binding.layout,
     )
     return opened
 

@@ -37,20 +37,60 @@ class Kind:
 
 
 KINDS: Final = (
-    Kind("context", "urContext", lambda make, world: make.context(), "UR_CONTEXT_INFO_REFERENCE_COUNT"),
-    Kind("queue", "urQueue", lambda make, world: make.queue(world.the_context), "UR_QUEUE_INFO_REFERENCE_COUNT"),
+    Kind(
+        "context",
+        "urContext",
+        lambda make, world: make.context(),
+        "UR_CONTEXT_INFO_REFERENCE_COUNT",
+    ),
+    Kind(
+        "queue",
+        "urQueue",
+        lambda make, world: make.queue(world.the_context),
+        "UR_QUEUE_INFO_REFERENCE_COUNT",
+    ),
     Kind(
         "event",
         "urEvent",
         lambda make, world: make.finished_event(make.queue(world.the_context)),
         "UR_EVENT_INFO_REFERENCE_COUNT",
     ),
-    Kind("buffer", "urMem", lambda make, world: make.buffer(world.the_context), "UR_MEM_INFO_REFERENCE_COUNT"),
-    Kind("image", "urMem", lambda make, world: make.image(world.the_context), "UR_MEM_INFO_REFERENCE_COUNT"),
-    Kind("sampler", "urSampler", lambda make, world: make.sampler(world.the_context), "UR_SAMPLER_INFO_REFERENCE_COUNT"),
-    Kind("program", "urProgram", lambda make, world: make.program(world.the_context), "UR_PROGRAM_INFO_REFERENCE_COUNT"),
-    Kind("kernel", "urKernel", lambda make, world: make.kernel(world.the_program), "UR_KERNEL_INFO_REFERENCE_COUNT"),
-    Kind("pool", "urUSMPool", lambda make, world: make.pool(world.the_context), "UR_USM_POOL_INFO_REFERENCE_COUNT"),
+    Kind(
+        "buffer",
+        "urMem",
+        lambda make, world: make.buffer(world.the_context),
+        "UR_MEM_INFO_REFERENCE_COUNT",
+    ),
+    Kind(
+        "image",
+        "urMem",
+        lambda make, world: make.image(world.the_context),
+        "UR_MEM_INFO_REFERENCE_COUNT",
+    ),
+    Kind(
+        "sampler",
+        "urSampler",
+        lambda make, world: make.sampler(world.the_context),
+        "UR_SAMPLER_INFO_REFERENCE_COUNT",
+    ),
+    Kind(
+        "program",
+        "urProgram",
+        lambda make, world: make.program(world.the_context),
+        "UR_PROGRAM_INFO_REFERENCE_COUNT",
+    ),
+    Kind(
+        "kernel",
+        "urKernel",
+        lambda make, world: make.kernel(world.the_program),
+        "UR_KERNEL_INFO_REFERENCE_COUNT",
+    ),
+    Kind(
+        "pool",
+        "urUSMPool",
+        lambda make, world: make.pool(world.the_context),
+        "UR_USM_POOL_INFO_REFERENCE_COUNT",
+    ),
     Kind(
         "physical-memory",
         "urPhysicalMem",

@@ -25,7 +25,9 @@ _SETS: Final = {
     "@wait_list": (
         "INVALID_EVENT_WAIT_LIST: numEventsInWaitList=1 phEventWaitList=events numEventsInWaitList=1,phEventWaitList=nulls",
     ),
-    "@sync_points": ("INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP: numSyncPointsInWaitList=1 pSyncPointWaitList=points",),
+    "@sync_points": (
+        "INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP: numSyncPointsInWaitList=1 pSyncPointWaitList=points",
+    ),
     "@failed_event": ("IN_EVENT_LIST_EXEC_STATUS: numEventsInWaitList=1,phEventWaitList=failed",),
 }
 
@@ -50,9 +52,17 @@ class ListedError:
         for name, member, word in self.changes():
             parameter = next(p for p in UR.functions[function].parameters if p.name == name)
             if member:
-                parameter = next(field for field in UR.structs[parameter.type].fields if field.name == member)
-            nothing = "NULL" if parameter.stars or UR.resolve(parameter.type) in ("handle", "callback") else "0"
-            parts.append(f"{name}{f'.{member}' if member else ''} is {_WORDS.get(word, word) if word else nothing}")
+                parameter = next(
+                    field for field in UR.structs[parameter.type].fields if field.name == member
+                )
+            nothing = (
+                "NULL"
+                if parameter.stars or UR.resolve(parameter.type) in ("handle", "callback")
+                else "0"
+            )
+            parts.append(
+                f"{name}{f'.{member}' if member else ''} is {_WORDS.get(word, word) if word else nothing}"
+            )
         return " and ".join(parts)
 
 

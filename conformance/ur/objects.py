@@ -96,13 +96,17 @@ class Objects:
     def context(self, *devices: int) -> int:
         """A context of the devices, of the device under test if none are given."""
         chosen = devices or (self.device,)
-        return self.own("urContextRelease", self.ur.new("urContextCreate", len(chosen), handles(*chosen), None))
+        return self.own(
+            "urContextRelease", self.ur.new("urContextCreate", len(chosen), handles(*chosen), None)
+        )
 
     def queue(self, context: int, flags: str = "", *, device: int = 0) -> int:
         """A queue; `flags` are names without their prefix, "OUT_OF_ORDER_EXEC_MODE_ENABLE PROFILING_ENABLE"."""
         bits = sum(UR[f"UR_QUEUE_FLAG_{name}"] for name in flags.split())
         how = ctypes.byref(self.ur.struct("ur_queue_properties_t", flags=bits)) if flags else None
-        return self.own("urQueueRelease", self.ur.new("urQueueCreate", context, device or self.device, how))
+        return self.own(
+            "urQueueRelease", self.ur.new("urQueueCreate", context, device or self.device, how)
+        )
 
     def event(self, queue: int) -> int:
         """The event of a barrier; it may be complete already."""
@@ -117,7 +121,9 @@ class Objects:
     def barrier(self, queue: int, *after: int) -> int:
         """A barrier that waits for events."""
         waits = len(after), handles(*after) if after else None
-        return self.own("urEventRelease", self.ur.new("urEnqueueEventsWaitWithBarrier", queue, *waits))
+        return self.own(
+            "urEventRelease", self.ur.new("urEnqueueEventsWaitWithBarrier", queue, *waits)
+        )
 
     def wait(self, *events: int) -> None:
         """Wait for events."""
@@ -142,15 +148,21 @@ class Objects:
 
     # Memory
 
-    def buffer(self, context: int, size: int = SIZE, flags: str = "READ_WRITE", host: Any = None) -> int:
+    def buffer(
+        self, context: int, size: int = SIZE, flags: str = "READ_WRITE", host: Any = None
+    ) -> int:
         """A buffer."""
         bits = sum(UR[f"UR_MEM_FLAG_{name}"] for name in flags.split())
         how = None
         if host is not None:
-            how = ctypes.byref(self.ur.struct("ur_buffer_properties_t", pHost=ctypes.addressof(self.keep(host))))
+            how = ctypes.byref(
+                self.ur.struct("ur_buffer_properties_t", pHost=ctypes.addressof(self.keep(host)))
+            )
         return self.own("urMemRelease", self.ur.new("urMemBufferCreate", context, bits, size, how))
 
-    def usm(self, context: int, kind: str = "Device", size: int = SIZE, pool: int | None = None) -> int:
+    def usm(
+        self, context: int, kind: str = "Device", size: int = SIZE, pool: int | None = None
+    ) -> int:
         """An allocation of a kind: "Host", "Device", "Shared"."""
         self.ur.require(_USM[kind])
         where = () if kind == "Host" else (self.device,)
@@ -161,7 +173,9 @@ class Objects:
         """A pool of USM allocations."""
         self.ur.require("UR_DEVICE_INFO_USM_POOL_SUPPORT")
         how = self.ur.struct("ur_usm_pool_desc_t")
-        return self.own("urUSMPoolRelease", self.ur.new("urUSMPoolCreate", context, ctypes.byref(how)))
+        return self.own(
+            "urUSMPoolRelease", self.ur.new("urUSMPoolCreate", context, ctypes.byref(how))
+        )
 
     def image(self, context: int, width: int = 8, height: int = 8) -> int:
         """A 2D image of a float channel."""
@@ -178,19 +192,30 @@ class Objects:
     def image_shape(self, width: int = 8, height: int = 8) -> Any:
         """A 2D image's description."""
         return self.ur.struct(
-            "ur_image_desc_t", type=UR["UR_MEM_TYPE_IMAGE2D"], width=width, height=height, depth=1, arraySize=1
+            "ur_image_desc_t",
+            type=UR["UR_MEM_TYPE_IMAGE2D"],
+            width=width,
+            height=height,
+            depth=1,
+            arraySize=1,
         )
 
     def sampler(self, context: int) -> int:
         """A sampler: nearest neighbour, clamped to the edge."""
         self.ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
-        how = self.ur.struct("ur_sampler_desc_t", addressingMode=UR["UR_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE"])
-        return self.own("urSamplerRelease", self.ur.new("urSamplerCreate", context, ctypes.byref(how)))
+        how = self.ur.struct(
+            "ur_sampler_desc_t", addressingMode=UR["UR_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE"]
+        )
+        return self.own(
+            "urSamplerRelease", self.ur.new("urSamplerCreate", context, ctypes.byref(how))
+        )
 
     def physical(self, context: int, size: int = 0) -> int:
         """Physical memory: of the smallest size that the device has, if none is given."""
         self.ur.require("UR_DEVICE_INFO_VIRTUAL_MEMORY_SUPPORT")
-        made = self.ur.new("urPhysicalMemCreate", context, self.device, size or self.granularity(context), None)
+        made = self.ur.new(
+            "urPhysicalMemCreate", context, self.device, size or self.granularity(context), None
+        )
         return self.own("urPhysicalMemRelease", made)
 
     def granularity(self, context: int) -> int:
@@ -204,7 +229,9 @@ class Objects:
     def cl(self, context: int) -> DispatchTable:
         """The OpenCL functions of the driver behind a context."""
         self.require_opencl()
-        return DispatchTable(OPENCL, read_word(self.native("urContextGetNativeHandle", context)) or 0, label="driver")
+        return DispatchTable(
+            OPENCL, read_word(self.native("urContextGetNativeHandle", context)) or 0, label="driver"
+        )
 
     def require_opencl(self) -> None:
         """End the case as unsupported unless the adapter is one over OpenCL."""
@@ -221,12 +248,19 @@ class Objects:
         cl, code = self.cl(context), ctypes.c_int32()
         native = self.native("urContextGetNativeHandle", context)
         device = handles(self.native("urDeviceGetNativeHandle", self.device))
-        program = cl.clCreateProgramWithSource(native, 1, (ctypes.c_char_p * 1)(source), None, ctypes.byref(code))
-        answer = code.value or (cl.clBuildProgram(program, 1, device, None, None, None) if build else 0)
+        program = cl.clCreateProgramWithSource(
+            native, 1, (ctypes.c_char_p * 1)(source), None, ctypes.byref(code)
+        )
+        answer = code.value or (
+            cl.clBuildProgram(program, 1, device, None, None, None) if build else 0
+        )
         if answer:
             failed("a program from OpenCL C", f"the driver answers {answer} to clBuildProgram")
         how = self.ur.struct("ur_program_native_properties_t", isNativeHandleOwned=True)
-        return self.own("urProgramRelease", self.ur.new("urProgramCreateWithNativeHandle", program, context, ctypes.byref(how)))
+        return self.own(
+            "urProgramRelease",
+            self.ur.new("urProgramCreateWithNativeHandle", program, context, ctypes.byref(how)),
+        )
 
     def il_program(self, context: int, words: bytes = b"") -> int:
         """A program from IL that is not built yet: SPIR-V with the kernel `store`."""
@@ -234,11 +268,17 @@ class Objects:
         if "SPIR-V" not in versions:
             unsupported("the device takes no SPIR-V")
         module = words or spirv.store()
-        return self.own("urProgramRelease", self.ur.new("urProgramCreateWithIL", context, module, len(module), None))
+        return self.own(
+            "urProgramRelease",
+            self.ur.new("urProgramCreateWithIL", context, module, len(module), None),
+        )
 
     def program(self, context: int) -> int:
         """A built program with the kernels of `kernels.py`; on adapters that are not over OpenCL it has `store` alone."""
-        if self.ur.info("urPlatformGetInfo", self.platform, "UR_PLATFORM_INFO_BACKEND") == UR["UR_BACKEND_OPENCL"]:
+        if (
+            self.ur.info("urPlatformGetInfo", self.platform, "UR_PLATFORM_INFO_BACKEND")
+            == UR["UR_BACKEND_OPENCL"]
+        ):
             return self.source_program(context, kernels.SOURCE)
         program = self.il_program(context)
         self.ur.ok("urProgramBuild", context, program, None)
@@ -260,7 +300,10 @@ class Objects:
             if isinstance(value, Argument):
                 value.put(entry)
             else:
-                entry.size, entry.value.value = ctypes.sizeof(value), ctypes.addressof(self.keep(value))
+                entry.size, entry.value.value = (
+                    ctypes.sizeof(value),
+                    ctypes.addressof(self.keep(value)),
+                )
         return len(values), self.keep(array)
 
     def launch(
@@ -274,7 +317,12 @@ class Objects:
         after: Sequence[int] = (),
     ) -> int:
         """Launch a kernel; the answer is its event."""
-        shape = len(size), sizes(*(offset or [0] * len(size))), sizes(*size), sizes(*local) if local else None
+        shape = (
+            len(size),
+            sizes(*(offset or [0] * len(size))),
+            sizes(*size),
+            sizes(*local) if local else None,
+        )
         waits = len(after), handles(*after) if after else None
         routine = "urEnqueueKernelLaunchWithArgsExp"
         event = self.ur.new(routine, queue, kernel, *shape, *self.arguments(*values), None, *waits)
@@ -291,23 +339,49 @@ class Objects:
     def write(self, queue: int, buffer: int, numbers: Iterable[int]) -> None:
         """Put int32 numbers into a buffer, and wait for everything in the queue."""
         data = ints(numbers)
-        self.ur.ok("urEnqueueMemBufferWrite", queue, buffer, True, 0, ctypes.sizeof(data), data, 0, None, None)
+        self.ur.ok(
+            "urEnqueueMemBufferWrite",
+            queue,
+            buffer,
+            True,
+            0,
+            ctypes.sizeof(data),
+            data,
+            0,
+            None,
+            None,
+        )
         self.ur.ok("urQueueFinish", queue)
 
     def read(self, queue: int, buffer: int, count: int = COUNT) -> list[int]:
         """The first int32 numbers of a buffer, after everything that was enqueued before on an in-order queue."""
         data = (ctypes.c_int32 * count)()
-        self.ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, ctypes.sizeof(data), data, 0, None, None)
+        self.ur.ok(
+            "urEnqueueMemBufferRead",
+            queue,
+            buffer,
+            True,
+            0,
+            ctypes.sizeof(data),
+            data,
+            0,
+            None,
+            None,
+        )
         return list(data)
 
     def put(self, queue: int, pointer: int, numbers: Iterable[int]) -> None:
         """Put int32 numbers into USM, and wait for everything in the queue."""
         data = ints(numbers)
-        self.ur.ok("urEnqueueUSMMemcpy", queue, True, pointer, data, ctypes.sizeof(data), 0, None, None)
+        self.ur.ok(
+            "urEnqueueUSMMemcpy", queue, True, pointer, data, ctypes.sizeof(data), 0, None, None
+        )
         self.ur.ok("urQueueFinish", queue)
 
     def get(self, queue: int, pointer: int, count: int = COUNT) -> list[int]:
         """The first int32 numbers of USM."""
         data = (ctypes.c_int32 * count)()
-        self.ur.ok("urEnqueueUSMMemcpy", queue, True, data, pointer, ctypes.sizeof(data), 0, None, None)
+        self.ur.ok(
+            "urEnqueueUSMMemcpy", queue, True, data, pointer, ctypes.sizeof(data), 0, None, None
+        )
         return list(data)

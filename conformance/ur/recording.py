@@ -72,7 +72,9 @@ class Recording:
         command: bool = False,
     ) -> Step:
         """Append by a function: its arguments between the command-buffer and the sync-points."""
-        code, step = self.try_append(routine, *arguments, after=after, wait=wait, event=event, command=command)
+        code, step = self.try_append(
+            routine, *arguments, after=after, wait=wait, event=event, command=command
+        )
         self.ur.check_supported(routine, code)
         self.ur.expect_ok(routine, code)
         if step.event:
@@ -111,7 +113,9 @@ class Recording:
         **how: Any,
     ) -> Step:
         """Append a launch."""
-        return self.append(LAUNCH, *self.launch_arguments(kernel, values, size, local, offset, alternatives), **how)
+        return self.append(
+            LAUNCH, *self.launch_arguments(kernel, values, size, local, offset, alternatives), **how
+        )
 
     def launch_arguments(
         self,
@@ -123,17 +127,26 @@ class Recording:
         alternatives: Sequence[int] = (),
     ) -> tuple[Any, ...]:
         """What a launch is appended with."""
-        shape = len(size), sizes(*(offset or [0] * len(size))), sizes(*size), sizes(*local) if local else None
+        shape = (
+            len(size),
+            sizes(*(offset or [0] * len(size))),
+            sizes(*size),
+            sizes(*local) if local else None,
+        )
         others = len(alternatives), handles(*alternatives) if alternatives else None
         return kernel, *shape, *self.make.arguments(*values), *others
 
     def fill(self, buffer: int, value: int, **how: Any) -> Step:
         """Append a fill of a whole buffer with a number."""
-        return self.append("urCommandBufferAppendMemBufferFillExp", buffer, ints([value]), 4, 0, SIZE, **how)
+        return self.append(
+            "urCommandBufferAppendMemBufferFillExp", buffer, ints([value]), 4, 0, SIZE, **how
+        )
 
     def copy(self, source: int, target: int, **how: Any) -> Step:
         """Append a copy of a whole buffer."""
-        return self.append("urCommandBufferAppendMemBufferCopyExp", source, target, 0, 0, SIZE, **how)
+        return self.append(
+            "urCommandBufferAppendMemBufferCopyExp", source, target, 0, 0, SIZE, **how
+        )
 
     # Executing
 
@@ -144,7 +157,9 @@ class Recording:
     def enqueue(self, queue: int, *after: int) -> int:
         """Enqueue it; the answer is its event."""
         waits = len(after), handles(*after) if after else None
-        return self.make.own("urEventRelease", self.ur.new("urEnqueueCommandBufferExp", queue, self.handle, *waits))
+        return self.make.own(
+            "urEventRelease", self.ur.new("urEnqueueCommandBufferExp", queue, self.handle, *waits)
+        )
 
     def run(self, queue: int) -> None:
         """Enqueue it and wait for it."""
@@ -160,10 +175,14 @@ class Recording:
 
     def try_update(self, *updates: Update, handle: int = 0) -> int:
         """As `update`, but gives the code."""
-        array = (UR.struct("ur_exp_command_buffer_update_kernel_launch_desc_t") * max(len(updates), 1))()
+        array = (
+            UR.struct("ur_exp_command_buffer_update_kernel_launch_desc_t") * max(len(updates), 1)
+        )()
         for entry, update in zip(array, updates, strict=False):
             self._describe(entry, update)
-        return self.ur.table.urCommandBufferUpdateKernelLaunchExp(handle or self.handle, len(updates), array)
+        return self.ur.table.urCommandBufferUpdateKernelLaunchExp(
+            handle or self.handle, len(updates), array
+        )
 
     def _describe(self, entry: Any, update: Update) -> None:
         entry.stype = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC"]
@@ -172,7 +191,11 @@ class Recording:
         entry.newWorkDim = len(given) if update.dimensions is None else update.dimensions
         for name, numbers in (("Offset", update.offset), ("Size", update.size)):
             if numbers is not None:
-                setattr(entry, f"pNewGlobalWork{name}", ctypes.addressof(self.make.keep(sizes(*numbers))))
+                setattr(
+                    entry,
+                    f"pNewGlobalWork{name}",
+                    ctypes.addressof(self.make.keep(sizes(*numbers))),
+                )
         if update.local is not None:
             entry.pNewLocalWorkSize = ctypes.addressof(self.make.keep(sizes(*update.local)))
         for name, values in self._by_kind(update.values).items():
@@ -183,7 +206,13 @@ class Recording:
     def _by_kind(self, values: Mapping[int, Any]) -> dict[str, dict[int, Any]]:
         kinds: dict[str, dict[int, Any]] = {}
         for index, value in values.items():
-            name = "MemObj" if isinstance(value, Buffer) else "Pointer" if isinstance(value, Pointer) else "Value"
+            name = (
+                "MemObj"
+                if isinstance(value, Buffer)
+                else "Pointer"
+                if isinstance(value, Pointer)
+                else "Value"
+            )
             kinds.setdefault(name, {})[index] = value
         return kinds
 
@@ -199,7 +228,10 @@ class Recording:
             elif isinstance(value, Local):
                 entry.argSize = value.what
             else:
-                entry.argSize, entry.pNewValueArg = ctypes.sizeof(value), ctypes.addressof(self.make.keep(value))
+                entry.argSize, entry.pNewValueArg = (
+                    ctypes.sizeof(value),
+                    ctypes.addressof(self.make.keep(value)),
+                )
         return array
 
 
@@ -209,9 +241,13 @@ def need(ur: Calls, *bits: str) -> None:
     ur.require(CAPABILITIES, sum(UR[BIT.format(bit)] for bit in bits))
 
 
-def stored(make: Objects, context: int, program: int, buffer: int, value: int = 1, **how: Any) -> tuple[Recording, Step]:
+def stored(
+    make: Objects, context: int, program: int, buffer: int, value: int = 1, **how: Any
+) -> tuple[Recording, Step]:
     """A finalized updatable command-buffer that stores a number, and that command."""
     recording = Recording(make, context, isUpdatable=True)
-    step = recording.launch(make.kernel(program), Buffer(buffer), ints([value]), command=True, **how)
+    step = recording.launch(
+        make.kernel(program), Buffer(buffer), ints([value]), command=True, **how
+    )
     recording.finalize()
     return recording, step

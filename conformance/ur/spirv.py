@@ -13,15 +13,34 @@ _MAGIC: Final = 0x07230203
 _VERSION_1_0: Final = 0x00010000
 #: Ids of the module's results.
 _NAMES: Final = (
-    "void", "uint", "ulong", "ulong3", "int_pointer", "id_pointer", "function_type", "id_variable",
-    "constant", "main", "out", "value", "entry", "ids", "id", "place", "sum",
-)  # fmt: skip
+    "void",
+    "uint",
+    "ulong",
+    "ulong3",
+    "int_pointer",
+    "id_pointer",
+    "function_type",
+    "id_variable",
+    "constant",
+    "main",
+    "out",
+    "value",
+    "entry",
+    "ids",
+    "id",
+    "place",
+    "sum",
+)
 _ID: Final = {name: number for number, name in enumerate(_NAMES, 1)}
 
 
 def store() -> bytes:
     """The module's words."""
-    body = [word for opcode, operands in _instructions() for word in ((1 + len(operands)) << 16 | opcode, *operands)]
+    body = [
+        word
+        for opcode, operands in _instructions()
+        for word in ((1 + len(operands)) << 16 | opcode, *operands)
+    ]
     words = [_MAGIC, _VERSION_1_0, 0, len(_NAMES) + 1, 0, *body]
     return struct.pack(f"<{len(words)}I", *words)
 

@@ -54,7 +54,11 @@ def test_retain_and_release(ur: Calls, adapter: int) -> None:
 @rule("urAdapterGetInfo", "the backend is that of its platforms")
 def test_backend(ur: Calls, adapter: int, platform: int) -> None:
     own = ur.info("urAdapterGetInfo", adapter, "UR_ADAPTER_INFO_BACKEND")
-    equal(ur.info("urPlatformGetInfo", platform, "UR_PLATFORM_INFO_BACKEND"), own, "the platform's backend")
+    equal(
+        ur.info("urPlatformGetInfo", platform, "UR_PLATFORM_INFO_BACKEND"),
+        own,
+        "the platform's backend",
+    )
 
 
 @rule("urAdapterGetLastError", "gives a message and a number, and no error of its own")

@@ -13,7 +13,15 @@ from typing import Any
 import pytest
 
 from fairlead.conformance.arrays import handles
-from fairlead.conformance.checks import beyond_specification, expect, failed, forked, name_of, rule, unsupported
+from fairlead.conformance.checks import (
+    beyond_specification,
+    expect,
+    failed,
+    forked,
+    name_of,
+    rule,
+    unsupported,
+)
 from fairlead.conformance.ur.arguments import Call
 from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.kinds import KINDS
@@ -43,9 +51,14 @@ MADE = {
 def codes_for(kind: str) -> list[str]:
     """The codes for a handle of this type that is none: its own, else those for any argument."""
     stem = kind.removeprefix("ur_").removeprefix("exp_").removesuffix("_handle_t").upper()
-    names = [f"UR_RESULT_ERROR_INVALID_{stem}{end}" for end in ("", "_OBJECT", "_EXP", "_HANDLE_EXP")]
+    names = [
+        f"UR_RESULT_ERROR_INVALID_{stem}{end}" for end in ("", "_OBJECT", "_EXP", "_HANDLE_EXP")
+    ]
     own = [name for name in names if name in CODES]
-    return [*own, *(f"UR_RESULT_ERROR_INVALID_{end}" for end in ("NULL_HANDLE", "ARGUMENT", "VALUE"))]
+    return [
+        *own,
+        *(f"UR_RESULT_ERROR_INVALID_{end}" for end in ("NULL_HANDLE", "ARGUMENT", "VALUE")),
+    ]
 
 
 def handle_parameters() -> Iterator[tuple[Function, Parameter]]:
@@ -57,7 +70,13 @@ def handle_parameters() -> Iterator[tuple[Function, Parameter]]:
 
 
 CASES = [
-    pytest.param(f.name, p, how, id=f"{f.name}-{p.name}-{how.replace(' ', '_')}", marks=rule(f.name, f"{p.name} is {how}"))
+    pytest.param(
+        f.name,
+        p,
+        how,
+        id=f"{f.name}-{p.name}-{how.replace(' ', '_')}",
+        marks=rule(f.name, f"{p.name} is {how}"),
+    )
     for f, p in handle_parameters()
     for how in HOW
     if how != "released" or p.type in MADE
@@ -76,7 +95,9 @@ def wrong_handle(world: World, make: Objects, kind: str, how: str) -> int:
 
 
 @pytest.fixture
-def call(world: World, ur: Calls, make: Objects, function: str, parameter: Parameter, how: str) -> Call:
+def call(
+    world: World, ur: Calls, make: Objects, function: str, parameter: Parameter, how: str
+) -> Call:
     """A call of the function with a handle that is none."""
     if not ur.has(function):
         unsupported(f"the adapter has no {function}")
@@ -97,9 +118,12 @@ def test_wrong_handle(ur: Calls, function: str, parameter: Parameter, how: str, 
 
 
 LISTS = [
-    pytest.param(f.name, id=f.name, marks=rule(f.name, "phEventWaitList leads to a handle that is none"))
+    pytest.param(
+        f.name, id=f.name, marks=rule(f.name, "phEventWaitList leads to a handle that is none")
+    )
     for f in UR.slots
-    if any(p.name == "phEventWaitList" for p in f.parameters) and any(p.name == "numEventsInWaitList" for p in f.parameters)
+    if any(p.name == "phEventWaitList" for p in f.parameters)
+    and any(p.name == "numEventsInWaitList" for p in f.parameters)
 ]
 
 

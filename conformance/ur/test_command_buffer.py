@@ -18,7 +18,15 @@ import ctypes
 import pytest
 
 from fairlead.conformance.arrays import handles, ints
-from fairlead.conformance.checks import beyond_specification, each, equal, expect, failed, rule, unsupported
+from fairlead.conformance.checks import (
+    beyond_specification,
+    each,
+    equal,
+    expect,
+    failed,
+    rule,
+    unsupported,
+)
 from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
 from fairlead.conformance.ur.recording import LAUNCH, Recording
@@ -49,7 +57,9 @@ def test_append_after_finalize(ur: Calls, make: Objects, context: int, buffer: i
 
 
 @rule(LAUNCH, "launch_after_finalize: INVALID_OPERATION")
-def test_launch_after_finalize(ur: Calls, make: Objects, context: int, program: int, buffer: int) -> None:
+def test_launch_after_finalize(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int
+) -> None:
     recording = Recording(make, context)
     recording.finalize()
     given = recording.launch_arguments(make.kernel(program), (Buffer(buffer), ints([1])))
@@ -59,12 +69,19 @@ def test_launch_after_finalize(ur: Calls, make: Objects, context: int, program: 
 @rule(ENQUEUE, "enqueue_before_finalize: INVALID_OPERATION or INVALID_COMMAND_BUFFER_EXP")
 def test_enqueue_before_finalize(ur: Calls, make: Objects, context: int, queue: int) -> None:
     recording = Recording(make, context)
-    ur.fails(ENQUEUE, "INVALID_OPERATION|INVALID_COMMAND_BUFFER_EXP", queue, recording.handle, 0, None, None)
+    ur.fails(
+        ENQUEUE,
+        "INVALID_OPERATION|INVALID_COMMAND_BUFFER_EXP",
+        queue,
+        recording.handle,
+        0,
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
-    "in_order",
-    each((False, True), ENQUEUE, "empty: an empty one is enqueued (isInOrder: {})"),
+    "in_order", each((False, True), ENQUEUE, "empty: an empty one is enqueued (isInOrder: {})")
 )
 def test_empty(make: Objects, context: int, queue: int, in_order: bool) -> None:
     recording = Recording(make, context, isInOrder=in_order)
@@ -72,27 +89,50 @@ def test_empty(make: Objects, context: int, queue: int, in_order: bool) -> None:
     recording.run(queue)
 
 
-@rule(CREATE, "updatable_without_capabilities: UNSUPPORTED_FEATURE where the device can update nothing")
-def test_updatable_without_capabilities(ur: Calls, make: Objects, context: int, device: int) -> None:
+@rule(
+    CREATE,
+    "updatable_without_capabilities: UNSUPPORTED_FEATURE where the device can update nothing",
+)
+def test_updatable_without_capabilities(
+    ur: Calls, make: Objects, context: int, device: int
+) -> None:
     ur.require("UR_DEVICE_INFO_COMMAND_BUFFER_SUPPORT_EXP")
     if ur.device_says("UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP"):
         unsupported("the device can update command-buffers")
     how = ur.struct("ur_exp_command_buffer_desc_t", isUpdatable=True)
-    ur.fails(CREATE, "UNSUPPORTED_FEATURE", context, device, ctypes.byref(how), ctypes.byref(ctypes.c_void_p()))
+    ur.fails(
+        CREATE,
+        "UNSUPPORTED_FEATURE",
+        context,
+        device,
+        ctypes.byref(how),
+        ctypes.byref(ctypes.c_void_p()),
+    )
 
 
-@rule(LAUNCH, "command_of_fixed_buffer: INVALID_OPERATION for a handle of a command that cannot be updated")
-def test_command_of_fixed_buffer(ur: Calls, make: Objects, context: int, program: int, buffer: int) -> None:
+@rule(
+    LAUNCH,
+    "command_of_fixed_buffer: INVALID_OPERATION for a handle of a command that cannot be updated",
+)
+def test_command_of_fixed_buffer(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int
+) -> None:
     recording = Recording(make, context)
     given = recording.launch_arguments(make.kernel(program), (Buffer(buffer), ints([1])))
-    expect(UR, recording.try_append(LAUNCH, *given, command=True)[0], "UR_RESULT_ERROR_INVALID_OPERATION")
+    expect(
+        UR,
+        recording.try_append(LAUNCH, *given, command=True)[0],
+        "UR_RESULT_ERROR_INVALID_OPERATION",
+    )
 
 
 @pytest.mark.parametrize(
     "fields",
     [
         pytest.param(
-            f, id="-".join(f) or "none", marks=rule("urCommandBufferGetInfoExp", f"descriptor: {', '.join(f) or 'nothing'}")
+            f,
+            id="-".join(f) or "none",
+            marks=rule("urCommandBufferGetInfoExp", f"descriptor: {', '.join(f) or 'nothing'}"),
         )
         for f in (
             {},
@@ -105,31 +145,51 @@ def test_command_of_fixed_buffer(ur: Calls, make: Objects, context: int, program
 )
 def test_descriptor(ur: Calls, make: Objects, context: int, fields: dict[str, bool]) -> None:
     recording = Recording(make, context, **fields)
-    raw = ur.raw_info("urCommandBufferGetInfoExp", recording.handle, "UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR")
+    raw = ur.raw_info(
+        "urCommandBufferGetInfoExp", recording.handle, "UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR"
+    )
     found = UR.struct("ur_exp_command_buffer_desc_t").from_buffer_copy(raw)
     names = ("isUpdatable", "isInOrder", "enableProfiling")
-    equal({n: bool(getattr(found, n)) for n in names}, {n: fields.get(n, False) for n in names}, "the descriptor")
+    equal(
+        {n: bool(getattr(found, n)) for n in names},
+        {n: fields.get(n, False) for n in names},
+        "the descriptor",
+    )
 
 
 @rule("urCommandBufferGetNativeHandleExp", "gives a handle where the driver has command-buffers")
 def test_native_handle(ur: Calls, make: Objects, context: int) -> None:
     recording = Recording(make, context)
-    equal(bool(ur.new("urCommandBufferGetNativeHandleExp", recording.handle)), True, "whether there is one")
+    equal(
+        bool(ur.new("urCommandBufferGetNativeHandleExp", recording.handle)),
+        True,
+        "whether there is one",
+    )
 
 
-@rule("urDeviceGetInfo", "the update capabilities are bits that there are, and none without command-buffers")
+@rule(
+    "urDeviceGetInfo",
+    "the update capabilities are bits that there are, and none without command-buffers",
+)
 def test_capabilities(ur: Calls) -> None:
     capabilities = ur.device_says("UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP")
     legal = sum(UR.groups["ur_device_command_buffer_update_capability_flags_t"])
-    if capabilities & ~legal or (capabilities and not ur.device_says("UR_DEVICE_INFO_COMMAND_BUFFER_SUPPORT_EXP")):
+    if capabilities & ~legal or (
+        capabilities and not ur.device_says("UR_DEVICE_INFO_COMMAND_BUFFER_SUPPORT_EXP")
+    ):
         failed(f"bits of {legal:#x}, 0 without command-buffers", f"{capabilities:#x}")
 
 
 # Dependencies
 
 
-@rule(LAUNCH, "sync_points_order: commands that name each other's sync-points are executed in that order")
-def test_sync_points_order(make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+@rule(
+    LAUNCH,
+    "sync_points_order: commands that name each other's sync-points are executed in that order",
+)
+def test_sync_points_order(
+    make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     recording = Recording(make, context)
     step = recording.fill(buffer, 1)
     for name in ("twice", "add_one", "twice", "add_one", "twice"):
@@ -143,9 +203,19 @@ def test_sync_points_order(make: Objects, context: int, queue: int, program: int
 def test_sync_points_of_several(make: Objects, context: int, queue: int, program: int) -> None:
     recording, parts = Recording(make, context), [make.buffer(context) for _ in range(3)]
     points = [recording.fill(part, value).point for value, part in enumerate(parts, 2)]
-    first = recording.launch(make.kernel(program, "axpy"), Buffer(parts[0]), Buffer(parts[1]), ints([10]), after=points[:2])
+    first = recording.launch(
+        make.kernel(program, "axpy"),
+        Buffer(parts[0]),
+        Buffer(parts[1]),
+        ints([10]),
+        after=points[:2],
+    )
     recording.launch(
-        make.kernel(program, "axpy"), Buffer(parts[0]), Buffer(parts[2]), ints([100]), after=(first.point, points[2])
+        make.kernel(program, "axpy"),
+        Buffer(parts[0]),
+        Buffer(parts[2]),
+        ints([100]),
+        after=(first.point, points[2]),
     )
     recording.finalize()
     recording.run(queue)
@@ -159,7 +229,10 @@ def test_sync_points_differ(make: Objects, context: int, buffer: int) -> None:
     equal(len(set(points)), 5, "the number of different sync-points")
 
 
-@rule(LAUNCH, "in_order_ignores_sync_points: commands are executed in the order in which they were appended")
+@rule(
+    LAUNCH,
+    "in_order_ignores_sync_points: commands are executed in the order in which they were appended",
+)
 def test_in_order(make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
     recording = Recording(make, context, isInOrder=True)
     recording.fill(buffer, 1)
@@ -171,7 +244,9 @@ def test_in_order(make: Objects, context: int, queue: int, program: int, buffer:
 
 
 @rule(LAUNCH, "in order: a list of sync-points does no harm")
-def test_in_order_with_sync_points(make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_in_order_with_sync_points(
+    make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     recording = Recording(make, context, isInOrder=True)
     step = recording.fill(buffer, 1)
     for name in ("twice", "add_one"):
@@ -182,7 +257,9 @@ def test_in_order_with_sync_points(make: Objects, context: int, queue: int, prog
 
 
 @rule(LAUNCH, "unknown_sync_point: INVALID_COMMAND_BUFFER_SYNC_POINT_EXP")
-def test_unknown_sync_point(ur: Calls, make: Objects, context: int, program: int, buffer: int) -> None:
+def test_unknown_sync_point(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int
+) -> None:
     recording = Recording(make, context)
     point = recording.fill(buffer, 1).point
     given = recording.launch_arguments(make.kernel(program), (Buffer(buffer), ints([1])))
@@ -204,11 +281,15 @@ def added_up(make: Objects, context: int, program: int, buffer: int, **fields: b
 @pytest.mark.parametrize(
     "flags",
     [
-        pytest.param(f, marks=rule(ENQUEUE, f"repeated: 20 times without a wait ({f or 'in order'})"))
+        pytest.param(
+            f, marks=rule(ENQUEUE, f"repeated: 20 times without a wait ({f or 'in order'})")
+        )
         for f in ("", "OUT_OF_ORDER_EXEC_MODE_ENABLE")
     ],
 )
-def test_repeated(ur: Calls, make: Objects, context: int, program: int, buffer: int, flags: str) -> None:
+def test_repeated(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int, flags: str
+) -> None:
     queue = make.queue(context, flags)
     make.write(queue, buffer, [0] * COUNT)
     recording = added_up(make, context, program, buffer)
@@ -219,7 +300,9 @@ def test_repeated(ur: Calls, make: Objects, context: int, program: int, buffer: 
 
 
 @rule(ENQUEUE, "serialised: enqueues on two queues are executed one after the other")
-def test_serialised_across_queues(ur: Calls, make: Objects, context: int, program: int, buffer: int) -> None:
+def test_serialised_across_queues(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int
+) -> None:
     queues = make.queue(context), make.queue(context)
     make.write(queues[0], buffer, [0] * COUNT)
     recording = added_up(make, context, program, buffer)
@@ -231,7 +314,9 @@ def test_serialised_across_queues(ur: Calls, make: Objects, context: int, progra
 
 
 @rule(ENQUEUE, "serialised: the second of two queues waits for the first, which waits for an event")
-def test_serialised_behind_a_gate(ur: Calls, make: Objects, context: int, program: int, buffer: int) -> None:
+def test_serialised_behind_a_gate(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int
+) -> None:
     first, second, gate = make.queue(context), make.queue(context), make.user_event(context)
     make.write(first, buffer, [0] * COUNT)
     recording = added_up(make, context, program, buffer)
@@ -241,15 +326,23 @@ def test_serialised_behind_a_gate(ur: Calls, make: Objects, context: int, progra
     gate.complete()
     make.wait(event)
     ur.ok("urQueueFinish", first)
-    equal(status == UR["UR_EVENT_STATUS_COMPLETE"], False, "whether the second was complete before the first")
+    equal(
+        status == UR["UR_EVENT_STATUS_COMPLETE"],
+        False,
+        "whether the second was complete before the first",
+    )
     equal(make.read(first, buffer), [2] * COUNT, "the buffer")
 
 
 @rule(ENQUEUE, "waits_for_events: nothing is executed before the events of the list")
-def test_waits_for_events(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_waits_for_events(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     other = make.queue(context)
     gate = make.user_event(context)
-    filled = ur.new("urEnqueueMemBufferFill", other, buffer, ints([5]), 4, 0, SIZE, 1, handles(gate.handle))
+    filled = ur.new(
+        "urEnqueueMemBufferFill", other, buffer, ints([5]), 4, 0, SIZE, 1, handles(gate.handle)
+    )
     make.events(filled)
     recording = added_up(make, context, program, buffer)
     event = recording.enqueue(queue, filled)
@@ -259,7 +352,9 @@ def test_waits_for_events(ur: Calls, make: Objects, context: int, queue: int, pr
 
 
 @rule(ENQUEUE, "event_when_complete: the event is complete when all commands are")
-def test_event_when_complete(ur: Calls, make: Objects, context: int, queue: int, program: int) -> None:
+def test_event_when_complete(
+    ur: Calls, make: Objects, context: int, queue: int, program: int
+) -> None:
     recording, buffers = Recording(make, context), [make.buffer(context) for _ in range(8)]
     for value, buffer in enumerate(buffers):
         recording.launch(make.kernel(program), Buffer(buffer), ints([value]))
@@ -270,8 +365,12 @@ def test_event_when_complete(ur: Calls, make: Objects, context: int, queue: int,
         equal(make.read(other, buffer), [value] * COUNT, f"buffer {value}")
 
 
-@rule(ENQUEUE, "in an in-order queue it comes after what was before it, and before what comes after")
-def test_between_commands(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+@rule(
+    ENQUEUE, "in an in-order queue it comes after what was before it, and before what comes after"
+)
+def test_between_commands(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     recording = added_up(make, context, program, buffer)
     out = make.buffer(context)
     make.launch(queue, make.kernel(program), Buffer(buffer), ints([40]))
@@ -281,16 +380,24 @@ def test_between_commands(ur: Calls, make: Objects, context: int, queue: int, pr
 
 
 @rule(ENQUEUE, "in an out-of-order queue a command can wait for its event")
-def test_waited_for(make: Objects, context: int, out_of_order: int, program: int, buffer: int) -> None:
+def test_waited_for(
+    make: Objects, context: int, out_of_order: int, program: int, buffer: int
+) -> None:
     make.write(out_of_order, buffer, [1] * COUNT)
     recording, out = added_up(make, context, program, buffer), make.buffer(context)
     event = recording.enqueue(out_of_order)
-    make.wait(make.launch(out_of_order, make.kernel(program, "copy"), Buffer(out), Buffer(buffer), after=(event,)))
+    make.wait(
+        make.launch(
+            out_of_order, make.kernel(program, "copy"), Buffer(out), Buffer(buffer), after=(event,)
+        )
+    )
     equal(make.read(out_of_order, out), [2] * COUNT, "what was copied after it")
 
 
 @rule(ENQUEUE, "no event asked for: it is executed all the same")
-def test_without_event(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_without_event(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     make.write(queue, buffer, [0] * COUNT)
     recording = added_up(make, context, program, buffer)
     for _ in range(3):
@@ -299,11 +406,17 @@ def test_without_event(ur: Calls, make: Objects, context: int, queue: int, progr
 
 
 @rule(ENQUEUE, "the command type of its event is ENQUEUE_COMMAND_BUFFER")
-def test_command_type(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_command_type(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     event = added_up(make, context, program, buffer).enqueue(queue)
     make.wait(event)
     kind = ur.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_TYPE")
-    equal(UR.groups["ur_command_t"].get(kind, kind), "UR_COMMAND_ENQUEUE_COMMAND_BUFFER_EXP", "the command's type")
+    equal(
+        UR.groups["ur_command_t"].get(kind, kind),
+        "UR_COMMAND_ENQUEUE_COMMAND_BUFFER_EXP",
+        "the command's type",
+    )
 
 
 @rule(ENQUEUE, "profiling: its event has the times of start and end")
@@ -312,14 +425,19 @@ def test_profiling(ur: Calls, make: Objects, context: int, program: int, buffer:
     event = added_up(make, context, program, buffer, enableProfiling=True).enqueue(queue)
     make.wait(event)
     names = ("QUEUED", "SUBMIT", "START", "END")
-    times = [ur.info("urEventGetProfilingInfo", event, f"UR_PROFILING_INFO_COMMAND_{name}") for name in names]
+    times = [
+        ur.info("urEventGetProfilingInfo", event, f"UR_PROFILING_INFO_COMMAND_{name}")
+        for name in names
+    ]
     equal(times, sorted(times), "the times")
     if not times[3]:
         failed("times that are not 0", times)
 
 
 @rule("urCommandBufferReleaseExp", "release_while_executing: what was enqueued is executed")
-def test_release_while_executing(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_release_while_executing(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     make.write(queue, buffer, [0] * COUNT)
     recording, gate = added_up(make, context, program, buffer), make.user_event(context)
     recording.enqueue(queue, gate.handle)
@@ -355,8 +473,14 @@ def test_many_commands(make: Objects, context: int, queue: int, program: int, bu
 
 @beyond_specification
 @rule("urKernelRelease", "kernel and buffer may be released once they are appended")
-def test_released_objects(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
-    recording, kernel, other = Recording(make, context, isInOrder=True), make.kernel(program), make.buffer(context)
+def test_released_objects(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
+    recording, kernel, other = (
+        Recording(make, context, isInOrder=True),
+        make.kernel(program),
+        make.buffer(context),
+    )
     recording.launch(kernel, Buffer(other), ints([7]))
     recording.copy(other, buffer)
     recording.finalize()

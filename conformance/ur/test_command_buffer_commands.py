@@ -57,13 +57,26 @@ def executed(make: Objects, context: int, queue: int, routine: str, *arguments: 
 
 @pytest.mark.parametrize(
     ("size", "local", "start"),
-    [pytest.param(*shape, marks=rule(LAUNCH, "{} work-items in groups of {} from {}".format(*shape))) for shape in SHAPES],
+    [
+        pytest.param(
+            *shape, marks=rule(LAUNCH, "{} work-items in groups of {} from {}".format(*shape))
+        )
+        for shape in SHAPES
+    ],
 )
 def test_shape(
-    make: Objects, context: int, queue: int, program: int, size: tuple[int, ...], local: tuple[int, ...], start: tuple[int, ...]
+    make: Objects,
+    context: int,
+    queue: int,
+    program: int,
+    size: tuple[int, ...],
+    local: tuple[int, ...],
+    start: tuple[int, ...],
 ) -> None:
     buffer, recording = make.buffer(context, 80), Recording(make, context)
-    recording.launch(make.kernel(program, "shape"), Buffer(buffer), size=size, local=local, offset=start)
+    recording.launch(
+        make.kernel(program, "shape"), Buffer(buffer), size=size, local=local, offset=start
+    )
     recording.finalize()
     recording.run(queue)
     seen = make.read(queue, buffer, 20)[0::2]
@@ -74,8 +87,12 @@ def test_shape(
     equal(seen[7:10], [*(start or [0] * len(size)), *pad], "the offset")
 
 
-@rule(LAUNCH, "the arguments are those of the append, whatever becomes of the memory they came from")
-def test_arguments_are_taken(make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+@rule(
+    LAUNCH, "the arguments are those of the append, whatever becomes of the memory they came from"
+)
+def test_arguments_are_taken(
+    make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     recording, value = Recording(make, context), ints([1])
     recording.launch(make.kernel(program), Buffer(buffer), value)
     value[0] = 2
@@ -92,17 +109,27 @@ def test_kernel_twice(make: Objects, context: int, queue: int, program: int, buf
     recording.launch(kernel, Buffer(other), ints([2]))
     recording.finalize()
     recording.run(queue)
-    equal((make.read(queue, buffer), make.read(queue, other)), ([1] * COUNT, [2] * COUNT), "the buffers")
+    equal(
+        (make.read(queue, buffer), make.read(queue, other)),
+        ([1] * COUNT, [2] * COUNT),
+        "the buffers",
+    )
 
 
 @rule(LAUNCH, "a launch of the same kernel in a queue, between append and enqueue, changes nothing")
-def test_launch_in_between(make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_launch_in_between(
+    make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     recording, kernel, other = Recording(make, context), make.kernel(program), make.buffer(context)
     recording.launch(kernel, Buffer(buffer), ints([1]))
     recording.finalize()
     make.launch(queue, kernel, Buffer(other), ints([2]))
     recording.run(queue)
-    equal((make.read(queue, buffer), make.read(queue, other)), ([1] * COUNT, [2] * COUNT), "the buffers")
+    equal(
+        (make.read(queue, buffer), make.read(queue, other)),
+        ([1] * COUNT, [2] * COUNT),
+        "the buffers",
+    )
 
 
 @rule(LAUNCH, "local memory of the size that was asked for")
@@ -115,7 +142,9 @@ def test_local_memory(make: Objects, context: int, queue: int, program: int, buf
 
 
 @rule(LAUNCH, "USM pointers as arguments")
-def test_pointer_argument(make: Objects, context: int, queue: int, program: int, memory: int) -> None:
+def test_pointer_argument(
+    make: Objects, context: int, queue: int, program: int, memory: int
+) -> None:
     recording = Recording(make, context)
     recording.launch(make.kernel(program), Pointer(memory), ints([5]))
     recording.finalize()
@@ -126,7 +155,19 @@ def test_pointer_argument(make: Objects, context: int, queue: int, program: int,
 @rule(f"{STEM}KernelLaunchExp", "a kernel without arguments")
 def test_launch_without_arguments(make: Objects, context: int, queue: int, program: int) -> None:
     kernel = make.kernel(program, "nothing")
-    executed(make, context, queue, f"{STEM}KernelLaunchExp", kernel, 1, sizes(0), sizes(COUNT), None, 0, None)
+    executed(
+        make,
+        context,
+        queue,
+        f"{STEM}KernelLaunchExp",
+        kernel,
+        1,
+        sizes(0),
+        sizes(COUNT),
+        None,
+        0,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,7 +178,9 @@ def test_launch_without_arguments(make: Objects, context: int, queue: int, progr
         "arguments_complete: INVALID_KERNEL_ARGUMENT_INDEX for {}",
     ),
 )
-def test_arguments_complete(make: Objects, context: int, program: int, buffer: int, wrong: str) -> None:
+def test_arguments_complete(
+    make: Objects, context: int, program: int, buffer: int, wrong: str
+) -> None:
     recording = Recording(make, context)
     values: tuple[Any, ...] = {
         "one argument of two": (Buffer(buffer),),
@@ -147,7 +190,9 @@ def test_arguments_complete(make: Objects, context: int, program: int, buffer: i
     given = recording.launch_arguments(make.kernel(program), values)
     if wrong == "the last argument twice":
         given[6][0].index = 1
-    expect(UR, recording.try_append(LAUNCH, *given)[0], "UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX")
+    expect(
+        UR, recording.try_append(LAUNCH, *given)[0], "UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX"
+    )
 
 
 # Unified shared memory
@@ -165,7 +210,9 @@ def test_usm_copy(ur: Calls, make: Objects, context: int, queue: int) -> None:
 
 
 @rule(f"{STEM}USMMemcpyExp", "from and to host memory that is no USM")
-def test_usm_copy_of_host_memory(ur: Calls, make: Objects, context: int, queue: int, memory: int) -> None:
+def test_usm_copy_of_host_memory(
+    ur: Calls, make: Objects, context: int, queue: int, memory: int
+) -> None:
     source, target = ints(range(COUNT)), ints([0] * COUNT)
     recording = Recording(make, context, isInOrder=True)
     recording.append(f"{STEM}USMMemcpyExp", memory, source, SIZE)
@@ -176,9 +223,16 @@ def test_usm_copy_of_host_memory(ur: Calls, make: Objects, context: int, queue: 
 
 
 @pytest.mark.parametrize(
-    "size", each((1, 2, 4, 8, 16, 32, 64, 128), f"{STEM}USMFillExp", "a pattern of {} bytes, taken when it is appended")
+    "size",
+    each(
+        (1, 2, 4, 8, 16, 32, 64, 128),
+        f"{STEM}USMFillExp",
+        "a pattern of {} bytes, taken when it is appended",
+    ),
 )
-def test_usm_fill(ur: Calls, make: Objects, context: int, queue: int, memory: int, size: int) -> None:
+def test_usm_fill(
+    ur: Calls, make: Objects, context: int, queue: int, memory: int, size: int
+) -> None:
     pattern = ctypes.create_string_buffer(bytes(range(1, size + 1)), size)
     recording = Recording(make, context)
     recording.append(f"{STEM}USMFillExp", memory, pattern, size, SIZE)
@@ -266,7 +320,12 @@ def test_read_at_offset(make: Objects, context: int, queue: int, buffer: int) ->
 
 
 @pytest.mark.parametrize(
-    "size", each((1, 2, 4, 8, 16, 32, 64, 128), f"{STEM}MemBufferFillExp", "a pattern of {} bytes, taken when it is appended")
+    "size",
+    each(
+        (1, 2, 4, 8, 16, 32, 64, 128),
+        f"{STEM}MemBufferFillExp",
+        "a pattern of {} bytes, taken when it is appended",
+    ),
 )
 def test_fill(ur: Calls, make: Objects, context: int, queue: int, buffer: int, size: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
@@ -296,7 +355,9 @@ def test_copy_rect(make: Objects, context: int, queue: int, buffer: int) -> None
 def test_write_rect(make: Objects, context: int, queue: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
     shape = offset(8, 0, 1), offset(4, 1, 0), region(8, 3, 2), ROW, SLICE, ROW, SLICE
-    executed(make, context, queue, f"{STEM}MemBufferWriteRectExp", buffer, *shape, ints(range(COUNT)))
+    executed(
+        make, context, queue, f"{STEM}MemBufferWriteRectExp", buffer, *shape, ints(range(COUNT))
+    )
     expected = [i - 18 + 21 - 16 if in_box(i, (2, 0, 1), (2, 3, 2)) else 0 for i in range(COUNT)]
     equal(make.read(queue, buffer), expected, "the buffer")
 
@@ -307,10 +368,17 @@ def test_read_rect(make: Objects, context: int, queue: int, buffer: int) -> None
     data = ints([-1] * COUNT)
     shape = offset(4, 1, 2), offset(0, 0, 0), region(8, 2, 2), ROW, SLICE, 8, 16
     executed(make, context, queue, f"{STEM}MemBufferReadRectExp", buffer, *shape, data)
-    equal(list(data), [*(i for i in range(COUNT) if in_box(i, (1, 1, 2), (2, 2, 2))), *[-1] * (COUNT - 8)], "the host memory")
+    equal(
+        list(data),
+        [*(i for i in range(COUNT) if in_box(i, (1, 1, 2), (2, 2, 2))), *[-1] * (COUNT - 8)],
+        "the host memory",
+    )
 
 
-@rule(f"{STEM}MemBufferReadExp", "write, launch, read: a whole step in a command-buffer, by sync-points")
+@rule(
+    f"{STEM}MemBufferReadExp",
+    "write, launch, read: a whole step in a command-buffer, by sync-points",
+)
 def test_whole_step(make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
     data, out = ints(range(COUNT)), ints([0] * COUNT)
     recording = Recording(make, context)
@@ -339,11 +407,15 @@ def test_native_command(make: Objects, context: int, queue: int) -> None:
 
 
 @rule(f"{STEM}NativeCommandExp", "stands between its dependencies and what depends on it")
-def test_native_command_in_order(make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_native_command_in_order(
+    make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     function = make.keep(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: None))
     recording = Recording(make, context)
     step = recording.fill(buffer, 1)
-    step = recording.append(f"{STEM}NativeCommandExp", address(function), None, None, after=(step.point,))
+    step = recording.append(
+        f"{STEM}NativeCommandExp", address(function), None, None, after=(step.point,)
+    )
     recording.launch(make.kernel(program, "twice"), Buffer(buffer), after=(step.point,))
     recording.finalize()
     recording.run(queue)

@@ -22,16 +22,34 @@ from fairlead.loader.ur.abi import UR
 
 SUPPORT = "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP"
 STEM = "urCommandBufferAppend"
-APPENDS = ("KernelLaunchWithArgs", "USMMemcpy", "USMFill", "MemBufferCopy", "MemBufferWrite", "MemBufferRead", "MemBufferCopyRect",
-           "MemBufferWriteRect", "MemBufferReadRect", "MemBufferFill", "USMPrefetch", "USMAdvise")  # fmt: skip
+APPENDS = (
+    "KernelLaunchWithArgs",
+    "USMMemcpy",
+    "USMFill",
+    "MemBufferCopy",
+    "MemBufferWrite",
+    "MemBufferRead",
+    "MemBufferCopyRect",
+    "MemBufferWriteRect",
+    "MemBufferReadRect",
+    "MemBufferFill",
+    "USMPrefetch",
+    "USMAdvise",
+)
 
 
 def arguments_for(name: str, world: World, recording: Recording) -> tuple[Any, ...]:
     """What a command is appended with."""
-    data, zero, box = world.keep(ints([0] * COUNT)), UR.struct("ur_rect_offset_t")(), UR.struct("ur_rect_region_t")(16, 4, 4)
+    data, zero, box = (
+        world.keep(ints([0] * COUNT)),
+        UR.struct("ur_rect_offset_t")(),
+        UR.struct("ur_rect_region_t")(16, 4, 4),
+    )
     rect = zero, zero, box, 16, 64, 16, 64
     table: dict[str, Any] = {
-        "KernelLaunchWithArgs": lambda: recording.launch_arguments(world.the_kernel, (Buffer(world.the_buffer), ints([1]))),
+        "KernelLaunchWithArgs": lambda: recording.launch_arguments(
+            world.the_kernel, (Buffer(world.the_buffer), ints([1]))
+        ),
         "USMMemcpy": lambda: (world.the_usm, world.other_usm, SIZE),
         "USMFill": lambda: (world.the_usm, data, 4, SIZE),
         "MemBufferCopy": lambda: (world.the_buffer, world.other_buffer, 0, 0, SIZE),
@@ -57,7 +75,11 @@ def test_signal_refused(ur: Calls, make: Objects, world: World, context: int, na
     if ur.device_says(SUPPORT):
         unsupported("the device supports events")
     given = arguments_for(name, world, recording)
-    expect(UR, recording.try_append(f"{STEM}{name}Exp", *given, event=True)[0], "UR_RESULT_ERROR_UNSUPPORTED_FEATURE")
+    expect(
+        UR,
+        recording.try_append(f"{STEM}{name}Exp", *given, event=True)[0],
+        "UR_RESULT_ERROR_UNSUPPORTED_FEATURE",
+    )
 
 
 @pytest.mark.parametrize("name", each("phEventWaitList without event support: UNSUPPORTED_FEATURE"))
@@ -70,8 +92,12 @@ def test_wait_refused(ur: Calls, make: Objects, world: World, context: int, name
     expect(UR, code, "UR_RESULT_ERROR_UNSUPPORTED_FEATURE")
 
 
-@pytest.mark.parametrize("name", each("phEvent: the event is complete when the command has been executed"))
-def test_signal(ur: Calls, make: Objects, world: World, context: int, queue: int, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", each("phEvent: the event is complete when the command has been executed")
+)
+def test_signal(
+    ur: Calls, make: Objects, world: World, context: int, queue: int, name: str
+) -> None:
     recording = Recording(make, context)
     ur.require(SUPPORT)
     step = recording.append(f"{STEM}{name}Exp", *arguments_for(name, world, recording), event=True)
@@ -82,33 +108,50 @@ def test_signal(ur: Calls, make: Objects, world: World, context: int, queue: int
         make.wait(event)
 
 
-@pytest.mark.parametrize("name", each("phEventWaitList: the command is not executed before the event"))
+@pytest.mark.parametrize(
+    "name", each("phEventWaitList: the command is not executed before the event")
+)
 def test_wait(ur: Calls, make: Objects, world: World, context: int, queue: int, name: str) -> None:
     recording, gate = Recording(make, context), make.user_event(context)
     ur.require(SUPPORT)
-    recording.append(f"{STEM}{name}Exp", *arguments_for(name, world, recording), wait=(gate.handle,))
+    recording.append(
+        f"{STEM}{name}Exp", *arguments_for(name, world, recording), wait=(gate.handle,)
+    )
     recording.finalize()
     event = recording.enqueue(queue)
     status = ur.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
     gate.complete()
     make.wait(event)
-    equal(status == UR["UR_EVENT_STATUS_COMPLETE"], False, "whether the command-buffer is complete before the event")
+    equal(
+        status == UR["UR_EVENT_STATUS_COMPLETE"],
+        False,
+        "whether the command-buffer is complete before the event",
+    )
 
 
 @rule(LAUNCH, "a command in a queue waits for the event of a command of a command-buffer")
-def test_queue_waits_for_command(ur: Calls, make: Objects, context: int, program: int, buffer: int) -> None:
+def test_queue_waits_for_command(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int
+) -> None:
     first, second, other = make.queue(context), make.queue(context), make.buffer(context)
     recording = Recording(make, context)
     ur.require(SUPPORT)
     step = recording.launch(make.kernel(program), Buffer(buffer), ints([5]), event=True)
     recording.finalize()
     done = recording.enqueue(first)
-    make.wait(make.launch(second, make.kernel(program, "copy"), Buffer(other), Buffer(buffer), after=(step.event,)), done)
+    make.wait(
+        make.launch(
+            second, make.kernel(program, "copy"), Buffer(other), Buffer(buffer), after=(step.event,)
+        ),
+        done,
+    )
     equal(make.read(second, other), [5] * COUNT, "what was copied after the event")
 
 
 @rule(LAUNCH, "a command of one command-buffer waits for the event of a command of another")
-def test_between_command_buffers(ur: Calls, make: Objects, context: int, program: int, buffer: int) -> None:
+def test_between_command_buffers(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int
+) -> None:
     first, second, other = make.queue(context), make.queue(context), make.buffer(context)
     one, two = Recording(make, context), Recording(make, context)
     ur.require(SUPPORT)
@@ -123,7 +166,9 @@ def test_between_command_buffers(ur: Calls, make: Objects, context: int, program
 
 
 @rule("urEnqueueCommandBufferExp", "the event of a command is reset by each enqueue")
-def test_event_is_reset(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_event_is_reset(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     recording, gate = Recording(make, context), make.user_event(context)
     ur.require(SUPPORT)
     step = recording.launch(make.kernel(program), Buffer(buffer), ints([7]), event=True)
@@ -134,4 +179,8 @@ def test_event_is_reset(ur: Calls, make: Objects, context: int, queue: int, prog
     status = ur.info("urEventGetInfo", step.event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
     gate.complete()
     make.wait(event, step.event)
-    equal(status == UR["UR_EVENT_STATUS_COMPLETE"], False, "whether it is complete before the second execution")
+    equal(
+        status == UR["UR_EVENT_STATUS_COMPLETE"],
+        False,
+        "whether it is complete before the second execution",
+    )

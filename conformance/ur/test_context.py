@@ -14,7 +14,11 @@ DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 @rule("urContextCreate", "a context of one device says so")
 def test_one_device(ur: Calls, make: Objects, device: int) -> None:
     context = make.context()
-    equal(ur.info("urContextGetInfo", context, "UR_CONTEXT_INFO_NUM_DEVICES"), 1, "the number of devices")
+    equal(
+        ur.info("urContextGetInfo", context, "UR_CONTEXT_INFO_NUM_DEVICES"),
+        1,
+        "the number of devices",
+    )
     equal(ur.info("urContextGetInfo", context, "UR_CONTEXT_INFO_DEVICES"), (device,), "the devices")
 
 
@@ -36,7 +40,11 @@ def test_all_devices(ur: Calls, make: Objects, platform: int) -> None:
     if len(devices) < 2:
         unsupported("the platform has one device")
     context = make.context(*(device.handle for device in devices))
-    equal(ur.info("urContextGetInfo", context, "UR_CONTEXT_INFO_NUM_DEVICES"), len(devices), "the number of devices")
+    equal(
+        ur.info("urContextGetInfo", context, "UR_CONTEXT_INFO_NUM_DEVICES"),
+        len(devices),
+        "the number of devices",
+    )
 
 
 @rule("urContextSetExtendedDeleter", "is called once, when the context is deleted")

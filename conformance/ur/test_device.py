@@ -46,7 +46,11 @@ def test_selects_by_type(ur: Calls, platform: int, kind: str) -> None:
     if not found:
         unsupported("the platform has none")
     for device in found:
-        equal(ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_TYPE"), UR[kind], "the type of a selected device")
+        equal(
+            ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_TYPE"),
+            UR[kind],
+            "the type of a selected device",
+        )
 
 
 @rule("urDeviceGetInfo", "the platform is that which listed the device")
@@ -81,7 +85,11 @@ def test_limits(ur: Calls, device: int) -> None:
         if ur.info("urDeviceGetInfo", device, f"UR_DEVICE_INFO_{query}") < 1:
             failed(f"UR_DEVICE_INFO_{query}: 1 or more", 0)
     largest = ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_MAX_WORK_ITEM_SIZES")
-    equal(len(largest), ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_MAX_WORK_ITEM_DIMENSIONS"), "the number of sizes")
+    equal(
+        len(largest),
+        ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_MAX_WORK_ITEM_DIMENSIONS"),
+        "the number of sizes",
+    )
 
 
 @rule("urDeviceGetGlobalTimestamps", "time does not run backwards")
@@ -89,7 +97,12 @@ def test_timestamps(ur: Calls, device: int) -> None:
     pairs = []
     for _ in range(3):
         device_time, host_time = ctypes.c_uint64(), ctypes.c_uint64()
-        ur.ok("urDeviceGetGlobalTimestamps", device, ctypes.byref(device_time), ctypes.byref(host_time))
+        ur.ok(
+            "urDeviceGetGlobalTimestamps",
+            device,
+            ctypes.byref(device_time),
+            ctypes.byref(host_time),
+        )
         pairs.append((device_time.value, host_time.value))
     equal(pairs, sorted(pairs, key=lambda pair: pair[0]), "the device's times")
     equal(pairs, sorted(pairs, key=lambda pair: pair[1]), "the host's times")
@@ -107,7 +120,12 @@ def test_select_binary(ur: Calls, device: int) -> None:
     struct = UR.struct("ur_device_binary_t")
     names = b"no_target", b"spir64"
     texts = [ctypes.create_string_buffer(name) for name in names]
-    binaries = (struct * 2)(*(struct(UR["UR_STRUCTURE_TYPE_DEVICE_BINARY"], None, ctypes.addressof(text)) for text in texts))
+    binaries = (struct * 2)(
+        *(
+            struct(UR["UR_STRUCTURE_TYPE_DEVICE_BINARY"], None, ctypes.addressof(text))
+            for text in texts
+        )
+    )
     if "SPIR-V" not in ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_IL_VERSION"):
         unsupported("the device takes no SPIR-V")
     chosen = ctypes.c_uint32(7)
@@ -119,7 +137,14 @@ def test_select_binary(ur: Calls, device: int) -> None:
 def test_select_no_binary(ur: Calls, device: int) -> None:
     struct, text = UR.struct("ur_device_binary_t"), ctypes.create_string_buffer(b"no_target")
     binary = struct(UR["UR_STRUCTURE_TYPE_DEVICE_BINARY"], None, ctypes.addressof(text))
-    ur.fails("urDeviceSelectBinary", "INVALID_BINARY", device, ctypes.byref(binary), 1, ctypes.byref(ctypes.c_uint32()))
+    ur.fails(
+        "urDeviceSelectBinary",
+        "INVALID_BINARY",
+        device,
+        ctypes.byref(binary),
+        1,
+        ctypes.byref(ctypes.c_uint32()),
+    )
 
 
 def partition(ur: Calls, device: int, kind: str, **value: int) -> Any:
@@ -129,7 +154,9 @@ def partition(ur: Calls, device: int, kind: str, **value: int) -> Any:
     one = UR.struct("ur_device_partition_property_t")(type=UR[kind])
     for name, number in value.items():
         setattr(one.value, name, number)
-    how = ur.struct("ur_device_partition_properties_t", pProperties=ctypes.addressof(one), PropCount=1)
+    how = ur.struct(
+        "ur_device_partition_properties_t", pProperties=ctypes.addressof(one), PropCount=1
+    )
     how.one = one  # kept alive with it
     return how
 
@@ -144,14 +171,23 @@ def parts_of(ur: Calls, device: int, how: Any) -> list[int]:
     return [handle for handle in found[: count.value] if handle]
 
 
-@rule("urDevicePartition", "equally: sub-devices of the size that was asked for, with the device as their parent")
+@rule(
+    "urDevicePartition",
+    "equally: sub-devices of the size that was asked for, with the device as their parent",
+)
 def test_partition_equally(ur: Calls, device: int) -> None:
     units = ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_MAX_COMPUTE_UNITS")
     parts = parts_of(ur, device, partition(ur, device, "UR_DEVICE_PARTITION_EQUALLY", equally=1))
     equal(len(parts), units, "the number of sub-devices")
     for part in parts:
-        equal(ur.info("urDeviceGetInfo", part, "UR_DEVICE_INFO_PARENT_DEVICE"), device, "the parent")
-        equal(ur.info("urDeviceGetInfo", part, "UR_DEVICE_INFO_MAX_COMPUTE_UNITS"), 1, "the compute units")
+        equal(
+            ur.info("urDeviceGetInfo", part, "UR_DEVICE_INFO_PARENT_DEVICE"), device, "the parent"
+        )
+        equal(
+            ur.info("urDeviceGetInfo", part, "UR_DEVICE_INFO_MAX_COMPUTE_UNITS"),
+            1,
+            "the compute units",
+        )
         ur.ok("urDeviceRelease", part)
 
 
@@ -169,7 +205,10 @@ def test_sub_device_is_counted(ur: Calls, device: int) -> None:
     equal((count, after), (first + 1, first), "the reference counts")
 
 
-@rule("urDevicePartition", "more compute units than there are: INVALID_DEVICE_PARTITION_COUNT or DEVICE_PARTITION_FAILED")
+@rule(
+    "urDevicePartition",
+    "more compute units than there are: INVALID_DEVICE_PARTITION_COUNT or DEVICE_PARTITION_FAILED",
+)
 def test_partition_too_large(ur: Calls, device: int) -> None:
     units = ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_MAX_COMPUTE_UNITS")
     how = partition(ur, device, "UR_DEVICE_PARTITION_BY_COUNTS", count=units + 1)

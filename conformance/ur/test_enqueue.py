@@ -33,10 +33,23 @@ def in_box(index: int, low: tuple[int, int, int], size: tuple[int, int, int]) ->
 @rule("urEnqueueMemBufferWrite", "blocking: its event is complete when it returns")
 def test_blocking_write(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
     event = ctypes.c_void_p()
-    ur.ok("urEnqueueMemBufferWrite", queue, buffer, True, 0, SIZE, ints(range(COUNT)), 0, None, ctypes.byref(event))
+    ur.ok(
+        "urEnqueueMemBufferWrite",
+        queue,
+        buffer,
+        True,
+        0,
+        SIZE,
+        ints(range(COUNT)),
+        0,
+        None,
+        ctypes.byref(event),
+    )
     make.events(event.value or 0)
     status = ur.info("urEventGetInfo", event.value or 0, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
-    equal(UR.groups["ur_event_status_t"].get(status, status), "UR_EVENT_STATUS_COMPLETE", "the status")
+    equal(
+        UR.groups["ur_event_status_t"].get(status, status), "UR_EVENT_STATUS_COMPLETE", "the status"
+    )
 
 
 @rule("urEnqueueMemBufferRead", "blocking: the data is there when it returns")
@@ -55,10 +68,14 @@ def test_read_with_event(ur: Calls, make: Objects, queue: int, buffer: int) -> N
     equal(list(data), list(range(COUNT)), "what was read")
 
 
-@rule("urEnqueueMemBufferWrite", "not blocking: the host memory is read when the command is executed")
+@rule(
+    "urEnqueueMemBufferWrite", "not blocking: the host memory is read when the command is executed"
+)
 def test_write_reads_late(ur: Calls, make: Objects, context: int, queue: int, buffer: int) -> None:
     gate, data = make.user_event(context), ints([1] * COUNT)
-    event = ur.new("urEnqueueMemBufferWrite", queue, buffer, False, 0, SIZE, data, 1, handles(gate.handle))
+    event = ur.new(
+        "urEnqueueMemBufferWrite", queue, buffer, False, 0, SIZE, data, 1, handles(gate.handle)
+    )
     make.events(event)
     gate.complete()
     make.wait(event)
@@ -96,7 +113,9 @@ def test_copy_within(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
     equal(make.read(queue, buffer), [*range(COUNT // 2), *range(COUNT // 2)], "the buffer")
 
 
-@pytest.mark.parametrize("size", each((1, 2, 4, 8, 16, 32, 64, 128), "urEnqueueMemBufferFill", "a pattern of {} bytes"))
+@pytest.mark.parametrize(
+    "size", each((1, 2, 4, 8, 16, 32, 64, 128), "urEnqueueMemBufferFill", "a pattern of {} bytes")
+)
 def test_fill(ur: Calls, make: Objects, queue: int, buffer: int, size: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
     pattern = bytes(range(1, size + 1))
@@ -107,9 +126,13 @@ def test_fill(ur: Calls, make: Objects, queue: int, buffer: int, size: int) -> N
 
 
 @rule("urEnqueueMemBufferFill", "the pattern may be changed as soon as it returns")
-def test_fill_copies_its_pattern(ur: Calls, make: Objects, context: int, queue: int, buffer: int) -> None:
+def test_fill_copies_its_pattern(
+    ur: Calls, make: Objects, context: int, queue: int, buffer: int
+) -> None:
     gate, pattern = make.user_event(context), ints([3])
-    event = ur.new("urEnqueueMemBufferFill", queue, buffer, pattern, 4, 0, SIZE, 1, handles(gate.handle))
+    event = ur.new(
+        "urEnqueueMemBufferFill", queue, buffer, pattern, 4, 0, SIZE, 1, handles(gate.handle)
+    )
     make.events(event)
     pattern[0] = 4
     gate.complete()
@@ -132,7 +155,17 @@ def test_read_rect(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
 def test_write_rect(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
     shape = offset(8, 0, 1), offset(4, 1, 0), region(8, 3, 2), ROW, SLICE, ROW, SLICE
-    ur.ok("urEnqueueMemBufferWriteRect", queue, buffer, True, *shape, ints(range(COUNT)), 0, None, None)
+    ur.ok(
+        "urEnqueueMemBufferWriteRect",
+        queue,
+        buffer,
+        True,
+        *shape,
+        ints(range(COUNT)),
+        0,
+        None,
+        None,
+    )
     expected = [i - 18 + 21 - 16 if in_box(i, (2, 0, 1), (2, 3, 2)) else 0 for i in range(COUNT)]
     equal(make.read(queue, buffer), expected, "the buffer")
 
@@ -203,7 +236,12 @@ def test_map_for_reading(ur: Calls, make: Objects, queue: int, buffer: int) -> N
 
 
 @pytest.mark.parametrize(
-    "flags", each(("WRITE", "WRITE_INVALIDATE_REGION"), "urEnqueueMemUnmap", "{}: what was written is in the buffer")
+    "flags",
+    each(
+        ("WRITE", "WRITE_INVALIDATE_REGION"),
+        "urEnqueueMemUnmap",
+        "{}: what was written is in the buffer",
+    ),
 )
 def test_map_for_writing(ur: Calls, make: Objects, queue: int, buffer: int, flags: str) -> None:
     make.write(queue, buffer, [0] * COUNT)
@@ -216,9 +254,21 @@ def test_map_for_writing(ur: Calls, make: Objects, queue: int, buffer: int, flag
 
 
 @rule("urEnqueueEventsWait", "without a list it waits for everything before it")
-def test_wait_for_all(ur: Calls, make: Objects, context: int, out_of_order: int, buffer: int) -> None:
+def test_wait_for_all(
+    ur: Calls, make: Objects, context: int, out_of_order: int, buffer: int
+) -> None:
     gate = make.user_event(context)
-    filled = ur.new("urEnqueueMemBufferFill", out_of_order, buffer, ints([5]), 4, 0, SIZE, 1, handles(gate.handle))
+    filled = ur.new(
+        "urEnqueueMemBufferFill",
+        out_of_order,
+        buffer,
+        ints([5]),
+        4,
+        0,
+        SIZE,
+        1,
+        handles(gate.handle),
+    )
     event = ur.new("urEnqueueEventsWait", out_of_order, 0, None)
     make.events(filled, event)
     gate.complete()
@@ -235,10 +285,22 @@ def test_wait_for_all(ur: Calls, make: Objects, context: int, out_of_order: int,
         "what comes after it does not begin before it is complete",
     ),
 )
-def test_barrier(ur: Calls, make: Objects, context: int, out_of_order: int, buffer: int, routine: str) -> None:
+def test_barrier(
+    ur: Calls, make: Objects, context: int, out_of_order: int, buffer: int, routine: str
+) -> None:
     gate, other = make.user_event(context), make.buffer(context)
     make.write(out_of_order, other, [0] * COUNT)
-    filled = ur.new("urEnqueueMemBufferFill", out_of_order, buffer, ints([5]), 4, 0, SIZE, 1, handles(gate.handle))
+    filled = ur.new(
+        "urEnqueueMemBufferFill",
+        out_of_order,
+        buffer,
+        ints([5]),
+        4,
+        0,
+        SIZE,
+        1,
+        handles(gate.handle),
+    )
     more = (None,) if routine.endswith("Ext") else ()
     barrier = ur.new(routine, out_of_order, *more, 0, None)
     copied = ur.new("urEnqueueMemBufferCopy", out_of_order, buffer, other, 0, 0, SIZE, 0, None)

@@ -41,7 +41,12 @@ def test_wait(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -
 
 @rule("urEventWait", "waits for all events of its list, of several queues")
 def test_wait_for_several(ur: Calls, make: Objects, context: int, program: int) -> None:
-    events = [make.launch(make.queue(context), make.kernel(program), Buffer(make.buffer(context)), ints([1])) for _ in range(4)]
+    events = [
+        make.launch(
+            make.queue(context), make.kernel(program), Buffer(make.buffer(context)), ints([1])
+        )
+        for _ in range(4)
+    ]
     make.wait(*events)
     equal({status_of(ur, event) for event in events}, {"UR_EVENT_STATUS_COMPLETE"}, "the statuses")
 
@@ -65,9 +70,15 @@ def test_belongs(ur: Calls, make: Objects, context: int, queue: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "routine", [pytest.param(r, marks=rule("urEventGetInfo", f"the command of {r} is {c}")) for r, c in COMMANDS.items()]
+    "routine",
+    [
+        pytest.param(r, marks=rule("urEventGetInfo", f"the command of {r} is {c}"))
+        for r, c in COMMANDS.items()
+    ],
 )
-def test_command_type(ur: Calls, make: Objects, context: int, queue: int, buffer: int, routine: str) -> None:
+def test_command_type(
+    ur: Calls, make: Objects, context: int, queue: int, buffer: int, routine: str
+) -> None:
     data, other = ints([0] * COUNT), make.buffer(context)
     given = {
         "urEnqueueMemBufferFill": (buffer, ints([1]), 4, 0, SIZE),
@@ -83,7 +94,12 @@ def test_command_type(ur: Calls, make: Objects, context: int, queue: int, buffer
 
 
 @pytest.mark.parametrize(
-    "when", each(("COMPLETE", "RUNNING", "SUBMITTED"), "urEventSetCallback", "{}: is called once, with event and data")
+    "when",
+    each(
+        ("COMPLETE", "RUNNING", "SUBMITTED"),
+        "urEventSetCallback",
+        "{}: is called once, with event and data",
+    ),
 )
 def test_callback(ur: Calls, make: Objects, context: int, queue: int, when: str) -> None:
     gate, data, called = make.user_event(context), ctypes.c_int(), threading.Event()
@@ -95,7 +111,13 @@ def test_callback(ur: Calls, make: Objects, context: int, queue: int, when: str)
 
     callback = make.keep(CALLBACK(notify))
     event = make.barrier(queue, gate.handle)
-    ur.ok("urEventSetCallback", event, UR[f"UR_EXECUTION_INFO_{when}"], address(callback), ctypes.byref(data))
+    ur.ok(
+        "urEventSetCallback",
+        event,
+        UR[f"UR_EXECUTION_INFO_{when}"],
+        address(callback),
+        ctypes.byref(data),
+    )
     gate.complete()
     make.wait(event)
     if not called.wait(10):
@@ -113,12 +135,18 @@ def test_callback_of_complete_event(ur: Calls, make: Objects, queue: int) -> Non
         failed("a call of the callback", "none within 10 s")
 
 
-@rule("urEventGetProfilingInfo", "queued ≤ submitted ≤ started ≤ ended, for a launch in a queue with profiling")
+@rule(
+    "urEventGetProfilingInfo",
+    "queued ≤ submitted ≤ started ≤ ended, for a launch in a queue with profiling",
+)
 def test_profiling(ur: Calls, make: Objects, context: int, program: int, buffer: int) -> None:
     queue = make.queue(context, "PROFILING_ENABLE")
     event = make.launch(queue, make.kernel(program), Buffer(buffer), ints([1]))
     make.wait(event)
-    times = [ur.info("urEventGetProfilingInfo", event, f"UR_PROFILING_INFO_COMMAND_{name}") for name in TIMES]
+    times = [
+        ur.info("urEventGetProfilingInfo", event, f"UR_PROFILING_INFO_COMMAND_{name}")
+        for name in TIMES
+    ]
     equal(times, sorted(times), "the times " + " ".join(TIMES))
     if not times[0] or times[2] == times[0] == times[3]:
         failed("times that pass", times)
@@ -130,7 +158,15 @@ def test_no_profiling(ur: Calls, make: Objects, queue: int, program: int, buffer
     make.wait(event)
     time = ctypes.c_uint64()
     query = UR["UR_PROFILING_INFO_COMMAND_START"]
-    ur.fails("urEventGetProfilingInfo", "PROFILING_INFO_NOT_AVAILABLE", event, query, 8, ctypes.byref(time), None)
+    ur.fails(
+        "urEventGetProfilingInfo",
+        "PROFILING_INFO_NOT_AVAILABLE",
+        event,
+        query,
+        8,
+        ctypes.byref(time),
+        None,
+    )
 
 
 @rule("urEventGetInfo", "a command that waits for one that failed has UR_EVENT_STATUS_ERROR")
@@ -154,6 +190,9 @@ def test_timestamp(ur: Calls, make: Objects, queue: int) -> None:
     ur.require("UR_DEVICE_INFO_TIMESTAMP_RECORDING_SUPPORT_EXP")
     event = ur.new("urEnqueueTimestampRecordingExp", queue, True, 0, None)
     make.events(event)
-    times = [ur.info("urEventGetProfilingInfo", event, f"UR_PROFILING_INFO_COMMAND_{name}") for name in TIMES]
+    times = [
+        ur.info("urEventGetProfilingInfo", event, f"UR_PROFILING_INFO_COMMAND_{name}")
+        for name in TIMES
+    ]
     if not all(times[1:]):
         failed("times", times)

@@ -26,12 +26,27 @@ def whole(width: int = WIDTH, height: int = HEIGHT) -> Any:
 
 def pixels(first: float = 0.0) -> Any:
     """Pixels of four floats: red is the number of the pixel."""
-    return (ctypes.c_float * (4 * PIXELS))(*[first + i if channel == 0 else 1.0 for i in range(PIXELS) for channel in range(4)])
+    return (ctypes.c_float * (4 * PIXELS))(
+        *[first + i if channel == 0 else 1.0 for i in range(PIXELS) for channel in range(4)]
+    )
 
 
 def written(ur: Calls, make: Objects, context: int, queue: int) -> int:
     image = make.image(context, WIDTH, HEIGHT)
-    ur.ok("urEnqueueMemImageWrite", queue, image, True, place(), whole(), 0, 0, pixels(), 0, None, None)
+    ur.ok(
+        "urEnqueueMemImageWrite",
+        queue,
+        image,
+        True,
+        place(),
+        whole(),
+        0,
+        0,
+        pixels(),
+        0,
+        None,
+        None,
+    )
     ur.ok("urQueueFinish", queue)
     return image
 
@@ -46,14 +61,42 @@ def test_round_trip(ur: Calls, make: Objects, context: int, queue: int) -> None:
 @rule("urEnqueueMemImageRead", "a part of the image")
 def test_part(ur: Calls, make: Objects, context: int, queue: int) -> None:
     image, out = written(ur, make, context, queue), (ctypes.c_float * 16)()
-    ur.ok("urEnqueueMemImageRead", queue, image, True, place(3, 2), whole(2, 2), 0, 0, out, 0, None, None)
+    ur.ok(
+        "urEnqueueMemImageRead",
+        queue,
+        image,
+        True,
+        place(3, 2),
+        whole(2, 2),
+        0,
+        0,
+        out,
+        0,
+        None,
+        None,
+    )
     equal(list(out)[0::4], [19.0, 20.0, 27.0, 28.0], "red of four pixels")
 
 
 @rule("urEnqueueMemImageCopy", "a part of an image to a part of another")
 def test_copy(ur: Calls, make: Objects, context: int, queue: int) -> None:
-    image, other, out = written(ur, make, context, queue), written(ur, make, context, queue), pixels()
-    ur.ok("urEnqueueMemImageCopy", queue, image, other, place(0, 0), place(4, 4), whole(2, 1), 0, None, None)
+    image, other, out = (
+        written(ur, make, context, queue),
+        written(ur, make, context, queue),
+        pixels(),
+    )
+    ur.ok(
+        "urEnqueueMemImageCopy",
+        queue,
+        image,
+        other,
+        place(0, 0),
+        place(4, 4),
+        whole(2, 1),
+        0,
+        None,
+        None,
+    )
     ur.ok("urEnqueueMemImageRead", queue, other, True, place(), whole(), 0, 0, out, 0, None, None)
     equal(list(out)[0::4][36:38], [0.0, 1.0], "red of the copied pixels")
 
@@ -61,7 +104,10 @@ def test_copy(ur: Calls, make: Objects, context: int, queue: int) -> None:
 @rule("urMemImageGetInfo", "size, format and pixel are those that it was made with")
 def test_info(ur: Calls, make: Objects, context: int) -> None:
     image = make.image(context, WIDTH, HEIGHT)
-    found = {name: ur.info("urMemImageGetInfo", image, f"UR_IMAGE_INFO_{name}") for name in ("WIDTH", "HEIGHT", "ELEMENT_SIZE")}
+    found = {
+        name: ur.info("urMemImageGetInfo", image, f"UR_IMAGE_INFO_{name}")
+        for name in ("WIDTH", "HEIGHT", "ELEMENT_SIZE")
+    }
     equal(found, {"WIDTH": WIDTH, "HEIGHT": HEIGHT, "ELEMENT_SIZE": 16}, "what it says of itself")
 
 
@@ -82,7 +128,13 @@ def test_host_pointer(ur: Calls, make: Objects, context: int, queue: int) -> Non
     ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
     data, out = pixels(5.0), pixels()
     flags = UR["UR_MEM_FLAG_READ_WRITE"] | UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"]
-    given = context, flags, ctypes.byref(make.image_format()), ctypes.byref(make.image_shape(WIDTH, HEIGHT)), data
+    given = (
+        context,
+        flags,
+        ctypes.byref(make.image_format()),
+        ctypes.byref(make.image_shape(WIDTH, HEIGHT)),
+        data,
+    )
     image = make.own("urMemRelease", ur.new("urMemImageCreate", *given))
     ur.ok("urEnqueueMemImageRead", queue, image, True, place(), whole(), 0, 0, out, 0, None, None)
     equal(list(out), list(data), "the pixels")

@@ -41,7 +41,12 @@ def shape_seen(make: Objects, queue: int, program: int, context: int, **how: Any
 
 @pytest.mark.parametrize(
     ("size", "local", "offset"),
-    [pytest.param(*shape, marks=rule(LAUNCH, "{} work-items in groups of {} from {}".format(*shape))) for shape in SHAPES],
+    [
+        pytest.param(
+            *shape, marks=rule(LAUNCH, "{} work-items in groups of {} from {}".format(*shape))
+        )
+        for shape in SHAPES
+    ],
 )
 def test_shape(
     make: Objects,
@@ -63,13 +68,17 @@ def test_shape(
 @rule(LAUNCH, "no offset and no local size: NULL for both")
 def test_null_shapes(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
     given = make.arguments(Buffer(buffer), ints([9]))
-    event = ur.new(LAUNCH, queue, make.kernel(program), 1, None, sizes(COUNT), None, *given, None, 0, None)
+    event = ur.new(
+        LAUNCH, queue, make.kernel(program), 1, None, sizes(COUNT), None, *given, None, 0, None
+    )
     make.events(event)
     equal(make.read(queue, buffer), [9] * COUNT, "what the launch wrote")
 
 
 @rule(LAUNCH, "the arguments may be changed as soon as it returns")
-def test_arguments_are_copied(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_arguments_are_copied(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     gate, value = make.user_event(context), ints([1])
     event = make.launch(queue, make.kernel(program), Buffer(buffer), value, after=(gate.handle,))
     value[0] = 2
@@ -88,11 +97,15 @@ def test_arguments_of_each_launch(make: Objects, context: int, queue: int, progr
 
 
 @rule(LAUNCH, "a buffer, a USM pointer and a number in one launch")
-def test_mixed_arguments(make: Objects, context: int, queue: int, program: int, buffer: int, memory: int) -> None:
+def test_mixed_arguments(
+    make: Objects, context: int, queue: int, program: int, buffer: int, memory: int
+) -> None:
     make.write(queue, buffer, [1] * COUNT)
     make.put(queue, memory, range(COUNT))
     make.launch(queue, make.kernel(program, "axpy"), Buffer(buffer), Pointer(memory), ints([3]))
-    equal(make.read(queue, buffer), [1 + 3 * value for value in range(COUNT)], "what the launch wrote")
+    equal(
+        make.read(queue, buffer), [1 + 3 * value for value in range(COUNT)], "what the launch wrote"
+    )
 
 
 @rule(LAUNCH, "local memory of the size that was asked for")
@@ -110,8 +123,12 @@ def test_no_arguments(make: Objects, queue: int, program: int) -> None:
 def test_waits(make: Objects, context: int, out_of_order: int, program: int, buffer: int) -> None:
     other, gate = make.buffer(context), make.user_event(context)
     make.write(out_of_order, other, [0] * COUNT)
-    first = make.launch(out_of_order, make.kernel(program), Buffer(other), ints([3]), after=(gate.handle,))
-    second = make.launch(out_of_order, make.kernel(program, "copy"), Buffer(buffer), Buffer(other), after=(first,))
+    first = make.launch(
+        out_of_order, make.kernel(program), Buffer(other), ints([3]), after=(gate.handle,)
+    )
+    second = make.launch(
+        out_of_order, make.kernel(program, "copy"), Buffer(buffer), Buffer(other), after=(first,)
+    )
     gate.complete()
     make.wait(second)
     equal(make.read(out_of_order, buffer), [3] * COUNT, "what the second launch copied")
@@ -127,11 +144,27 @@ def test_many(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -
 
 
 @rule(LAUNCH, "INVALID_WORK_GROUP_SIZE for a local size that is larger than the device's")
-def test_too_large_a_group(ur: Calls, make: Objects, device: int, queue: int, program: int, buffer: int) -> None:
+def test_too_large_a_group(
+    ur: Calls, make: Objects, device: int, queue: int, program: int, buffer: int
+) -> None:
     size = 2 * ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_MAX_WORK_GROUP_SIZE")
     given = make.arguments(Buffer(make.buffer(make_context(ur, queue), 4 * size)), ints([1]))
     errors = "INVALID_WORK_GROUP_SIZE|INVALID_WORK_ITEM_SIZE|INVALID_GROUP_SIZE_DIMENSION"
-    ur.fails(LAUNCH, errors, queue, make.kernel(program), 1, None, sizes(size), sizes(size), *given, None, 0, None, None)
+    ur.fails(
+        LAUNCH,
+        errors,
+        queue,
+        make.kernel(program),
+        1,
+        None,
+        sizes(size),
+        sizes(size),
+        *given,
+        None,
+        0,
+        None,
+        None,
+    )
 
 
 def make_context(ur: Calls, queue: int) -> int:
@@ -143,34 +176,63 @@ def test_dimensions(ur: Calls, make: Objects, queue: int, program: int, buffer: 
     kernel, given = make.kernel(program), make.arguments(Buffer(buffer), ints([1]))
     for count in (0, 4):
         ones = sizes(*[1] * 4)
-        ur.fails(LAUNCH, "INVALID_WORK_DIMENSION", queue, kernel, count, None, ones, None, *given, None, 0, None, None)
+        ur.fails(
+            LAUNCH,
+            "INVALID_WORK_DIMENSION",
+            queue,
+            kernel,
+            count,
+            None,
+            ones,
+            None,
+            *given,
+            None,
+            0,
+            None,
+            None,
+        )
 
 
 @rule(LAUNCH, "an argument is missing: INVALID_KERNEL_ARGS")
 def test_missing_argument(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
     kernel, given = make.kernel(program), make.arguments(Buffer(buffer))
     errors = "INVALID_KERNEL_ARGS|INVALID_KERNEL_ARGUMENT_INDEX"
-    ur.fails(LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given, None, 0, None, None)
+    ur.fails(
+        LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given, None, 0, None, None
+    )
 
 
 @rule(LAUNCH, "an argument too many: INVALID_KERNEL_ARGUMENT_INDEX or INVALID_KERNEL_ARGS")
-def test_one_argument_too_many(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
+def test_one_argument_too_many(
+    ur: Calls, make: Objects, queue: int, program: int, buffer: int
+) -> None:
     kernel, given = make.kernel(program), make.arguments(Buffer(buffer), ints([1]), ints([2]))
     errors = "INVALID_KERNEL_ARGS|INVALID_KERNEL_ARGUMENT_INDEX"
-    ur.fails(LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given, None, 0, None, None)
+    ur.fails(
+        LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given, None, 0, None, None
+    )
 
 
 @rule(LAUNCH, "an argument of the wrong size: INVALID_KERNEL_ARGUMENT_SIZE or INVALID_KERNEL_ARGS")
-def test_argument_of_wrong_size(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
+def test_argument_of_wrong_size(
+    ur: Calls, make: Objects, queue: int, program: int, buffer: int
+) -> None:
     kernel, given = make.kernel(program), make.arguments(Buffer(buffer), ctypes.c_int64(1))
     errors = "INVALID_KERNEL_ARGS|INVALID_KERNEL_ARGUMENT_SIZE"
-    ur.fails(LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given, None, 0, None, None)
+    ur.fails(
+        LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given, None, 0, None, None
+    )
 
 
 @pytest.mark.parametrize(
-    "size", each(((64,), (64, 8), (16, 8, 4)), "urKernelGetSuggestedLocalWorkSize", "a size that divides {}")
+    "size",
+    each(
+        ((64,), (64, 8), (16, 8, 4)), "urKernelGetSuggestedLocalWorkSize", "a size that divides {}"
+    ),
 )
-def test_suggested_size(ur: Calls, make: Objects, queue: int, program: int, size: tuple[int, ...]) -> None:
+def test_suggested_size(
+    ur: Calls, make: Objects, queue: int, program: int, size: tuple[int, ...]
+) -> None:
     found = sizes(0, 0, 0)
     given = make.kernel(program, "nothing"), queue, len(size), sizes(0, 0, 0), sizes(*size)
     ur.ok("urKernelGetSuggestedLocalWorkSize", *given, found)
@@ -180,7 +242,9 @@ def test_suggested_size(ur: Calls, make: Objects, queue: int, program: int, size
 
 
 @rule("urKernelGetSuggestedLocalWorkSizeWithArgs", "a size that divides the global size")
-def test_suggested_size_with_arguments(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
+def test_suggested_size_with_arguments(
+    ur: Calls, make: Objects, queue: int, program: int, buffer: int
+) -> None:
     found = sizes(0, 0, 0)
     given = make.arguments(Buffer(buffer), ints([1]))
     shape = make.kernel(program), queue, 1, sizes(0), sizes(COUNT)
@@ -189,12 +253,26 @@ def test_suggested_size_with_arguments(ur: Calls, make: Objects, queue: int, pro
         failed(f"a size that divides {COUNT}", found[0])
 
 
-@rule("urEnqueueKernelLaunch", "the launch of earlier versions, with arguments that were set before")
+@rule(
+    "urEnqueueKernelLaunch", "the launch of earlier versions, with arguments that were set before"
+)
 def test_earlier_form(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
     kernel, value, event = make.kernel(program), ints([17]), ctypes.c_void_p()
     ur.ok("urKernelSetArgMemObj", kernel, 0, None, buffer)
     ur.ok("urKernelSetArgValue", kernel, 1, 4, None, value)
-    ur.ok("urEnqueueKernelLaunch", queue, kernel, 1, sizes(0), sizes(COUNT), None, None, 0, None, ctypes.byref(event))
+    ur.ok(
+        "urEnqueueKernelLaunch",
+        queue,
+        kernel,
+        1,
+        sizes(0),
+        sizes(COUNT),
+        None,
+        None,
+        0,
+        None,
+        ctypes.byref(event),
+    )
     make.events(event.value or 0)
     equal(make.read(queue, buffer), [17] * COUNT, "what the launch wrote")
 
@@ -203,7 +281,20 @@ def test_earlier_form(ur: Calls, make: Objects, queue: int, program: int, buffer
 def test_properties(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
     how = ur.struct("ur_kernel_launch_ext_properties_t", flags=0)
     given = make.arguments(Buffer(buffer), ints([18]))
-    ur.ok(LAUNCH, queue, make.kernel(program), 1, None, sizes(COUNT), None, *given, ctypes.byref(how), 0, None, None)
+    ur.ok(
+        LAUNCH,
+        queue,
+        make.kernel(program),
+        1,
+        None,
+        sizes(COUNT),
+        None,
+        *given,
+        ctypes.byref(how),
+        0,
+        None,
+        None,
+    )
     equal(make.read(queue, buffer), [18] * COUNT, "what the launch wrote")
 
 
@@ -211,10 +302,23 @@ def test_properties(ur: Calls, make: Objects, queue: int, program: int, buffer: 
 def test_native_command(ur: Calls, make: Objects, queue: int) -> None:
     ur.require("UR_DEVICE_INFO_ENQUEUE_NATIVE_COMMAND_SUPPORT_EXP")
     seen: list[object] = []
-    function = make.keep(ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(lambda *given: seen.append(given)))
+    function = make.keep(
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(lambda *given: seen.append(given))
+    )
     data, event = ctypes.c_int(), ctypes.c_void_p()
     place = ctypes.cast(function, ctypes.c_void_p)
-    ur.ok("urEnqueueNativeCommandExp", queue, place, ctypes.byref(data), 0, None, None, 0, None, ctypes.byref(event))
+    ur.ok(
+        "urEnqueueNativeCommandExp",
+        queue,
+        place,
+        ctypes.byref(data),
+        0,
+        None,
+        None,
+        0,
+        None,
+        ctypes.byref(event),
+    )
     make.events(event.value or 0)
     ur.ok("urEventWait", 1, handles(event.value or 0))
     equal(seen, [(queue, ctypes.addressof(data))], "calls of the function, by queue and data")
@@ -227,7 +331,9 @@ def test_host_task(ur: Calls, make: Objects, context: int, queue: int) -> None:
     function = make.keep(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: seen.append(data)))
     data, event = ctypes.c_int(), ctypes.c_void_p()
     place = ctypes.cast(function, ctypes.c_void_p)
-    ur.ok("urEnqueueHostTaskExp", queue, place, ctypes.byref(data), None, 0, None, ctypes.byref(event))
+    ur.ok(
+        "urEnqueueHostTaskExp", queue, place, ctypes.byref(data), None, 0, None, ctypes.byref(event)
+    )
     make.events(event.value or 0)
     make.wait(event.value or 0)
     equal(seen, [ctypes.addressof(data)], "calls of the function, by data")

@@ -19,7 +19,12 @@ from fairlead.conformance.ur.world import World
 
 def each(function: str, text: str) -> list:
     """A case for every kind: `function` is a property of `Kind`."""
-    return [pytest.param(kind, id=kind.name, marks=rule(getattr(kind, function), f"{text} ({kind.name})")) for kind in KINDS]
+    return [
+        pytest.param(
+            kind, id=kind.name, marks=rule(getattr(kind, function), f"{text} ({kind.name})")
+        )
+        for kind in KINDS
+    ]
 
 
 def count_of(ur: Calls, kind: Kind, handle: int) -> int:
@@ -45,8 +50,12 @@ def test_retain_adds_a_reference(ur: Calls, make: Objects, world: World, kind: K
     equal(count, first + 1, "the reference count")
 
 
-@pytest.mark.parametrize("kind", each("release", "takes one reference; the object lives on with another"))
-def test_retained_object_survives_a_release(ur: Calls, make: Objects, world: World, kind: Kind) -> None:
+@pytest.mark.parametrize(
+    "kind", each("release", "takes one reference; the object lives on with another")
+)
+def test_retained_object_survives_a_release(
+    ur: Calls, make: Objects, world: World, kind: Kind
+) -> None:
     handle = kind.make(make, world)
     first = count_of(ur, kind, handle)
     for _ in range(3):
@@ -57,7 +66,9 @@ def test_retained_object_survives_a_release(ur: Calls, make: Objects, world: Wor
 
 
 @pytest.mark.parametrize("kind", each("release", "the last release succeeds, a hundred times over"))
-def test_made_and_released_a_hundred_times(ur: Calls, make: Objects, world: World, kind: Kind) -> None:
+def test_made_and_released_a_hundred_times(
+    ur: Calls, make: Objects, world: World, kind: Kind
+) -> None:
     for _ in range(100 if kind.name != "program" else 3):
         make.release(kind.make(make, world))
 
@@ -74,7 +85,9 @@ def test_released_queue_finishes_its_commands(
 
 
 @rule("urUSMFree", "waits for commands that were enqueued before and use the memory")
-def test_free_waits_for_commands(ur: Calls, make: Objects, context: int, program: int, queue: int, buffer: int) -> None:
+def test_free_waits_for_commands(
+    ur: Calls, make: Objects, context: int, program: int, queue: int, buffer: int
+) -> None:
     memory = make.usm(context)
     kernel = make.kernel(program)
     for value in range(20):
@@ -96,15 +109,22 @@ def test_kernel_keeps_its_program(make: Objects, context: int, buffer: int, queu
 
 
 @rule("urKernelRelease", "a launch that was enqueued before is executed")
-def test_released_kernel_is_executed(ur: Calls, make: Objects, context: int, program: int, buffer: int, queue: int) -> None:
+def test_released_kernel_is_executed(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int, queue: int
+) -> None:
     kernel = make.kernel(program)
     make.launch(queue, kernel, Buffer(buffer), ints([9]))
     make.release(kernel)
     equal(make.read(queue, buffer), [9] * COUNT, "what the launch wrote")
 
 
-@rule("urEventRelease", "a command whose event is released is executed, and can be waited for otherwise")
-def test_released_event(ur: Calls, make: Objects, context: int, program: int, buffer: int, queue: int) -> None:
+@rule(
+    "urEventRelease",
+    "a command whose event is released is executed, and can be waited for otherwise",
+)
+def test_released_event(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int, queue: int
+) -> None:
     make.release(make.launch(queue, make.kernel(program), Buffer(buffer), ints([11])))
     ur.ok("urQueueFinish", queue)
     equal(make.read(queue, buffer), [11] * COUNT, "what the launch wrote")

@@ -16,37 +16,61 @@ from fairlead.loader.ur.abi import UR
 ACCESS = ("READ_WRITE", "WRITE_ONLY", "READ_ONLY")
 
 
-@pytest.mark.parametrize("flags", each(ACCESS, "urMemBufferCreate", "{}: tells its size and context"))
+@pytest.mark.parametrize(
+    "flags", each(ACCESS, "urMemBufferCreate", "{}: tells its size and context")
+)
 def test_access(ur: Calls, make: Objects, context: int, flags: str) -> None:
     buffer = make.buffer(context, SIZE, flags)
     equal(ur.info("urMemGetInfo", buffer, "UR_MEM_INFO_SIZE"), SIZE, "the size")
     equal(ur.info("urMemGetInfo", buffer, "UR_MEM_INFO_CONTEXT"), context, "the context")
 
 
-@rule("urMemBufferCreate", "ALLOC_COPY_HOST_POINTER: begins with what the host memory holds, and leaves that alone")
+@rule(
+    "urMemBufferCreate",
+    "ALLOC_COPY_HOST_POINTER: begins with what the host memory holds, and leaves that alone",
+)
 def test_copy_host_pointer(make: Objects, context: int, queue: int, program: int) -> None:
     host = ints(range(COUNT))
     buffer = make.buffer(context, SIZE, "READ_WRITE ALLOC_COPY_HOST_POINTER", host)
     equal(make.read(queue, buffer), list(range(COUNT)), "what the buffer holds")
     make.launch(queue, make.kernel(program, "twice"), Buffer(buffer))
-    equal(make.read(queue, buffer), [2 * value for value in range(COUNT)], "what the buffer holds after a launch")
+    equal(
+        make.read(queue, buffer),
+        [2 * value for value in range(COUNT)],
+        "what the buffer holds after a launch",
+    )
     equal(list(host), list(range(COUNT)), "what the host memory holds after a launch")
 
 
 @rule(
-    "urMemBufferCreate", "USE_HOST_POINTER: the buffer's contents are the host memory's, which map and unmap bring up to date"
+    "urMemBufferCreate",
+    "USE_HOST_POINTER: the buffer's contents are the host memory's, which map and unmap bring up to date",
 )
 def test_use_host_pointer(ur: Calls, make: Objects, context: int, queue: int, program: int) -> None:
     host = ints(range(COUNT))
     buffer = make.buffer(context, SIZE, "READ_WRITE USE_HOST_POINTER", host)
     make.launch(queue, make.kernel(program, "twice"), Buffer(buffer))
     place = ctypes.c_void_p()
-    ur.ok("urEnqueueMemBufferMap", queue, buffer, True, UR["UR_MAP_FLAG_READ"], 0, SIZE, 0, None, None, ctypes.byref(place))
+    ur.ok(
+        "urEnqueueMemBufferMap",
+        queue,
+        buffer,
+        True,
+        UR["UR_MAP_FLAG_READ"],
+        0,
+        SIZE,
+        0,
+        None,
+        None,
+        ctypes.byref(place),
+    )
     seen, where = list(host), place.value
     ur.ok("urEnqueueMemUnmap", queue, buffer, place, 0, None, None)
     ur.ok("urQueueFinish", queue)
     equal(where, ctypes.addressof(host), "where it is mapped")
-    equal(seen, [2 * value for value in range(COUNT)], "what the host memory holds while it is mapped")
+    equal(
+        seen, [2 * value for value in range(COUNT)], "what the host memory holds while it is mapped"
+    )
 
 
 @rule("urMemBufferCreate", "ALLOC_HOST_POINTER: a buffer as any other")
@@ -56,9 +80,16 @@ def test_alloc_host_pointer(make: Objects, context: int, queue: int) -> None:
     equal(make.read(queue, buffer), list(range(COUNT)), "what was written")
 
 
-def part_of(ur: Calls, make: Objects, buffer: int, origin: int, size: int, flags: str = "READ_WRITE") -> int:
+def part_of(
+    ur: Calls, make: Objects, buffer: int, origin: int, size: int, flags: str = "READ_WRITE"
+) -> int:
     region = ur.struct("ur_buffer_region_t", origin=origin, size=size)
-    given = buffer, UR[f"UR_MEM_FLAG_{flags}"], UR["UR_BUFFER_CREATE_TYPE_REGION"], ctypes.byref(region)
+    given = (
+        buffer,
+        UR[f"UR_MEM_FLAG_{flags}"],
+        UR["UR_BUFFER_CREATE_TYPE_REGION"],
+        ctypes.byref(region),
+    )
     return make.own("urMemRelease", ur.new("urMemBufferPartition", *given))
 
 
@@ -109,7 +140,10 @@ def test_misaligned(ur: Calls, make: Objects, context: int) -> None:
         ctypes.byref(region),
     )
     ur.fails(
-        "urMemBufferPartition", "MISALIGNED_SUB_BUFFER_OFFSET|INVALID_BUFFER_SIZE", *given, ctypes.byref(ctypes.c_void_p())
+        "urMemBufferPartition",
+        "MISALIGNED_SUB_BUFFER_OFFSET|INVALID_BUFFER_SIZE",
+        *given,
+        ctypes.byref(ctypes.c_void_p()),
     )
 
 

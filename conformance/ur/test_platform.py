@@ -27,7 +27,11 @@ def test_only_as_many_as_asked_for(ur: Calls, adapter: int) -> None:
     ur.ok("urPlatformGet", adapter, 0, None, ctypes.byref(count))
     found = (ctypes.c_void_p * (count.value + 1))()
     ur.ok("urPlatformGet", adapter, 1, found, None)
-    equal([bool(handle) for handle in found], [True] + [False] * count.value, "which handles were filled")
+    equal(
+        [bool(handle) for handle in found],
+        [True] + [False] * count.value,
+        "which handles were filled",
+    )
 
 
 @rule("urPlatformGetApiVersion", "is the version of the API")
@@ -39,12 +43,13 @@ def test_version(ur: Calls, platform: int) -> None:
 
 @rule("urPlatformGetInfo", "the adapter is that which listed the platform")
 def test_adapter(ur: Calls, adapter: int, platform: int) -> None:
-    equal(ur.info("urPlatformGetInfo", platform, "UR_PLATFORM_INFO_ADAPTER"), adapter, "the adapter")
+    equal(
+        ur.info("urPlatformGetInfo", platform, "UR_PLATFORM_INFO_ADAPTER"), adapter, "the adapter"
+    )
 
 
 @pytest.mark.parametrize(
-    "option",
-    each(("", "-O0", "-O1", "-O2", "-O3"), "urPlatformGetBackendOption", "knows {!r}"),
+    "option", each(("", "-O0", "-O1", "-O2", "-O3"), "urPlatformGetBackendOption", "knows {!r}")
 )
 def test_backend_option(ur: Calls, platform: int, option: str) -> None:
     text = ctypes.c_char_p()
@@ -56,7 +61,12 @@ def test_backend_option(ur: Calls, platform: int, option: str) -> None:
 @pytest.mark.parametrize(
     "query",
     each(
-        ("UR_PLATFORM_INFO_NAME", "UR_PLATFORM_INFO_VENDOR_NAME", "UR_PLATFORM_INFO_VERSION", "UR_PLATFORM_INFO_PROFILE"),
+        (
+            "UR_PLATFORM_INFO_NAME",
+            "UR_PLATFORM_INFO_VENDOR_NAME",
+            "UR_PLATFORM_INFO_VERSION",
+            "UR_PLATFORM_INFO_PROFILE",
+        ),
         "urPlatformGetInfo",
         "{} is not empty",
     ),

@@ -17,33 +17,52 @@ KINDS = ("Host", "Device", "Shared")
 
 
 def of_kinds(function: str, text: str) -> list[Any]:
-    return [pytest.param(kind, id=kind, marks=rule(function.format(kind), f"{kind.lower()} memory: {text}")) for kind in KINDS]
+    return [
+        pytest.param(
+            kind, id=kind, marks=rule(function.format(kind), f"{kind.lower()} memory: {text}")
+        )
+        for kind in KINDS
+    ]
 
 
-@pytest.mark.parametrize("kind", of_kinds("urUSM{}Alloc", "an allocation from a pool is one as any other"))
-def test_allocation(ur: Calls, make: Objects, context: int, queue: int, program: int, kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind", of_kinds("urUSM{}Alloc", "an allocation from a pool is one as any other")
+)
+def test_allocation(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, kind: str
+) -> None:
     pool = make.pool(context)
     memory = make.usm(context, kind, pool=pool)
     make.launch(queue, make.kernel(program), Pointer(memory), ints([4]))
     equal(make.get(queue, memory), [4] * COUNT, "what a launch wrote")
 
 
-@pytest.mark.parametrize("kind", of_kinds("urUSMGetMemAllocInfo", "the pool is that which it came from"))
+@pytest.mark.parametrize(
+    "kind", of_kinds("urUSMGetMemAllocInfo", "the pool is that which it came from")
+)
 def test_pool_of_allocation(ur: Calls, make: Objects, context: int, kind: str) -> None:
     pool = make.pool(context)
     memory = make.usm(context, kind, pool=pool)
-    equal(ur.info("urUSMGetMemAllocInfo", context, "UR_USM_ALLOC_INFO_POOL", memory), pool, "the pool")
+    equal(
+        ur.info("urUSMGetMemAllocInfo", context, "UR_USM_ALLOC_INFO_POOL", memory), pool, "the pool"
+    )
 
 
 @rule("urUSMPoolGetInfo", "the context is that which it was made in")
 def test_context(ur: Calls, make: Objects, context: int) -> None:
-    equal(ur.info("urUSMPoolGetInfo", make.pool(context), "UR_USM_POOL_INFO_CONTEXT"), context, "the context")
+    equal(
+        ur.info("urUSMPoolGetInfo", make.pool(context), "UR_USM_POOL_INFO_CONTEXT"),
+        context,
+        "the context",
+    )
 
 
 @rule("urUSMPoolCreate", "limits can be given")
 def test_limits(ur: Calls, make: Objects, context: int) -> None:
     ur.require("UR_DEVICE_INFO_USM_POOL_SUPPORT")
-    limits = ur.struct("ur_usm_pool_limits_desc_t", maxPoolableSize=1 << 16, minDriverAllocSize=1 << 16)
+    limits = ur.struct(
+        "ur_usm_pool_limits_desc_t", maxPoolableSize=1 << 16, minDriverAllocSize=1 << 16
+    )
     how = ur.struct("ur_usm_pool_desc_t", pNext=ctypes.addressof(limits))
     pool = make.own("urUSMPoolRelease", ur.new("urUSMPoolCreate", context, ctypes.byref(how)))
     make.usm(context, "Device", pool=pool)
@@ -74,7 +93,9 @@ def test_experimental_pool(ur: Calls, make: Objects, context: int, queue: int) -
     equal(make.get(queue, memory), list(range(COUNT)), "what was put in")
 
 
-@rule("urUSMPoolGetDefaultDevicePoolExp", "gives the same pool each time, which can be allocated from")
+@rule(
+    "urUSMPoolGetDefaultDevicePoolExp", "gives the same pool each time, which can be allocated from"
+)
 def test_default_pool(ur: Calls, make: Objects, context: int, device: int) -> None:
     ur.require("UR_DEVICE_INFO_USM_POOL_SUPPORT")
     pool = ur.new("urUSMPoolGetDefaultDevicePoolExp", context, device)

@@ -25,14 +25,24 @@ def binary_of(ur: Calls, program: int) -> bytes:
     length = ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_BINARY_SIZES")[0]
     room = ctypes.create_string_buffer(max(length, 1))
     places = (ctypes.c_void_p * 1)(ctypes.addressof(room))
-    ur.ok("urProgramGetInfo", program, UR["UR_PROGRAM_INFO_BINARIES"], ctypes.sizeof(places), places, None)
+    ur.ok(
+        "urProgramGetInfo",
+        program,
+        UR["UR_PROGRAM_INFO_BINARIES"],
+        ctypes.sizeof(places),
+        places,
+        None,
+    )
     return room.raw[:length]
 
 
 def from_binary(ur: Calls, make: Objects, context: int, data: bytes) -> int:
     """A program from a binary."""
     room = ctypes.create_string_buffer(data, len(data))
-    lengths, places = (ctypes.c_size_t * 1)(len(data)), (ctypes.c_void_p * 1)(ctypes.addressof(room))
+    lengths, places = (
+        (ctypes.c_size_t * 1)(len(data)),
+        (ctypes.c_void_p * 1)(ctypes.addressof(room)),
+    )
     given: tuple[Any, ...] = (context, 1, handles(make.device), lengths, places, None)
     return make.own("urProgramRelease", ur.new("urProgramCreateWithBinary", *given))
 
@@ -54,21 +64,33 @@ def test_build_exp(ur: Calls, make: Objects, context: int, queue: int, buffer: i
 @rule("urProgramGetInfo", "the IL of a program from IL is that which it was made from")
 def test_il_is_kept(ur: Calls, make: Objects, context: int) -> None:
     program = make.il_program(context)
-    equal(ur.raw_info("urProgramGetInfo", program, "UR_PROGRAM_INFO_IL") == spirv.store(), True, "whether it is the same")
+    equal(
+        ur.raw_info("urProgramGetInfo", program, "UR_PROGRAM_INFO_IL") == spirv.store(),
+        True,
+        "whether it is the same",
+    )
 
 
 @rule("urProgramLink", "a program that was compiled and linked can be run")
 def test_compile_and_link(ur: Calls, make: Objects, context: int, queue: int, buffer: int) -> None:
     program = make.il_program(context)
     ur.ok("urProgramCompile", context, program, None)
-    kind = ur.info("urProgramGetBuildInfo", program, "UR_PROGRAM_BUILD_INFO_BINARY_TYPE", make.device)
-    linked = make.own("urProgramRelease", ur.new("urProgramLink", context, 1, handles(program), None))
+    kind = ur.info(
+        "urProgramGetBuildInfo", program, "UR_PROGRAM_BUILD_INFO_BINARY_TYPE", make.device
+    )
+    linked = make.own(
+        "urProgramRelease", ur.new("urProgramLink", context, 1, handles(program), None)
+    )
     equal(run_store(make, queue, linked, buffer, 14), [14] * COUNT, "what its kernel wrote")
-    equal(kind, UR["UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT"], "the binary type after urProgramCompile")
+    equal(
+        kind, UR["UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT"], "the binary type after urProgramCompile"
+    )
 
 
 @rule("urProgramLinkExp", "a program that was compiled and linked for named devices can be run")
-def test_compile_and_link_exp(ur: Calls, make: Objects, context: int, queue: int, buffer: int) -> None:
+def test_compile_and_link_exp(
+    ur: Calls, make: Objects, context: int, queue: int, buffer: int
+) -> None:
     program = make.il_program(context)
     ur.ok("urProgramCompileExp", program, 1, handles(make.device), 0, None)
     given = context, 1, handles(make.device), 0, 1, handles(program), None
@@ -90,7 +112,9 @@ def test_no_il(ur: Calls, make: Objects, context: int) -> None:
 
 
 @rule("urProgramCreateWithBinary", "a program from its own binary is built and run")
-def test_binary(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_binary(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     again = from_binary(ur, make, context, binary_of(ur, program))
     ur.ok("urProgramBuild", context, again, None)
     equal(run_store(make, queue, again, buffer, 16), [16] * COUNT, "what its kernel wrote")
@@ -99,7 +123,10 @@ def test_binary(ur: Calls, make: Objects, context: int, queue: int, program: int
 @rule("urProgramCreateWithBinary", "INVALID_NATIVE_BINARY for what is none")
 def test_no_binary(ur: Calls, make: Objects, context: int) -> None:
     data = ctypes.create_string_buffer(b"no binary" * 8)
-    lengths, places = (ctypes.c_size_t * 1)(len(data)), (ctypes.c_void_p * 1)(ctypes.addressof(data))
+    lengths, places = (
+        (ctypes.c_size_t * 1)(len(data)),
+        (ctypes.c_void_p * 1)(ctypes.addressof(data)),
+    )
     given = context, 1, handles(make.device), lengths, places, None, ctypes.byref(ctypes.c_void_p())
     ur.fails("urProgramCreateWithBinary", "INVALID_NATIVE_BINARY|INVALID_BINARY", *given)
 
@@ -109,8 +136,16 @@ def test_info(ur: Calls, context: int, device: int, program: int) -> None:
     names = ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_KERNEL_NAMES").split(";")
     if "store" not in names:
         failed("the kernel store among its kernels", names)
-    equal(ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_NUM_KERNELS"), len(names), "the number of kernels")
-    equal(ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_NUM_DEVICES"), 1, "the number of devices")
+    equal(
+        ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_NUM_KERNELS"),
+        len(names),
+        "the number of kernels",
+    )
+    equal(
+        ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_NUM_DEVICES"),
+        1,
+        "the number of devices",
+    )
     equal(ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_DEVICES"), (device,), "the devices")
     equal(ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_CONTEXT"), context, "the context")
 
@@ -154,7 +189,9 @@ def test_specialisation(ur: Calls, make: Objects, context: int, queue: int, buff
     equal(run_store(make, queue, program, buffer, 5), [105] * COUNT, "value and constant")
 
 
-@rule("urProgramSetSpecializationConstants", "INVALID_SPEC_ID for an id that the module does not have")
+@rule(
+    "urProgramSetSpecializationConstants", "INVALID_SPEC_ID for an id that the module does not have"
+)
 def test_unknown_specialisation(ur: Calls, make: Objects, context: int) -> None:
     program = make.il_program(context)
     ur.require("UR_DEVICE_INFO_PROGRAM_SET_SPECIALIZATION_CONSTANTS")
@@ -205,11 +242,21 @@ def with_variable(ur: Calls, make: Objects, context: int) -> int:
 @rule("urProgramGetGlobalVariablePointer", "gives the variable's size and address")
 def test_variable_pointer(ur: Calls, make: Objects, context: int, device: int) -> None:
     program, size, place = with_variable(ur, make, context), ctypes.c_size_t(), ctypes.c_void_p()
-    ur.ok("urProgramGetGlobalVariablePointer", device, program, b"variable", ctypes.byref(size), ctypes.byref(place))
+    ur.ok(
+        "urProgramGetGlobalVariablePointer",
+        device,
+        program,
+        b"variable",
+        ctypes.byref(size),
+        ctypes.byref(place),
+    )
     equal((size.value, bool(place.value)), (4, True), "the size, and whether there is an address")
 
 
-@rule("urEnqueueDeviceGlobalVariableRead", "gives what the program or urEnqueueDeviceGlobalVariableWrite put in")
+@rule(
+    "urEnqueueDeviceGlobalVariableRead",
+    "gives what the program or urEnqueueDeviceGlobalVariableWrite put in",
+)
 def test_variable(ur: Calls, make: Objects, context: int, queue: int) -> None:
     program, out = with_variable(ur, make, context), ints([0])
     seen = []
@@ -217,6 +264,18 @@ def test_variable(ur: Calls, make: Objects, context: int, queue: int) -> None:
         if value:
             given = queue, program, b"variable", True, 4, 0, ints([value]), 0, None, None
             ur.ok("urEnqueueDeviceGlobalVariableWrite", *given)
-        ur.ok("urEnqueueDeviceGlobalVariableRead", queue, program, b"variable", True, 4, 0, out, 0, None, None)
+        ur.ok(
+            "urEnqueueDeviceGlobalVariableRead",
+            queue,
+            program,
+            b"variable",
+            True,
+            4,
+            0,
+            out,
+            0,
+            None,
+            None,
+        )
         seen.append(out[0])
     equal(seen, [5, 8], "what was read")

@@ -28,7 +28,12 @@ _ALSO_UNSUPPORTED = {"urQueueGetInfo": "UR_RESULT_ERROR_INVALID_QUEUE"}
 _NEWEST = next(iter(UR.layouts))
 
 CASES = [
-    pytest.param(f.name, c, id=f"{f.name}-{c.name}", marks=rule(f.name, f"{c.name} gives its size, then its value"))
+    pytest.param(
+        f.name,
+        c,
+        id=f"{f.name}-{c.name}",
+        marks=rule(f.name, f"{c.name} gives its size, then its value"),
+    )
     for f in UR.slots
     for p in f.parameters
     if p.name == "propName" and {"propSize", "pPropSizeRet"} <= {q.name for q in f.parameters}
@@ -39,14 +44,22 @@ CASES = [
 
 def asked(call: Call, constant: Constant, size: int, value: object, returned: object) -> int:
     """Ask; the answer is the code."""
-    call.arguments.update(propName=constant.value, propSize=size, pPropValue=value, pPropSizeRet=returned)
+    call.arguments.update(
+        propName=constant.value, propSize=size, pPropValue=value, pPropSizeRet=returned
+    )
     return call()
 
 
 @pytest.mark.parametrize(("function", "constant"), CASES)
 def test_query(ur: Calls, world: World, function: str, constant: Constant) -> None:
     if not ur.has(function):
-        ur.ok(function, *(None if p.stars or UR.resolve(p.type) == "handle" else 0 for p in UR.functions[function].parameters))
+        ur.ok(
+            function,
+            *(
+                None if p.stars or UR.resolve(p.type) == "handle" else 0
+                for p in UR.functions[function].parameters
+            ),
+        )
     call, size = Call(world, function), ctypes.c_size_t(_LARGEST)
     code = asked(call, constant, 0, None, ctypes.byref(size))
     ur.check_supported(function, code)
@@ -68,7 +81,12 @@ def test_query(ur: Calls, world: World, function: str, constant: Constant) -> No
     equal(again.value, size.value, "the size that is returned with the value")
     equal(room.raw[size.value :], _GUARD, "what lies behind the value")
     check_value(constant, room.raw[: size.value])
-    expect(UR, asked(call, constant, size.value, room, None), "UR_RESULT_SUCCESS", what="without pPropSizeRet")
+    expect(
+        UR,
+        asked(call, constant, size.value, room, None),
+        "UR_RESULT_SUCCESS",
+        what="without pPropSizeRet",
+    )
 
 
 def check_size(constant: Constant, size: int) -> None:

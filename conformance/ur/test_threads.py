@@ -66,7 +66,11 @@ def counted(ur: Calls, make: Objects, world: World, kind: Kind) -> None:
 
 def each(kinds: list[Kind]) -> list:
     return [
-        pytest.param(kind, id=kind.name, marks=rule(kind.retain, f"from {THREADS} threads on one {kind.name}"))
+        pytest.param(
+            kind,
+            id=kind.name,
+            marks=rule(kind.retain, f"from {THREADS} threads on one {kind.name}"),
+        )
         for kind in kinds
     ]
 
@@ -78,7 +82,9 @@ def test_retain_and_release_one_object(ur: Calls, make: Objects, world: World, k
 
 @beyond_specification
 @pytest.mark.parametrize("kind", each([kind for kind in KINDS if kind.name not in SHARED]))
-def test_retain_and_release_one_other_object(ur: Calls, make: Objects, world: World, kind: Kind) -> None:
+def test_retain_and_release_one_other_object(
+    ur: Calls, make: Objects, world: World, kind: Kind
+) -> None:
     counted(ur, make, world, kind)
 
 
@@ -119,11 +125,15 @@ def test_buffers_of_one_context(opened_objects: Callable[[], Objects], context: 
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=rule(f"urUSM{kind}Alloc", f"from {THREADS} threads in one context"))
+        pytest.param(
+            kind, marks=rule(f"urUSM{kind}Alloc", f"from {THREADS} threads in one context")
+        )
         for kind in ("Host", "Device", "Shared")
     ],
 )
-def test_usm_of_one_context(make: Objects, opened_objects: Callable[[], Objects], context: int, kind: str) -> None:
+def test_usm_of_one_context(
+    make: Objects, opened_objects: Callable[[], Objects], context: int, kind: str
+) -> None:
     make.usm(context, kind)
 
     def work(number: int) -> None:
@@ -146,14 +156,21 @@ def test_kernels_of_one_program(opened_objects: Callable[[], Objects], program: 
     together(work)
 
 
-@rule("urEnqueueKernelLaunchWithArgsExp", f"from {THREADS} threads, each with a queue, a kernel and a buffer of its own")
+@rule(
+    "urEnqueueKernelLaunchWithArgsExp",
+    f"from {THREADS} threads, each with a queue, a kernel and a buffer of its own",
+)
 def test_launches(opened_objects: Callable[[], Objects], context: int, program: int) -> None:
     def work(number: int) -> None:
         make = opened_objects()
         queue, kernel, buffer = make.queue(context), make.kernel(program), make.buffer(context)
         for value in range(ROUNDS):
             make.launch(queue, kernel, Buffer(buffer), ints([100 * number + value]))
-        equal(make.read(queue, buffer), [100 * number + ROUNDS - 1] * COUNT, "what the last launch wrote")
+        equal(
+            make.read(queue, buffer),
+            [100 * number + ROUNDS - 1] * COUNT,
+            "what the last launch wrote",
+        )
         make.close()
 
     together(work)
@@ -182,7 +199,9 @@ def test_one_queue(ur: Calls, make: Objects, context: int, queue: int) -> None:
     def work(number: int) -> None:
         pattern = ints([number])
         for _ in range(ROUNDS):
-            ur.ok("urEnqueueMemBufferFill", queue, buffers[number], pattern, 4, 0, SIZE, 0, None, None)
+            ur.ok(
+                "urEnqueueMemBufferFill", queue, buffers[number], pattern, 4, 0, SIZE, 0, None, None
+            )
 
     together(work)
     for number, buffer in enumerate(buffers):

@@ -22,22 +22,46 @@ import ctypes
 import pytest
 
 from fairlead.conformance.arrays import ints
-from fairlead.conformance.checks import beyond_specification, each, equal, expect, failed, rule, unsupported
+from fairlead.conformance.checks import (
+    beyond_specification,
+    each,
+    equal,
+    expect,
+    failed,
+    rule,
+    unsupported,
+)
 from fairlead.conformance.ur.calls import Calls
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
-from fairlead.conformance.ur.recording import BIT, CAPABILITIES, Recording, Step, Update, need, stored
+from fairlead.conformance.ur.recording import (
+    BIT,
+    CAPABILITIES,
+    Recording,
+    Step,
+    Update,
+    need,
+    stored,
+)
 from fairlead.conformance.ur.values import Buffer, Local, Pointer
 from fairlead.loader.ur.abi import UR, UR_RESULT_SUCCESS
 
 UPDATE = "urCommandBufferUpdateKernelLaunchExp"
-BITS = ("KERNEL_ARGUMENTS", "LOCAL_WORK_SIZE", "GLOBAL_WORK_SIZE", "GLOBAL_WORK_OFFSET", "KERNEL_HANDLE")
+BITS = (
+    "KERNEL_ARGUMENTS",
+    "LOCAL_WORK_SIZE",
+    "GLOBAL_WORK_SIZE",
+    "GLOBAL_WORK_OFFSET",
+    "KERNEL_HANDLE",
+)
 
 
 # What can be updated
 
 
 @rule(UPDATE, "argument_value: a number")
-def test_argument_value(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_argument_value(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     recording, step = stored(make, context, program, buffer)
     seen = []
@@ -46,22 +70,32 @@ def test_argument_value(ur: Calls, make: Objects, context: int, queue: int, prog
         seen.append(make.read(queue, buffer)[0])
         recording.update(Update(step.command, {1: ints([value])}))
     recording.run(queue)
-    equal([*seen, make.read(queue, buffer)[0]], [1, 2, 3], "what was stored before and after updates")
+    equal(
+        [*seen, make.read(queue, buffer)[0]], [1, 2, 3], "what was stored before and after updates"
+    )
 
 
 @rule(UPDATE, "argument_buffer: a memory object")
-def test_argument_buffer(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_argument_buffer(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     other = make.buffer(context)
     make.write(queue, buffer, [0] * COUNT)
     recording, step = stored(make, context, program, buffer)
     recording.update(Update(step.command, {0: Buffer(other)}))
     recording.run(queue)
-    equal((make.read(queue, other), make.read(queue, buffer)), ([1] * COUNT, [0] * COUNT), "the new buffer and the old one")
+    equal(
+        (make.read(queue, other), make.read(queue, buffer)),
+        ([1] * COUNT, [0] * COUNT),
+        "the new buffer and the old one",
+    )
 
 
 @rule(UPDATE, "argument_pointer: a USM pointer")
-def test_argument_pointer(ur: Calls, make: Objects, context: int, queue: int, program: int, memory: int) -> None:
+def test_argument_pointer(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, memory: int
+) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     other = make.usm(context)
     make.put(queue, memory, [0] * COUNT)
@@ -70,14 +104,22 @@ def test_argument_pointer(ur: Calls, make: Objects, context: int, queue: int, pr
     recording.finalize()
     recording.update(Update(step.command, {0: Pointer(other)}))
     recording.run(queue)
-    equal((make.get(queue, other), make.get(queue, memory)), ([1] * COUNT, [0] * COUNT), "the new memory and the old one")
+    equal(
+        (make.get(queue, other), make.get(queue, memory)),
+        ([1] * COUNT, [0] * COUNT),
+        "the new memory and the old one",
+    )
 
 
 @rule(UPDATE, "argument_local: the size of local memory, with the local size")
-def test_argument_local(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_argument_local(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     need(ur, "KERNEL_ARGUMENTS", "LOCAL_WORK_SIZE", "GLOBAL_WORK_SIZE")
     recording = Recording(make, context, isUpdatable=True)
-    step = recording.launch(make.kernel(program, "local_sum"), Buffer(buffer), Local(16), local=(4,), command=True)
+    step = recording.launch(
+        make.kernel(program, "local_sum"), Buffer(buffer), Local(16), local=(4,), command=True
+    )
     recording.finalize()
     recording.update(Update(step.command, {1: Local(64)}, size=(COUNT,), local=(16,)))
     recording.run(queue)
@@ -85,7 +127,9 @@ def test_argument_local(ur: Calls, make: Objects, context: int, queue: int, prog
 
 
 @rule(UPDATE, "several arguments at once")
-def test_several_arguments(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_several_arguments(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     other = make.buffer(context)
     recording, step = stored(make, context, program, buffer)
@@ -95,18 +139,26 @@ def test_several_arguments(ur: Calls, make: Objects, context: int, queue: int, p
 
 
 @rule(UPDATE, "global_size: smaller, then larger than it was")
-def test_global_size(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_global_size(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE")
     recording, step = stored(make, context, program, buffer, size=(16,), local=(4,))
     for size in (8, 64):
         make.write(queue, buffer, [0] * COUNT)
         recording.update(Update(step.command, size=(size,), local=(4,)))
         recording.run(queue)
-        equal(make.read(queue, buffer), [1] * size + [0] * (COUNT - size), f"the buffer with {size} work-items")
+        equal(
+            make.read(queue, buffer),
+            [1] * size + [0] * (COUNT - size),
+            f"the buffer with {size} work-items",
+        )
 
 
 @rule(UPDATE, "global_size without a local size: the implementation chooses one")
-def test_global_size_alone(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_global_size_alone(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE")
     recording, step = stored(make, context, program, buffer, size=(16,), local=(8,))
     make.write(queue, buffer, [0] * COUNT)
@@ -116,7 +168,9 @@ def test_global_size_alone(ur: Calls, make: Objects, context: int, queue: int, p
 
 
 @rule(UPDATE, "global_offset")
-def test_global_offset(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_global_offset(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     need(ur, "GLOBAL_WORK_OFFSET")
     recording, step = stored(make, context, program, buffer, size=(8,), local=(8,))
     make.write(queue, buffer, [0] * COUNT)
@@ -128,71 +182,110 @@ def test_global_offset(ur: Calls, make: Objects, context: int, queue: int, progr
 @pytest.mark.parametrize(
     "shape",
     [
-        pytest.param(s, marks=rule(UPDATE, f"shape: {len(s[0])} dimensions, {s[0]} in groups of {s[1]}"))
+        pytest.param(
+            s, marks=rule(UPDATE, f"shape: {len(s[0])} dimensions, {s[0]} in groups of {s[1]}")
+        )
         for s in (((8,), (2,)), ((8, 4), (4, 2)), ((4, 4, 4), (2, 2, 1)))
     ],
 )
 def test_shape(
-    ur: Calls, make: Objects, context: int, queue: int, program: int, shape: tuple[tuple[int, ...], tuple[int, ...]]
+    ur: Calls,
+    make: Objects,
+    context: int,
+    queue: int,
+    program: int,
+    shape: tuple[tuple[int, ...], tuple[int, ...]],
 ) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE", "GLOBAL_WORK_OFFSET")
     size, local = shape
     start = tuple(range(1, len(size) + 1))
     buffer, recording = make.buffer(context, 80), Recording(make, context, isUpdatable=True)
     first = (2,) * len(size)
-    step = recording.launch(make.kernel(program, "shape"), Buffer(buffer), size=first, local=(1,) * len(size), command=True)
+    step = recording.launch(
+        make.kernel(program, "shape"),
+        Buffer(buffer),
+        size=first,
+        local=(1,) * len(size),
+        command=True,
+    )
     recording.finalize()
     recording.update(Update(step.command, size=size, local=local, offset=start))
     recording.run(queue)
     seen = make.read(queue, buffer, 20)[0::2]
     pad = 3 - len(size)
     equal(
-        seen, [len(size), *size, *[1] * pad, *local, *[1] * pad, *start, *[0] * pad], "dimensions, sizes, local sizes, offsets"
+        seen,
+        [len(size), *size, *[1] * pad, *local, *[1] * pad, *start, *[0] * pad],
+        "dimensions, sizes, local sizes, offsets",
     )
 
 
 @pytest.mark.parametrize(
-    "dimensions",
-    each((1, 3), UPDATE, "new_dimensions: from 2 to {}, with a new offset and size"),
+    "dimensions", each((1, 3), UPDATE, "new_dimensions: from 2 to {}, with a new offset and size")
 )
-def test_new_dimensions(ur: Calls, make: Objects, context: int, queue: int, program: int, dimensions: int) -> None:
+def test_new_dimensions(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, dimensions: int
+) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE", "GLOBAL_WORK_OFFSET")
     size, local, start = (4, 2, 2)[:dimensions], (2, 1, 1)[:dimensions], (1, 2, 3)[:dimensions]
     buffer, recording = make.buffer(context, 80), Recording(make, context, isUpdatable=True)
-    step = recording.launch(make.kernel(program, "shape"), Buffer(buffer), size=(4, 4), local=(2, 2), command=True)
+    step = recording.launch(
+        make.kernel(program, "shape"), Buffer(buffer), size=(4, 4), local=(2, 2), command=True
+    )
     recording.finalize()
-    recording.update(Update(step.command, dimensions=dimensions, size=size, local=local, offset=start))
+    recording.update(
+        Update(step.command, dimensions=dimensions, size=size, local=local, offset=start)
+    )
     recording.run(queue)
     seen = make.read(queue, buffer, 20)[0::2]
     pad = 3 - dimensions
-    equal(seen[:7], [dimensions, *size, *[1] * pad, *local, *[1] * pad], "dimensions, sizes, local sizes")
+    equal(
+        seen[:7],
+        [dimensions, *size, *[1] * pad, *local, *[1] * pad],
+        "dimensions, sizes, local sizes",
+    )
 
 
-@pytest.mark.parametrize("given", each(("size", "offset"), UPDATE, "new_dimensions with {} alone: INVALID_VALUE"))
-def test_new_dimensions_incomplete(ur: Calls, make: Objects, context: int, program: int, buffer: int, given: str) -> None:
+@pytest.mark.parametrize(
+    "given", each(("size", "offset"), UPDATE, "new_dimensions with {} alone: INVALID_VALUE")
+)
+def test_new_dimensions_incomplete(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int, given: str
+) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE", "GLOBAL_WORK_OFFSET")
     recording, step = stored(make, context, program, buffer)
     update = Update(
-        step.command, dimensions=2, size=(1, 1) if given == "size" else None, offset=(1, 1) if given == "offset" else None
+        step.command,
+        dimensions=2,
+        size=(1, 1) if given == "size" else None,
+        offset=(1, 1) if given == "offset" else None,
     )
     expect(UR, recording.try_update(update), "UR_RESULT_ERROR_INVALID_VALUE")
 
 
 @pytest.mark.parametrize("count", each((0, 4), UPDATE, "{} dimensions: INVALID_WORK_DIMENSION"))
-def test_number_of_dimensions(ur: Calls, make: Objects, context: int, program: int, buffer: int, count: int) -> None:
+def test_number_of_dimensions(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int, count: int
+) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE", "GLOBAL_WORK_OFFSET")
     recording, step = stored(make, context, program, buffer)
     update = Update(step.command, dimensions=count, size=(1,) * 4, offset=(0,) * 4)
     expect(UR, recording.try_update(update), "UR_RESULT_ERROR_INVALID_WORK_DIMENSION")
 
 
-@pytest.mark.parametrize("bit", each(BITS, UPDATE, "{} is refused where the device does not report it"))
-def test_missing_capability(ur: Calls, make: Objects, context: int, program: int, buffer: int, bit: str) -> None:
+@pytest.mark.parametrize(
+    "bit", each(BITS, UPDATE, "{} is refused where the device does not report it")
+)
+def test_missing_capability(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int, bit: str
+) -> None:
     ur.require(CAPABILITIES)
     if ur.device_says(CAPABILITIES) & UR[BIT.format(bit)]:
         unsupported("the device reports it")
     other = make.kernel(program)
-    recording, step = stored(make, context, program, buffer, alternatives=(other,) if bit == "KERNEL_HANDLE" else ())
+    recording, step = stored(
+        make, context, program, buffer, alternatives=(other,) if bit == "KERNEL_HANDLE" else ()
+    )
     updates = {
         "KERNEL_ARGUMENTS": Update(step.command, {1: ints([2])}),
         "LOCAL_WORK_SIZE": Update(step.command, local=(1,)),
@@ -211,7 +304,11 @@ def test_before_finalize(ur: Calls, make: Objects, context: int, program: int, b
     need(ur, "KERNEL_ARGUMENTS")
     recording = Recording(make, context, isUpdatable=True)
     step = recording.launch(make.kernel(program), Buffer(buffer), ints([1]), command=True)
-    expect(UR, recording.try_update(Update(step.command, {1: ints([2])})), "UR_RESULT_ERROR_INVALID_OPERATION")
+    expect(
+        UR,
+        recording.try_update(Update(step.command, {1: ints([2])})),
+        "UR_RESULT_ERROR_INVALID_OPERATION",
+    )
 
 
 @rule(UPDATE, "of_fixed_buffer: INVALID_OPERATION for a command-buffer that is not updatable")
@@ -220,16 +317,29 @@ def test_fixed_buffer(ur: Calls, make: Objects, context: int, program: int, buff
     _, step = stored(make, context, program, buffer)
     fixed = Recording(make, context)
     fixed.finalize()
-    expect(UR, fixed.try_update(Update(step.command, {1: ints([2])})), "UR_RESULT_ERROR_INVALID_OPERATION")
+    expect(
+        UR,
+        fixed.try_update(Update(step.command, {1: ints([2])})),
+        "UR_RESULT_ERROR_INVALID_OPERATION",
+    )
 
 
-@rule(UPDATE, "while_executing: what was enqueued before keeps its values, what comes after has the new ones")
-def test_while_executing(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+@rule(
+    UPDATE,
+    "while_executing: what was enqueued before keeps its values, what comes after has the new ones",
+)
+def test_while_executing(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     recording = Recording(make, context, isUpdatable=True, isInOrder=True)
     make.write(queue, buffer, [0] * COUNT)
     step = recording.launch(
-        make.kernel(program, "axpy"), Buffer(buffer), Buffer(ones(make, context, queue)), ints([1]), command=True
+        make.kernel(program, "axpy"),
+        Buffer(buffer),
+        Buffer(ones(make, context, queue)),
+        ints([1]),
+        command=True,
     )
     recording.finalize()
     for value in (10, 100, 1000):
@@ -246,7 +356,9 @@ def ones(make: Objects, context: int, queue: int) -> int:
 
 
 @rule(UPDATE, "the values may be changed as soon as it returns")
-def test_values_are_copied(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_values_are_copied(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     recording, step = stored(make, context, program, buffer)
     value = ints([2])
@@ -262,19 +374,32 @@ def test_values_are_copied(ur: Calls, make: Objects, context: int, queue: int, p
 @rule(UPDATE, "several_commands: each has its own new value")
 def test_several_commands(ur: Calls, make: Objects, context: int, queue: int, program: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording, buffers = Recording(make, context, isUpdatable=True), [make.buffer(context) for _ in range(3)]
+    recording, buffers = (
+        Recording(make, context, isUpdatable=True),
+        [make.buffer(context) for _ in range(3)],
+    )
     kernel = make.kernel(program)
-    steps = [recording.launch(kernel, Buffer(buffer), ints([1]), command=True) for buffer in buffers]
+    steps = [
+        recording.launch(kernel, Buffer(buffer), ints([1]), command=True) for buffer in buffers
+    ]
     recording.finalize()
-    recording.update(*(Update(step.command, {1: ints([number])}) for number, step in enumerate(steps, 5)))
+    recording.update(
+        *(Update(step.command, {1: ints([number])}) for number, step in enumerate(steps, 5))
+    )
     recording.run(queue)
     equal([make.read(queue, buffer)[0] for buffer in buffers], [5, 6, 7], "what was stored")
 
 
 @rule(UPDATE, "one of two commands: the other keeps its value")
-def test_one_of_two(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_one_of_two(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording, kernel, other = Recording(make, context, isUpdatable=True), make.kernel(program), make.buffer(context)
+    recording, kernel, other = (
+        Recording(make, context, isUpdatable=True),
+        make.kernel(program),
+        make.buffer(context),
+    )
     step = recording.launch(kernel, Buffer(buffer), ints([1]), command=True)
     recording.launch(kernel, Buffer(other), ints([2]))
     recording.finalize()
@@ -284,7 +409,9 @@ def test_one_of_two(ur: Calls, make: Objects, context: int, queue: int, program:
 
 
 @rule(UPDATE, "the last of several updates counts")
-def test_last_update_counts(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_last_update_counts(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     recording, step = stored(make, context, program, buffer)
     for value in range(2, 20):
@@ -297,8 +424,14 @@ def test_last_update_counts(ur: Calls, make: Objects, context: int, queue: int, 
 @rule(UPDATE, "all_or_none: with one wrong element nothing is changed")
 def test_all_or_none(ur: Calls, make: Objects, context: int, queue: int, program: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording, buffers = Recording(make, context, isUpdatable=True), [make.buffer(context) for _ in range(2)]
-    steps = [recording.launch(make.kernel(program), Buffer(buffer), ints([1]), command=True) for buffer in buffers]
+    recording, buffers = (
+        Recording(make, context, isUpdatable=True),
+        [make.buffer(context) for _ in range(2)],
+    )
+    steps = [
+        recording.launch(make.kernel(program), Buffer(buffer), ints([1]), command=True)
+        for buffer in buffers
+    ]
     recording.finalize()
     wrong = Update(steps[1].command, {7: ints([3])})
     code = recording.try_update(Update(steps[0].command, {1: ints([2])}), wrong)
@@ -308,7 +441,9 @@ def test_all_or_none(ur: Calls, make: Objects, context: int, queue: int, program
 
 
 @rule(UPDATE, "an argument that the kernel does not have: INVALID_KERNEL_ARGUMENT_INDEX")
-def test_unknown_argument(ur: Calls, make: Objects, context: int, program: int, buffer: int) -> None:
+def test_unknown_argument(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int
+) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     recording, step = stored(make, context, program, buffer)
     code = recording.try_update(Update(step.command, {2: ints([2])}))
@@ -316,7 +451,9 @@ def test_unknown_argument(ur: Calls, make: Objects, context: int, program: int, 
 
 
 @rule(UPDATE, "a number of the wrong size: INVALID_KERNEL_ARGUMENT_SIZE")
-def test_argument_of_wrong_size(ur: Calls, make: Objects, context: int, program: int, buffer: int) -> None:
+def test_argument_of_wrong_size(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int
+) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     recording, step = stored(make, context, program, buffer)
     code = recording.try_update(Update(step.command, {1: ctypes.c_int64(2)}))
@@ -348,7 +485,9 @@ def test_no_launch(ur: Calls, make: Objects, context: int, buffer: int) -> None:
 # Kernels
 
 
-def alternatives(make: Objects, context: int, program: int, buffer: int) -> tuple[Recording, Step, int, int]:
+def alternatives(
+    make: Objects, context: int, program: int, buffer: int
+) -> tuple[Recording, Step, int, int]:
     """A command-buffer whose launch of `add_one` may become one of `twice`; both kernels."""
     recording = Recording(make, context, isUpdatable=True)
     one, two = make.kernel(program, "add_one"), make.kernel(program, "twice")
@@ -358,7 +497,9 @@ def alternatives(make: Objects, context: int, program: int, buffer: int) -> tupl
 
 
 @rule(UPDATE, "kernel: one that was registered, and back again")
-def test_kernel(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_kernel(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     need(ur, "KERNEL_HANDLE", "KERNEL_ARGUMENTS")
     recording, step, one, two = alternatives(make, context, program, buffer)
     make.write(queue, buffer, [5] * COUNT)
@@ -372,10 +513,14 @@ def test_kernel(ur: Calls, make: Objects, context: int, queue: int, program: int
 
 
 @rule(UPDATE, "kernel: one with other parameters")
-def test_kernel_with_other_parameters(ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_kernel_with_other_parameters(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
     need(ur, "KERNEL_HANDLE", "KERNEL_ARGUMENTS")
     recording, other = Recording(make, context, isUpdatable=True), make.kernel(program)
-    step = recording.launch(make.kernel(program, "add_one"), Buffer(buffer), alternatives=(other,), command=True)
+    step = recording.launch(
+        make.kernel(program, "add_one"), Buffer(buffer), alternatives=(other,), command=True
+    )
     recording.finalize()
     recording.update(Update(step.command, {0: Buffer(buffer), 1: ints([33])}, kernel=other))
     recording.run(queue)
@@ -383,7 +528,9 @@ def test_kernel_with_other_parameters(ur: Calls, make: Objects, context: int, qu
 
 
 @rule(UPDATE, "kernel: one that was not registered: INVALID_VALUE")
-def test_unregistered_kernel(ur: Calls, make: Objects, context: int, program: int, buffer: int) -> None:
+def test_unregistered_kernel(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int
+) -> None:
     need(ur, "KERNEL_HANDLE", "KERNEL_ARGUMENTS")
     recording, step, _, _ = alternatives(make, context, program, buffer)
     update = Update(step.command, {0: Buffer(buffer), 1: ints([1])}, kernel=make.kernel(program))
@@ -391,7 +538,9 @@ def test_unregistered_kernel(ur: Calls, make: Objects, context: int, program: in
 
 
 @rule(UPDATE, "kernel: without its arguments an error")
-def test_kernel_without_arguments(ur: Calls, make: Objects, context: int, program: int, buffer: int) -> None:
+def test_kernel_without_arguments(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int
+) -> None:
     need(ur, "KERNEL_HANDLE", "KERNEL_ARGUMENTS")
     recording, step, _, two = alternatives(make, context, program, buffer)
     if recording.try_update(Update(step.command, kernel=two)) == UR_RESULT_SUCCESS:

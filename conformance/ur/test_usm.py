@@ -21,10 +21,17 @@ COPIES = [(source, target) for source in KINDS for target in KINDS]
 
 def of_kinds(function: str, text: str) -> list[Any]:
     """A case for each kind; `{}` in the function's name is the kind."""
-    return [pytest.param(kind, id=kind, marks=rule(function.format(kind), f"{kind.lower()} memory: {text}")) for kind in KINDS]
+    return [
+        pytest.param(
+            kind, id=kind, marks=rule(function.format(kind), f"{kind.lower()} memory: {text}")
+        )
+        for kind in KINDS
+    ]
 
 
-@pytest.mark.parametrize("kind", of_kinds("urUSM{}Alloc", "a copy in and a copy out give what was put in"))
+@pytest.mark.parametrize(
+    "kind", of_kinds("urUSM{}Alloc", "a copy in and a copy out give what was put in")
+)
 def test_round_trip(make: Objects, context: int, queue: int, kind: str) -> None:
     memory = make.usm(context, kind)
     make.put(queue, memory, range(COUNT))
@@ -39,9 +46,16 @@ def test_kernel(make: Objects, context: int, queue: int, program: int, kind: str
 
 
 @pytest.mark.parametrize(
-    "kind", [p for p in of_kinds("urUSM{}Alloc", "the host reads and writes it directly") if p.id != "Device"]
+    "kind",
+    [
+        p
+        for p in of_kinds("urUSM{}Alloc", "the host reads and writes it directly")
+        if p.id != "Device"
+    ],
 )
-def test_host_access(ur: Calls, make: Objects, context: int, queue: int, program: int, kind: str) -> None:
+def test_host_access(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, kind: str
+) -> None:
     memory = make.usm(context, kind)
     numbers = (ctypes.c_int32 * COUNT).from_address(memory)
     numbers[:] = range(COUNT)
@@ -50,7 +64,10 @@ def test_host_access(ur: Calls, make: Objects, context: int, queue: int, program
     equal(list(numbers), [2 * value for value in range(COUNT)], "what the host reads")
 
 
-@pytest.mark.parametrize("kind", of_kinds("urUSMGetMemAllocInfo", "says of any address in it: type, beginning, size, device"))
+@pytest.mark.parametrize(
+    "kind",
+    of_kinds("urUSMGetMemAllocInfo", "says of any address in it: type, beginning, size, device"),
+)
 def test_info(ur: Calls, make: Objects, context: int, device: int, kind: str) -> None:
     memory = make.usm(context, kind)
     query = "urUSMGetMemAllocInfo", context, "UR_USM_ALLOC_INFO_{}"
@@ -59,7 +76,11 @@ def test_info(ur: Calls, make: Objects, context: int, device: int, kind: str) ->
         found = {name: ur.info(query[0], context, query[2].format(name), place) for name in names}
         base = found["BASE_PTR"]
         found["BASE_PTR"] = int.from_bytes(base, "little") if isinstance(base, bytes) else base
-        equal(found, {"TYPE": UR[f"UR_USM_TYPE_{kind.upper()}"], "BASE_PTR": memory, "SIZE": SIZE}, "what is said of it")
+        equal(
+            found,
+            {"TYPE": UR[f"UR_USM_TYPE_{kind.upper()}"], "BASE_PTR": memory, "SIZE": SIZE},
+            "what is said of it",
+        )
     if kind != "Host":
         equal(ur.info(query[0], context, query[2].format("DEVICE"), memory), device, "the device")
 
@@ -68,17 +89,25 @@ def test_info(ur: Calls, make: Objects, context: int, device: int, kind: str) ->
 def test_info_of_other_memory(ur: Calls, make: Objects, context: int) -> None:
     make.usm(context)
     data = ctypes.create_string_buffer(64)
-    kind = ur.info("urUSMGetMemAllocInfo", context, "UR_USM_ALLOC_INFO_TYPE", ctypes.addressof(data))
+    kind = ur.info(
+        "urUSMGetMemAllocInfo", context, "UR_USM_ALLOC_INFO_TYPE", ctypes.addressof(data)
+    )
     equal(UR.groups["ur_usm_type_t"].get(kind, kind), "UR_USM_TYPE_UNKNOWN", "the type")
 
 
 @pytest.mark.parametrize("align", [1, 4, 8, 16, 64, 128])
 @pytest.mark.parametrize("kind", of_kinds("urUSM{}Alloc", "has the alignment that was asked for"))
-def test_alignment(ur: Calls, make: Objects, context: int, device: int, kind: str, align: int) -> None:
+def test_alignment(
+    ur: Calls, make: Objects, context: int, device: int, kind: str, align: int
+) -> None:
     make.usm(context, kind)  # or it is unsupported
     how = ur.struct("ur_usm_desc_t", align=align)
     where = () if kind == "Host" else (device,)
-    memory = make.own("urUSMFree", context, ur.new(f"urUSM{kind}Alloc", context, *where, ctypes.byref(how), None, 3 * align))
+    memory = make.own(
+        "urUSMFree",
+        context,
+        ur.new(f"urUSM{kind}Alloc", context, *where, ctypes.byref(how), None, 3 * align),
+    )
     equal(memory % align, 0, f"the address modulo {align}")
 
 
@@ -87,7 +116,17 @@ def test_sizes(ur: Calls, make: Objects, context: int, queue: int, kind: str) ->
     for size in (1, 3, 1 << 24):
         memory, out = make.usm(context, kind, size), ctypes.c_uint8()
         ur.ok("urEnqueueUSMFill", queue, memory, 1, b"\x07", size, 0, None, None)
-        ur.ok("urEnqueueUSMMemcpy", queue, True, ctypes.byref(out), memory + size - 1, 1, 0, None, None)
+        ur.ok(
+            "urEnqueueUSMMemcpy",
+            queue,
+            True,
+            ctypes.byref(out),
+            memory + size - 1,
+            1,
+            0,
+            None,
+            None,
+        )
         equal(out.value, 7, f"the last byte of {size}")
 
 
@@ -101,9 +140,14 @@ def test_apart(make: Objects, context: int, kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("source", "destination"),
-    [pytest.param(*pair, marks=rule("urEnqueueUSMMemcpy", f"from {pair[0]} to {pair[1]}")) for pair in COPIES],
+    [
+        pytest.param(*pair, marks=rule("urEnqueueUSMMemcpy", f"from {pair[0]} to {pair[1]}"))
+        for pair in COPIES
+    ],
 )
-def test_copies(ur: Calls, make: Objects, context: int, queue: int, source: str, destination: str) -> None:
+def test_copies(
+    ur: Calls, make: Objects, context: int, queue: int, source: str, destination: str
+) -> None:
     first, second = make.usm(context, source), make.usm(context, destination)
     make.put(queue, first, range(COUNT))
     ur.ok("urEnqueueUSMMemcpy", queue, False, second, first, SIZE, 0, None, None)
@@ -131,7 +175,9 @@ def test_copy_waits(ur: Calls, make: Objects, context: int, queue: int, memory: 
     equal(make.get(queue, memory), [2] * COUNT, "what a copy that had to wait copied")
 
 
-@pytest.mark.parametrize("size", each((1, 2, 3, 4, 5, 8, 16, 32, 64, 128), "urEnqueueUSMFill", "a pattern of {} bytes"))
+@pytest.mark.parametrize(
+    "size", each((1, 2, 3, 4, 5, 8, 16, 32, 64, 128), "urEnqueueUSMFill", "a pattern of {} bytes")
+)
 def test_fill(ur: Calls, make: Objects, queue: int, memory: int, size: int) -> None:
     pattern, whole = bytes(range(1, size + 1)), SIZE // size * size
     make.put(queue, memory, [0] * COUNT)
@@ -142,7 +188,9 @@ def test_fill(ur: Calls, make: Objects, queue: int, memory: int, size: int) -> N
 
 
 @rule("urEnqueueUSMFill", "the pattern may be changed as soon as it returns")
-def test_fill_copies_its_pattern(ur: Calls, make: Objects, context: int, queue: int, memory: int) -> None:
+def test_fill_copies_its_pattern(
+    ur: Calls, make: Objects, context: int, queue: int, memory: int
+) -> None:
     pattern, gate = ints([3]), make.user_event(context)
     event = ur.new("urEnqueueUSMFill", queue, memory, 4, pattern, SIZE, 1, handles(gate.handle))
     make.events(event)
@@ -174,7 +222,15 @@ def test_fill_2d(ur: Calls, make: Objects, context: int, queue: int, memory: int
 def test_prefetch(ur: Calls, make: Objects, context: int, queue: int) -> None:
     memory = make.usm(context, "Shared")
     make.put(queue, memory, range(COUNT))
-    event = ur.new("urEnqueueUSMPrefetch", queue, memory, SIZE, UR["UR_USM_MIGRATION_FLAG_HOST_TO_DEVICE"], 0, None)
+    event = ur.new(
+        "urEnqueueUSMPrefetch",
+        queue,
+        memory,
+        SIZE,
+        UR["UR_USM_MIGRATION_FLAG_HOST_TO_DEVICE"],
+        0,
+        None,
+    )
     make.events(event)
     make.wait(event)
     equal(make.get(queue, memory), list(range(COUNT)), "the memory")
@@ -183,7 +239,10 @@ def test_prefetch(ur: Calls, make: Objects, context: int, queue: int) -> None:
 @pytest.mark.parametrize(
     "advice",
     [
-        pytest.param(name, marks=rule("urEnqueueUSMAdvise", f"{name}: a hint, ignored if it is not supported"))
+        pytest.param(
+            name,
+            marks=rule("urEnqueueUSMAdvise", f"{name}: a hint, ignored if it is not supported"),
+        )
         for name in sorted(UR.groups["ur_usm_advice_flags_t"].values())
     ],
 )
@@ -194,7 +253,10 @@ def test_advise(ur: Calls, make: Objects, context: int, queue: int, advice: str)
     code = ur.code("urEnqueueUSMAdvise", queue, memory, SIZE, UR[advice], ctypes.byref(event))
     if event.value:
         make.events(event.value)
-    if code not in ("UR_RESULT_SUCCESS", "UR_RESULT_ERROR_ADAPTER_SPECIFIC"):  # the second with a warning for who asks
+    if code not in (
+        "UR_RESULT_SUCCESS",
+        "UR_RESULT_ERROR_ADAPTER_SPECIFIC",
+    ):  # the second with a warning for who asks
         failed("UR_RESULT_SUCCESS or a warning (UR_RESULT_ERROR_ADAPTER_SPECIFIC)", code)
     equal(make.get(queue, memory), list(range(COUNT)), "the memory")
 
@@ -234,7 +296,9 @@ def test_pitched(ur: Calls, make: Objects, context: int, device: int) -> None:
 def test_asynchronous_allocation(ur: Calls, make: Objects, queue: int, program: int) -> None:
     ur.require("UR_DEVICE_INFO_ASYNC_USM_ALLOCATIONS_SUPPORT_EXP")
     pointer = ctypes.c_void_p()
-    ur.ok("urEnqueueUSMDeviceAllocExp", queue, None, SIZE, None, 0, None, ctypes.byref(pointer), None)
+    ur.ok(
+        "urEnqueueUSMDeviceAllocExp", queue, None, SIZE, None, 0, None, ctypes.byref(pointer), None
+    )
     make.launch(queue, make.kernel(program), Pointer(pointer.value or 0), ints([2]))
     found = make.get(queue, pointer.value or 0)
     ur.ok("urEnqueueUSMFreeExp", queue, None, pointer, 0, None, None)

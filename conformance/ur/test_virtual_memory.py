@@ -21,7 +21,9 @@ def test_granularity(ur: Calls, make: Objects, context: int, device: int) -> Non
         failed("a multiple", (step, recommended))
 
 
-@rule("urVirtualMemReserve", "gives addresses that are aligned, and urVirtualMemFree takes them back")
+@rule(
+    "urVirtualMemReserve", "gives addresses that are aligned, and urVirtualMemFree takes them back"
+)
 def test_reserve(ur: Calls, make: Objects, context: int) -> None:
     step = make.granularity(context)
     start = ur.new("urVirtualMemReserve", context, None, 2 * step)
@@ -49,4 +51,12 @@ def test_map(ur: Calls, make: Objects, context: int, queue: int, program: int) -
 @rule("urPhysicalMemCreate", "INVALID_SIZE for a size that is no multiple of the smallest step")
 def test_odd_size(ur: Calls, make: Objects, context: int, device: int) -> None:
     size = make.granularity(context) + 1
-    ur.fails("urPhysicalMemCreate", "INVALID_SIZE", context, device, size, None, ctypes.byref(ctypes.c_void_p()))
+    ur.fails(
+        "urPhysicalMemCreate",
+        "INVALID_SIZE",
+        context,
+        device,
+        size,
+        None,
+        ctypes.byref(ctypes.c_void_p()),
+    )

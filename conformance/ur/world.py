@@ -78,7 +78,17 @@ class World(Objects):
     def mapped(self) -> int:
         """Where `the_buffer` is mapped."""
         place = ctypes.c_void_p()
-        given = self.the_queue, self.the_buffer, True, UR["UR_MAP_FLAG_READ"], 0, SIZE, 0, None, None
+        given = (
+            self.the_queue,
+            self.the_buffer,
+            True,
+            UR["UR_MAP_FLAG_READ"],
+            0,
+            SIZE,
+            0,
+            None,
+            None,
+        )
         self.ur.ok("urEnqueueMemBufferMap", *given, ctypes.byref(place))
         return place.value or 0
 
@@ -127,6 +137,13 @@ class World(Objects):
         given = self.arguments(Buffer(self.the_buffer), ctypes.c_int32(1))
         shape = 1, sizes(0), sizes(COUNT), None
         rest = 0, None, 0, None, 0, None, None, None, ctypes.byref(command)
-        self.ur.ok("urCommandBufferAppendKernelLaunchWithArgsExp", made, self.the_kernel, *shape, *given, *rest)
+        self.ur.ok(
+            "urCommandBufferAppendKernelLaunchWithArgsExp",
+            made,
+            self.the_kernel,
+            *shape,
+            *given,
+            *rest,
+        )
         self.ur.ok("urCommandBufferFinalizeExp", made)
         return made, command.value or 0

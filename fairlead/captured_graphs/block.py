@@ -55,7 +55,11 @@ class _Dependencies(Sequence[Sequence[int]]):
     """The predecessors of each command, as slices of the recording's own array."""
 
     def __init__(self, recording: Recording) -> None:
-        self._commands, self._count, self._all = recording.commands, len(recording), recording.dependencies
+        self._commands, self._count, self._all = (
+            recording.commands,
+            len(recording),
+            recording.dependencies,
+        )
 
     def __len__(self) -> int:
         return self._count
@@ -95,7 +99,10 @@ class Block:
             return
         commands, count = self.recording.commands, len(self.recording)
         self._commands = commands
-        self.order = Order(_Dependencies(self.recording), [OPS[commands[node].op] in ORDER_ONLY for node in range(count)])
+        self.order = Order(
+            _Dependencies(self.recording),
+            [OPS[commands[node].op] in ORDER_ONLY for node in range(count)],
+        )
 
     def __len__(self) -> int:
         return len(self.order)

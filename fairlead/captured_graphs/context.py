@@ -94,7 +94,9 @@ class CapturedGraph(CommandGraph):
         return (
             len(nodes) == len(self.block)
             and sum(len(node.predecessors) for node in nodes) == edges
-            and not any(isinstance(node.command, CapturedLaunch) and node.command.changed for node in nodes)
+            and not any(
+                isinstance(node.command, CapturedLaunch) and node.command.changed for node in nodes
+            )
         )
 
     def __len__(self) -> int:
@@ -108,7 +110,12 @@ class CapturedGraph(CommandGraph):
     # the end
 
     def finalize(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, *, schedule: str = "auto", updatable: bool = False, enable_profiling: bool = False, policy: str = "seed"
+        self,
+        *,
+        schedule: str = "auto",
+        updatable: bool = False,
+        enable_profiling: bool = False,
+        policy: str = "seed",
     ) -> Executable:
         """Make the graph ready to be replayed.
 
@@ -120,10 +127,20 @@ class CapturedGraph(CommandGraph):
             updatable, enable_profiling, policy: as of any command graph.
         """
         if self.state != "captured":
-            why = "the block has not ended" if self.state == "recording" else "the block failed, and nothing of it was captured"
-            raise CaptureError(f"{why}.", call="finalize", remedy="finalize after the with block has ended without an error")
+            why = (
+                "the block has not ended"
+                if self.state == "recording"
+                else "the block failed, and nothing of it was captured"
+            )
+            raise CaptureError(
+                f"{why}.",
+                call="finalize",
+                remedy="finalize after the with block has ended without an error",
+            )
         with self.lock:
-            return Executable(self, schedule, updatable=updatable, profiling=enable_profiling, policy=policy)
+            return Executable(
+                self, schedule, updatable=updatable, profiling=enable_profiling, policy=policy
+            )
 
     def __del__(self) -> None:
         """Nodes name each other: without the graph nobody needs that, and what they keep is not kept until a collection."""
@@ -159,12 +176,18 @@ class capture:
 
     def __init__(self, *queues: Any, keep: Iterable[Any] = ()) -> None:
         if not queues:
-            raise _client.ArgumentError("no queue was given.", routine="capture", remedy="capture(queue)")
+            raise _client.ArgumentError(
+                "no queue was given.", routine="capture", remedy="capture(queue)"
+            )
         unique = {_client.handle(queue, "CommandQueue", "capture"): queue for queue in queues}
         self._handles, queues = list(unique), tuple(unique.values())
         contexts = {_client.context_of(queue, "capture") for queue in queues}
         if len(contexts) > 1:
-            raise error(CL_INVALID_CONTEXT, "capture", remedy="capture queues of one context; make one graph for each context")
+            raise error(
+                CL_INVALID_CONTEXT,
+                "capture",
+                remedy="capture queues of one context; make one graph for each context",
+            )
         self._queues, self._context, self._keep = queues, contexts.pop(), list(keep)
         self._graph: CapturedGraph | None = None
 
@@ -185,10 +208,19 @@ class capture:
         self._graph.queue = extra
         return self._graph
 
-    def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         graph = self._graph
         if graph is None:
-            raise CaptureError("the block was never entered.", call="capture", remedy="with fairlead.capture(queue) as graph:")
+            raise CaptureError(
+                "the block was never entered.",
+                call="capture",
+                remedy="with fairlead.capture(queue) as graph:",
+            )
         graph.block.recording.end()
         refusals = graph.block.recording.refusals
         graph._end(failed=bool(raised or refusals or graph.block.recording.raised))

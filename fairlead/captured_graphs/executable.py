@@ -52,18 +52,28 @@ class Executable(ExecutableGraph):
     """
 
     def __init__(
-        self, graph: CapturedGraph, schedule: str, *, updatable: bool = False, profiling: bool = False, policy: str = "seed"
+        self,
+        graph: CapturedGraph,
+        schedule: str,
+        *,
+        updatable: bool = False,
+        profiling: bool = False,
+        policy: str = "seed",
     ) -> None:
         if schedule not in SCHEDULES:
             raise _client.ArgumentError(
-                f"there is no schedule {schedule!r}.", routine="finalize", remedy=f"one of {', '.join(SCHEDULES)}"
+                f"there is no schedule {schedule!r}.",
+                routine="finalize",
+                remedy=f"one of {', '.join(SCHEDULES)}",
             )
         self.graph, self.schedule = graph, schedule
         self._block = graph.block
         self._own_queues: dict[Device, Queue] = {}
         if graph.is_as_recorded and not updatable:
             self._begin(updatable, profiling)
-            self._only = CapturedSegment.whole(self._block, partial(command_of, self._block), schedule, profiled=profiling)
+            self._only = CapturedSegment.whole(
+                self._block, partial(command_of, self._block), schedule, profiled=profiling
+            )
             self.beyond_queue = False
         else:
             super().__init__(graph, updatable=updatable, profiling=profiling, policy=policy)
@@ -90,7 +100,9 @@ class Executable(ExecutableGraph):
     @cached_property
     def partitions(self) -> Partitions:  # pyright: ignore[reportIncompatibleVariableOverride]
         """It is one partition."""
-        return partition(self.snapshot.successors, self.snapshot.predecessors, host=[False] * len(self))
+        return partition(
+            self.snapshot.successors, self.snapshot.predecessors, host=[False] * len(self)
+        )
 
     # replays
 
@@ -108,16 +120,26 @@ class Executable(ExecutableGraph):
         handle = self._checked(queue, "replay")
         if type(times) is not int or not 1 <= times < 1 << 32:
             remedy = "replay(queue, times=1)"
-            raise _client.ArgumentError("times must be a whole number from 1 to 4294967295.", routine="replay", remedy=remedy)
+            raise _client.ArgumentError(
+                "times must be a whole number from 1 to 4294967295.",
+                routine="replay",
+                remedy=remedy,
+            )
         waits = self._wait_list(wait_for)
         if is_captured(handle):
             raise CaptureError(
-                "the queue is being captured.", call="replay", remedy="replay on a queue that is not in a capture block"
+                "the queue is being captured.",
+                call="replay",
+                remedy="replay on a queue that is not in a capture block",
             )
         profiled = self.profiling and _has(queue, "PROFILING_ENABLE")
         only = self._only
         if isinstance(only, CapturedSegment):
-            return self._end(queue, *only.run(handle, queue.device.int_ptr, _is_in_order(queue), times, waits), profiled)
+            return self._end(
+                queue,
+                *only.run(handle, queue.device.int_ptr, _is_in_order(queue), times, waits),
+                profiled,
+            )
         with self._lock:
             return self._replay_parts(queue, handle, times, waits, profiled)
 
@@ -128,13 +150,17 @@ class Executable(ExecutableGraph):
         from .replay_end import ReplayedEvent
 
         if first and profiled:
-            began, ended = (Event(self.context, event_from(one, self.context)) for one in (first, end))
+            began, ended = (
+                Event(self.context, event_from(one, self.context)) for one in (first, end)
+            )
             return ReplayedEvent(queue.context, ended, began)
         if first:
             call(first, "clReleaseEvent")
         return pyopencl.Event.from_int_ptr(end, False)
 
-    def _replay_parts(self, queue: Any, handle: int, times: int, waits: Sequence[int], profiled: bool) -> Any:
+    def _replay_parts(
+        self, queue: Any, handle: int, times: int, waits: Sequence[int], profiled: bool
+    ) -> Any:
         """Run the graph on a queue of our own, between two barriers of the caller's."""
         import pyopencl
 
@@ -154,8 +180,14 @@ class Executable(ExecutableGraph):
             natives = [ended.released.int_ptr]
         else:
             ended = None
-            natives = [self.context.adapter.made("urEventGetNativeHandle", part.handle) for part in parts if part.handle]
-        end = pyopencl.Event.from_int_ptr(enqueue_marker(handle, natives, "clEnqueueBarrierWithWaitList"), False)
+            natives = [
+                self.context.adapter.made("urEventGetNativeHandle", part.handle)
+                for part in parts
+                if part.handle
+            ]
+        end = pyopencl.Event.from_int_ptr(
+            enqueue_marker(handle, natives, "clEnqueueBarrierWithWaitList"), False
+        )
         call(handle, "clFlush")
         return ended or end
 
@@ -173,26 +205,44 @@ class Executable(ExecutableGraph):
         where = handle, queue.device.int_ptr, _is_in_order(queue)
         if isinstance(self._only, CapturedSegment):
             return self._only.explain(*where)
-        captured = ((number, one) for number, one in enumerate(self._segments) if isinstance(one, CapturedSegment))
+        captured = (
+            (number, one)
+            for number, one in enumerate(self._segments)
+            if isinstance(one, CapturedSegment)
+        )
         own = self._own_queue(queue).native()
-        return "\n".join([super().explain(), *(f"  {number}: {one.explain(own, where[1], False)}" for number, one in captured)])
+        return "\n".join(
+            [
+                super().explain(),
+                *(f"  {number}: {one.explain(own, where[1], False)}" for number, one in captured),
+            ]
+        )
 
     def _checked(self, queue: Any, routine: str) -> int:
         """The handle of a queue that is one, and of the graph's context."""
         handle = _client.handle(queue, "CommandQueue", routine)
         if _client.context_of(queue, routine) != self._block.recording.context:
             remedy = "replay on a queue of that context"
-            raise error(CL_INVALID_COMMAND_QUEUE, routine, "It is not of the graph's context.", remedy)
+            raise error(
+                CL_INVALID_COMMAND_QUEUE, routine, "It is not of the graph's context.", remedy
+            )
         if queue.device.int_ptr not in self._block.devices:
             remedy = "replay on a queue of a captured device"
-            raise error(CL_INVALID_COMMAND_QUEUE, routine, f"No command was captured for {queue.device.name}.", remedy)
+            raise error(
+                CL_INVALID_COMMAND_QUEUE,
+                routine,
+                f"No command was captured for {queue.device.name}.",
+                remedy,
+            )
         return handle
 
     def _wait_list(self, wait_for: Iterable[Any] | None) -> list[int]:
         events: list[int] = []
         if wait_for is not None and not isinstance(wait_for, Iterable):
             raise _client.ArgumentError(
-                "wait_for is no list of events.", routine="replay", remedy="replay(queue, wait_for=[event])"
+                "wait_for is no list of events.",
+                routine="replay",
+                remedy="replay(queue, wait_for=[event])",
             )
         for event in wait_for or ():
             events.append(_client.handle(event, "Event", "replay"))

@@ -44,10 +44,16 @@ if TYPE_CHECKING:
 
 #: The memory that commands name (fl_command): buffers, addresses of SVM, and the host's.
 _MEMORY: Final = {
-    "copy": ("source", "target"), "copy_rect": ("source", "target"), "fill": ("target",), "svm_copy": ("source", "target"),
-    "svm_fill": ("target",), "read": ("source", "host"), "read_rect": ("source", "host"), "write": ("target", "host"),
+    "copy": ("source", "target"),
+    "copy_rect": ("source", "target"),
+    "fill": ("target",),
+    "svm_copy": ("source", "target"),
+    "svm_fill": ("target",),
+    "read": ("source", "host"),
+    "read_rect": ("source", "host"),
+    "write": ("target", "host"),
     "write_rect": ("target", "host"),
-}  # fmt: skip
+}
 
 
 class Captured(Command):
@@ -89,8 +95,14 @@ class Captured(Command):
     def describe(self) -> list[str]:
         label, details = describe(self.native)
         shown = [f"{name}: {value}" for name, value in details.items()]
-        shown += [f"{name}: {address(getattr(self.native, name)):#x}" for name in _MEMORY.get(self.op, ())]
-        return [f"captured: {label}", *shown, *([f"recorded at: {self.where}"] if self.where else [])]
+        shown += [
+            f"{name}: {address(getattr(self.native, name)):#x}" for name in _MEMORY.get(self.op, ())
+        ]
+        return [
+            f"captured: {label}",
+            *shown,
+            *([f"recorded at: {self.where}"] if self.where else []),
+        ]
 
 
 class CapturedTransfer(Captured):
@@ -175,7 +187,10 @@ class CapturedLaunch(Captured, KernelLaunch):
         """See `CapturedNode.set_arg`."""
         count = argument_count(self.native)
         if not 0 <= index < count:
-            raise _wrong(f"the kernel {self.kernel.name} has {count} arguments, no argument {index}", "count from 0")
+            raise _wrong(
+                f"the kernel {self.kernel.name} has {count} arguments, no argument {index}",
+                "count from 0",
+            )
         kind, size, word, keep = _converted(value, index)
         _check_kind(argument_of(self.native, index), kind, size, word, index)
         set_argument(self._own(), index, kind, size, word)
@@ -196,10 +211,17 @@ def _converted(value: Any, index: int) -> tuple[int, int, int, Any]:
     if isinstance(value, Array):
         value = value.data  # which refuses arrays that begin within their buffer
     if isinstance(value, pyopencl.Image):
-        raise _wrong(f"argument {index} is an image, and images cannot be captured", "give a buffer")
+        raise _wrong(
+            f"argument {index} is an image, and images cannot be captured", "give a buffer"
+        )
     for kind, size, types, word in _PYOPENCL:
         if isinstance(value, tuple(getattr(pyopencl, name) for name in types)):
-            return kind, getattr(value, size) if size else 8, getattr(value, word) if word else 0, value
+            return (
+                kind,
+                getattr(value, size) if size else 8,
+                getattr(value, word) if word else 0,
+                value,
+            )
     made = argument(value, index)
     if made.type == LOCAL:
         return VALUE, made.size, 0, None
@@ -207,7 +229,10 @@ def _converted(value: Any, index: int) -> tuple[int, int, int, Any]:
         return VALUE, made.size, made.word, made.keep
     if made.type == USM_POINTER:
         return POINTER, 8, made.word, made.keep
-    raise _wrong(f"argument {index} cannot be an accessor: its command is an OpenCL launch", "give a pyopencl.Buffer")
+    raise _wrong(
+        f"argument {index} cannot be an accessor: its command is an OpenCL launch",
+        "give a pyopencl.Buffer",
+    )
 
 
 #: PyOpenCL's own kinds of argument: what they become, and the names of their size's and their word's attributes.
@@ -219,7 +244,9 @@ _PYOPENCL: Final = (
 )
 
 
-def _check_kind(present: tuple[int, int, bool], kind: int, size: int, word: int, index: int) -> None:
+def _check_kind(
+    present: tuple[int, int, bool], kind: int, size: int, word: int, index: int
+) -> None:
     """Raise SYCLError (kernel_argument) for a value that the argument cannot have."""
     had, bytes_, local = present
     if had == UNSET:
@@ -227,18 +254,29 @@ def _check_kind(present: tuple[int, int, bool], kind: int, size: int, word: int,
     is_local = kind == VALUE and not word
     memory = (MEMORY, POINTER)
     if local != is_local:
-        raise _wrong(f"argument {index} is {'' if local else 'no '}local memory", "LocalMemory(bytes) for local memory alone")
-    if (had in memory and kind not in memory) or (kind in memory and had not in memory and bytes_ != 8):
         raise _wrong(
-            f"argument {index} is {'memory' if had in memory else 'no memory'}", "keep the kind that the kernel expects"
+            f"argument {index} is {'' if local else 'no '}local memory",
+            "LocalMemory(bytes) for local memory alone",
+        )
+    if (had in memory and kind not in memory) or (
+        kind in memory and had not in memory and bytes_ != 8
+    ):
+        raise _wrong(
+            f"argument {index} is {'memory' if had in memory else 'no memory'}",
+            "keep the kind that the kernel expects",
         )
     if kind == VALUE and not local and size != bytes_:
-        raise _wrong(f"argument {index} has {bytes_} bytes, not {size}", "give it its type: numpy.float32(…)")
+        raise _wrong(
+            f"argument {index} has {bytes_} bytes, not {size}", "give it its type: numpy.float32(…)"
+        )
 
 
 _MAKERS: Final[dict[str, Callable[[Block, int], Captured]]] = {
-    "kernel": CapturedLaunch, "marker": CapturedBarrier, "barrier": CapturedBarrier, "hint": CapturedBarrier
-}  # fmt: skip
+    "kernel": CapturedLaunch,
+    "marker": CapturedBarrier,
+    "barrier": CapturedBarrier,
+    "hint": CapturedBarrier,
+}
 
 
 def command_of(block: Block, index: int) -> Captured:
@@ -305,7 +343,9 @@ class CapturedNode(Node):
         command = self.command
         if not isinstance(command, CapturedLaunch):
             raise SYCLError(
-                Errc.invalid, f"node {self.index}, {self.label}, is no kernel and has no arguments", routine="set_arg",
+                Errc.invalid,
+                f"node {self.index}, {self.label}, is no kernel and has no arguments",
+                routine="set_arg",
                 remedy="update kernel nodes",
-            )  # fmt: skip
+            )
         command.set_arg(index, value)

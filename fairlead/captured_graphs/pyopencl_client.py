@@ -44,7 +44,9 @@ def is_device_memory(thing: Any) -> bool:
     """Whether something is a PyOpenCL buffer, image or SVM allocation, or an array that holds one."""
     import pyopencl
 
-    return isinstance(getattr(thing, "base_data", thing), (pyopencl.MemoryObjectHolder, pyopencl.SVMPointer))
+    return isinstance(
+        getattr(thing, "base_data", thing), (pyopencl.MemoryObjectHolder, pyopencl.SVMPointer)
+    )
 
 
 def context_of(queue: Any, routine: str) -> int:
@@ -54,7 +56,12 @@ def context_of(queue: Any, routine: str) -> int:
     try:
         return queue.context.int_ptr
     except pyopencl.Error as refused:
-        raise error(CL_INVALID_CONTEXT, routine, "The queue's context is gone.", "keep the pyopencl.Context alive") from refused
+        raise error(
+            CL_INVALID_CONTEXT,
+            routine,
+            "The queue's context is gone.",
+            "keep the pyopencl.Context alive",
+        ) from refused
 
 
 @cache
@@ -98,20 +105,28 @@ def line_of(place: tuple[CodeType, int] | None) -> str:
     if place is None:
         return ""
     code, instruction = place
-    line = next((line for begin, end, line in code.co_lines() if begin <= instruction < end), None) or code.co_firstlineno
+    line = (
+        next((line for begin, end, line in code.co_lines() if begin <= instruction < end), None)
+        or code.co_firstlineno
+    )
     return f"{code.co_filename}:{line}"
 
 
 def is_housekeeping(start: int = 2) -> bool:
     """Whether pyopencl.array is trimming its list of events, which it does whenever that grows long."""
     frame = sys._getframe(start)
-    return frame.f_code.co_name == "add_event" and frame.f_code.co_filename == _package_folder() + "array.py"
+    return (
+        frame.f_code.co_name == "add_event"
+        and frame.f_code.co_filename == _package_folder() + "array.py"
+    )
 
 
 def _memory_of(thing: Any) -> tuple[int, int, Any] | None:
     """Address, size in bytes and the object to hold, of something that has memory; None of anything else."""
     interface = getattr(thing, "__array_interface__", None)
-    if isinstance(interface, dict):  # NumPy arrays, also those that are contiguous in Fortran's order
+    if isinstance(
+        interface, dict
+    ):  # NumPy arrays, also those that are contiguous in Fortran's order
         return interface["data"][0], thing.nbytes, thing
     if (
         isinstance(thing, (bytes, bytearray, memoryview))
@@ -141,7 +156,9 @@ def owner_in(things: Iterable[Any], address: int, size: int) -> Any:
             continue
         try:
             memory = _memory_of(thing)
-        except Exception:  # a variable of the program that cannot even be looked at: it is not what was passed
+        except (
+            Exception
+        ):  # a variable of the program that cannot even be looked at: it is not what was passed
             continue
         if memory and memory[0] <= address and address + size <= memory[0] + memory[1]:
             return memory[2]

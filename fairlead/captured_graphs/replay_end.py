@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 _FAILED: Final = pyopencl.status_code.EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST
 _COMPLETE: Final = pyopencl.command_execution_status.COMPLETE
-_BEGINS: Final = {getattr(pyopencl.profiling_info, name.upper()): name for name in ("queued", "submit", "start")}
+_BEGINS: Final = {
+    getattr(pyopencl.profiling_info, name.upper()): name for name in ("queued", "submit", "start")
+}
 _ENDS: Final = (pyopencl.profiling_info.END, pyopencl.profiling_info.COMPLETE)
 
 
@@ -48,7 +50,11 @@ class _Outcome:
         """Nobody will wait for the event any more."""
         if self.error is not None and not self.is_known:
             self.is_known = True
-            warnings.warn(f"a replay failed, and nobody waited for its event: {self.error!r}", RuntimeWarning, stacklevel=3)
+            warnings.warn(
+                f"a replay failed, and nobody waited for its event: {self.error!r}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
 
 class ReplayedEvent(pyopencl.UserEvent):

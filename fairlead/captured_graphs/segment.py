@@ -60,7 +60,10 @@ class Replays:
         place = {node: number for number, node in enumerate(nodes)}
         array, numbers, blocks = Commands(), dict[int, int](), dict[Block, None]()
         for number, node in enumerate(nodes):
-            command, before = commands[node], [place[one] for one in predecessors[node] if one in place]
+            command, before = (
+                commands[node],
+                [place[one] for one in predecessors[node] if one in place],
+            )
             native = getattr(command, "native", None)
             if native is None:
                 array.add("marker", before, order_only=True)
@@ -68,15 +71,30 @@ class Replays:
             array.add(OPS[native.op], before, order_only=OPS[native.op] in ORDER_ONLY)
             block = command.block  # pyright: ignore[reportAttributeAccessIssue]
             blocks[block] = None
-            put(array.array + number, native, numbers.setdefault(block.devices[native.queue], len(numbers)))
+            put(
+                array.array + number,
+                native,
+                numbers.setdefault(block.devices[native.queue], len(numbers)),
+            )
         order = Order(array.dependencies, array.order_only)
         return CapturedSegment(
-            self.context, list(numbers), array.array, order, list(blocks), commands.__getitem__, nodes, owner=array,
-            schedule=getattr(graph, "schedule", "auto"), updatable=graph.updatable, profiled=graph.profiling,
-        )  # fmt: skip
+            self.context,
+            list(numbers),
+            array.array,
+            order,
+            list(blocks),
+            commands.__getitem__,
+            nodes,
+            owner=array,
+            schedule=getattr(graph, "schedule", "auto"),
+            updatable=graph.updatable,
+            profiled=graph.profiling,
+        )
 
 
-def _in_order_of_recording(nodes: Sequence[int], predecessors: Sequence[Sequence[int]]) -> Sequence[int]:
+def _in_order_of_recording(
+    nodes: Sequence[int], predecessors: Sequence[Sequence[int]]
+) -> Sequence[int]:
     """Nodes as they were added; in the order of execution that is given if edges lead back to earlier ones."""
     inside = frozenset(nodes)
     if any(before > node and before in inside for node in nodes for before in predecessors[node]):
@@ -133,24 +151,45 @@ class CapturedSegment:
     ) -> None:
         self._array, self._blocks, self._command_at, self._nodes = array, blocks, command_at, nodes
         self._make = lambda: CommandBuffer(
-            context, devices, array, order, (owner, blocks), schedule=schedule, updatable=updatable, profiled=profiled
+            context,
+            devices,
+            array,
+            order,
+            (owner, blocks),
+            schedule=schedule,
+            updatable=updatable,
+            profiled=profiled,
         )
         self._profiled = profiled
-        self._pending = list(dict.fromkeys(event for block in blocks for event in block.recording.pending))
+        self._pending = list(
+            dict.fromkeys(event for block in blocks for event in block.recording.pending)
+        )
         self._lock = new_lock()
         self.buffer = self._make()
         keep_until(0, None)
 
     @classmethod
     def whole(
-        cls, block: Block, command_at: Callable[[int], Command], schedule: str, *, profiled: bool = False
+        cls,
+        block: Block,
+        command_at: Callable[[int], Command],
+        schedule: str,
+        *,
+        profiled: bool = False,
     ) -> CapturedSegment:
         """All commands of a block, as they lie in its recording."""
         recording, nodes = block.recording, range(len(block))
         return cls(
-            recording.context, block.devices, recording.commands, block.order, (block,), command_at, nodes, schedule=schedule,
+            recording.context,
+            block.devices,
+            recording.commands,
+            block.order,
+            (block,),
+            command_at,
+            nodes,
+            schedule=schedule,
             profiled=profiled,
-        )  # fmt: skip
+        )
 
     @cached_property
     def _place(self) -> dict[int, int]:
@@ -158,7 +197,9 @@ class CapturedSegment:
 
     # running
 
-    def run(self, queue: int, device: int, in_order: bool, times: int, waits: list[int]) -> tuple[int, int]:
+    def run(
+        self, queue: int, device: int, in_order: bool, times: int, waits: list[int]
+    ) -> tuple[int, int]:
         """Enqueue it `times` times on a native queue after events.
 
         Returns the events of its end and, if it is profiled, of its first command; 0 where that of the end tells both times. References
@@ -175,7 +216,9 @@ class CapturedSegment:
             call(event, "clReleaseEvent")
         return last, first or end
 
-    def _run(self, queue: int, device: int, in_order: bool, times: int, waits: Sequence[int]) -> tuple[int, int]:
+    def _run(
+        self, queue: int, device: int, in_order: bool, times: int, waits: Sequence[int]
+    ) -> tuple[int, int]:
         code, event, failed, exported = self.buffer.enqueue(queue, device, in_order, times, waits)
         if code:
             raise self._failure(code, failed)
@@ -205,8 +248,11 @@ class CapturedSegment:
                 name, sentence = describe(status)
                 raise OpenCLError(
                     f"A command from before the capture block, which the graph waits for, failed. {sentence}",
-                    routine="replay", code=name, value=status, remedy="capture again once the earlier command has succeeded",
-                )  # fmt: skip
+                    routine="replay",
+                    code=name,
+                    value=status,
+                    remedy="capture again once the earlier command has succeeded",
+                )
             if status == done:
                 self._pending.remove(handle)
             else:
@@ -219,18 +265,27 @@ class CapturedSegment:
         if failed >= 0:
             node = self._nodes[failed]
             command = cast("Captured", self._command_at(node))
-            what = f"node {node}, {command.label}" + (f", recorded at {command.where}" if command.where else "")
+            what = f"node {node}, {command.label}" + (
+                f", recorded at {command.where}" if command.where else ""
+            )
         return ReplayError(
-            f"{what}, could not be enqueued. {sentence}", routine="replay", code=name, value=code, node=node,
+            f"{what}, could not be enqueued. {sentence}",
+            routine="replay",
+            code=name,
+            value=code,
+            node=node,
             remedy="the commands before it are enqueued: finish the queue, mend the cause and replay again",
-        )  # fmt: skip
+        )
 
     # updating
 
     def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None:
         """Put commands in the place of others: all of them or, if the driver refuses one (OpenCLError), none. What has been enqueued
         already keeps what it was enqueued with."""
-        new = {self._place[node]: cast("Captured", after).native for node, (_, after) in changes.items()}
+        new = {
+            self._place[node]: cast("Captured", after).native
+            for node, (_, after) in changes.items()
+        }
         with self._lock:
             old = {number: copy_of(self._array + number) for number in new}
             code = self._exchange(new)
@@ -248,14 +303,18 @@ class CapturedSegment:
         for number, native in commands.items():
             row = self._array + number
             kernel, queue = row.kernel, row.queue
-            same = kernel == native.kernel or (has_all_arguments(native) and same_kernel(kernel, native.kernel))
+            same = kernel == native.kernel or (
+                has_all_arguments(native) and same_kernel(kernel, native.kernel)
+            )
             put(row, native, queue)
             if same:
                 row.kernel, changed[number] = kernel, False
             anew |= not same
         if not anew:
             return self.buffer.update(changed)
-        if self.buffer.last_event:  # it is made anew, and the new one would not come after the old one
+        if (
+            self.buffer.last_event
+        ):  # it is made anew, and the new one would not come after the old one
             wait_for(self.buffer.last_event)
         self.buffer = self._make()
         return 0

@@ -28,17 +28,25 @@ def run(library: Path, *, area: str, device: str, as_json: bool, timeout: float)
     Raises FairleadError if the library is none that there are cases for, or if pytest is missing.
     """
     if not find_spec("pytest"):
-        raise NotFoundError("the conformance suite needs pytest", remedy="pip install 'fairlead[conformance]'")
+        raise NotFoundError(
+            "the conformance suite needs pytest", remedy="pip install 'fairlead[conformance]'"
+        )
     if not library.exists():
         raise FairleadError(
-            f"{library}: there is no such file", remedy="name the library itself: libur_adapter_….so.0, libpi_….so"
+            f"{library}: there is no such file",
+            remedy="name the library itself: libur_adapter_….so.0, libpi_….so",
         )
     from ..conformance.harness import run as run_suite
     from ..conformance.report import render
 
     progress = _Progress()
     report = run_suite(
-        str(library), area=area, device=device, timeout=timeout, environment=nested_environment(), progress=progress.tell
+        str(library),
+        area=area,
+        device=device,
+        timeout=timeout,
+        environment=nested_environment(),
+        progress=progress.tell,
     )
     progress.clear()
     click.echo(json.dumps(report.as_dict(), indent=2) if as_json else render(report))

@@ -57,13 +57,19 @@ class DeviceRow:
             self.name,
             f"{self.platform_name}, {self.platform_version}",
             f"driver {self.driver_version}",
-            *((f"ICD {self.icd_version}", self.library) if opencl else (f"{self.library} ({detail})",)),
+            *(
+                (f"ICD {self.icd_version}", self.library)
+                if opencl
+                else (f"{self.library} ({detail})",)
+            ),
             *(() if self.selected else ("not selected",)),
         )
         return " | ".join(" ".join(part.split()) for part in parts)
 
 
-def list_devices(interfaces: Sequence[str] = tuple(INTERFACES)) -> tuple[list[DeviceRow], list[str]]:
+def list_devices(
+    interfaces: Sequence[str] = tuple(INTERFACES),
+) -> tuple[list[DeviceRow], list[str]]:
     """The devices of the interfaces (keys of INTERFACES), and a sentence for each driver, adapter or plugin that failed.
 
     Raises SelectorError if the environment's device selector cannot be understood, and NotFoundError, that of the first interface with
@@ -77,7 +83,9 @@ def list_devices(interfaces: Sequence[str] = tuple(INTERFACES)) -> tuple[list[De
     for key, interface in INTERFACES.items():
         if key in interfaces:
             try:
-                rows += _opencl_rows(warnings) if key == "opencl" else _plugin_rows(interface, warnings)
+                rows += (
+                    _opencl_rows(warnings) if key == "opencl" else _plugin_rows(interface, warnings)
+                )
             except NotFoundError as error:
                 errors.append(error)
     if not rows and errors:
@@ -109,8 +117,14 @@ def _opencl_rows(warnings: list[str]) -> Iterator[DeviceRow]:
 def _plugin_rows(interface: str, warnings: list[str]) -> list[DeviceRow]:
     from ..backends import nested_environment
 
-    with open_plugins(interface, environment=nested_environment(), selector=parse(_EVERYTHING)) as plugins:
-        refused = (refusal for refusal in plugins.refusals if refusal.remedy and not excluding_pattern(refusal.what))
+    with open_plugins(
+        interface, environment=nested_environment(), selector=parse(_EVERYTHING)
+    ) as plugins:
+        refused = (
+            refusal
+            for refusal in plugins.refusals
+            if refusal.remedy and not excluding_pattern(refusal.what)
+        )
         warnings += [f"{refusal.what}: {refusal.reason} ({refusal.remedy})" for refusal in refused]
         warnings += [f"{plugin.path}: {text}" for plugin in plugins for text in plugin.warnings]
         warnings += plugins.failures
@@ -129,7 +143,9 @@ def _describe(plugins: Plugins, warnings: list[str]) -> Iterator[DeviceRow]:
     """A row for each root device. Raises NotFoundError if there is none."""
     devices = plugins.select()
     wanted = environment_selector()
-    selected = {(device.parent or device) for device in (wanted.select(devices) if wanted else devices)}
+    selected = {
+        (device.parent or device) for device in (wanted.select(devices) if wanted else devices)
+    }
     selected |= {device.parent for device in selected if device.parent}  # of a part of a part
     numbers = {platform: number for number, platform in enumerate(plugins.platforms)}
     for selector, device in zip(selector_strings(devices), devices, strict=True):
@@ -152,4 +168,6 @@ def _describe(plugins: Plugins, warnings: list[str]) -> Iterator[DeviceRow]:
                 selected=device in selected,
             )
         except FairleadError as error:
-            warnings.append(f"the {plugins.interface} device {selector} failed to describe itself ({plugin.path}): {error}")
+            warnings.append(
+                f"the {plugins.interface} device {selector} failed to describe itself ({plugin.path}): {error}"
+            )

@@ -36,7 +36,9 @@ class _Group(click.Group):
 def main() -> None:
     """Find OpenCL drivers, Unified Runtime adapters and PI plugins, say why one is missing, and trace calls."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a driver's or a file's name may hold what this locale has no character for
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # a driver's or a file's name may hold what this locale has no character for
             stream.reconfigure(errors="backslashreplace")
 
 
@@ -76,7 +78,12 @@ def devices(as_json: bool, interfaces: tuple[str, ...]) -> None:
 
 
 @main.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one object: all the facts, the problems, and `ok`.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one object: all the facts, the problems, and `ok`.",
+)
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
@@ -98,7 +105,9 @@ def doctor(ctx: click.Context, as_json: bool, timeout: float | None) -> None:
     if as_json:
         click.echo(json.dumps(facts.as_dict(), indent=2))
     else:
-        click.echo(render(facts, lambda text, colour: click.style(text, fg=colour or None, bold=True)))
+        click.echo(
+            render(facts, lambda text, colour: click.style(text, fg=colour or None, bold=True))
+        )
     ctx.exit(0 if facts.ok else 1)
 
 
@@ -121,14 +130,33 @@ def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[s
     show_default=True,
     help="Where the trace is written: Chrome trace JSON.",
 )
-@click.option("--apis", default="ur,pi,cl", show_default=True, callback=_apis, help="What to trace: a comma list.")
-@click.option("--print", "live", is_flag=True, help="Print calls to stderr as they happen; nothing is written to a file.")
+@click.option(
+    "--apis",
+    default="ur,pi,cl",
+    show_default=True,
+    callback=_apis,
+    help="What to trace: a comma list.",
+)
+@click.option(
+    "--print",
+    "live",
+    is_flag=True,
+    help="Print calls to stderr as they happen; nothing is written to a file.",
+)
 @click.option("--times", is_flag=True, help="With --print: how long each call took.")
-@click.option("--sycl", is_flag=True, help="Have a real DPC++ runtime print its calls to stdout, too.")
+@click.option(
+    "--sycl", is_flag=True, help="Have a real DPC++ runtime print its calls to stdout, too."
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def trace(
-    ctx: click.Context, output: Path, apis: tuple[str, ...], live: bool, times: bool, sycl: bool, command: tuple[str, ...]
+    ctx: click.Context,
+    output: Path,
+    apis: tuple[str, ...],
+    live: bool,
+    times: bool,
+    sycl: bool,
+    command: tuple[str, ...],
 ) -> None:
     """Run COMMAND and trace its OpenCL, Unified Runtime and PI calls.
 
@@ -144,14 +172,24 @@ def trace(
 
 
 @main.command()
-@click.option("--area", default="", metavar="NAME", help="Run the cases of one area only, such as command-buffer.")
+@click.option(
+    "--area",
+    default="",
+    metavar="NAME",
+    help="Run the cases of one area only, such as command-buffer.",
+)
 @click.option(
     "--device",
     default="",
     metavar="DEVICE",
     help="Which device: its number, or a selector such as opencl:cpu. [default: the first]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one object: the library, the areas, and every case.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one object: the library, the areas, and every case.",
+)
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
@@ -162,7 +200,9 @@ def trace(
 )
 @click.argument("library", type=click.Path(path_type=Path))
 @click.pass_context
-def conformance(ctx: click.Context, library: Path, area: str, device: str, as_json: bool, timeout: float) -> None:
+def conformance(
+    ctx: click.Context, library: Path, area: str, device: str, as_json: bool, timeout: float
+) -> None:
     """Test a Unified Runtime adapter, a PI plugin or an OpenCL driver against the specification of its interface.
 
     LIBRARY is the library's file; what it is, is told from it. Cases are run in child processes: one that crashes or hangs has failed, and
@@ -178,7 +218,10 @@ def conformance(ctx: click.Context, library: Path, area: str, device: str, as_js
 
 @main.command("build-adapter")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="The library, or a folder. [default: libur_adapter_NAME.so.0 here]"
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The library, or a folder. [default: libur_adapter_NAME.so.0 here]",
 )
 @click.argument("module", metavar="MODULE_OR_FILE")
 def build_adapter(module: str, output: Path | None) -> None:
@@ -202,7 +245,8 @@ def build_adapter(module: str, output: Path | None) -> None:
     click.echo(f"use it: UR_ADAPTERS_FORCE_LOAD={_list_item(path)} PROGRAM", err=True)
     if not build.python_library():
         click.echo(
-            "warning: this Python was built without a shared library: only programs that it runs can use the adapter", err=True
+            "warning: this Python was built without a shared library: only programs that it runs can use the adapter",
+            err=True,
         )
 
 
@@ -213,7 +257,9 @@ def _list_item(path: Path) -> str:
 
 @main.command()
 @click.option(
-    "--pi", is_flag=True, help="The same as a PI plugin, for DPC++ up to 2024.2, which loads it by the name libpi_opencl.so."
+    "--pi",
+    is_flag=True,
+    help="The same as a PI plugin, for DPC++ up to 2024.2, which loads it by the name libpi_opencl.so.",
 )
 def adapter(pi: bool) -> None:
     """Print the path of fairlead's own Unified Runtime adapter, which drives any OpenCL device.
@@ -225,5 +271,7 @@ def adapter(pi: bool) -> None:
 
     path = reference_plugin() if pi else reference_adapter()
     if not os.path.exists(path):
-        raise click.ClickException(f"{path} is not there: fairlead was installed without its native parts")
+        raise click.ClickException(
+            f"{path} is not there: fairlead was installed without its native parts"
+        )
     click.echo(path)

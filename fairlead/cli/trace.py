@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 _SIGNALLED: Final = 128  # and the signal's number: the exit code that shells give
 
 _PASSED_ON: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-_FROM_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)  # a terminal sends them to the command itself
+_FROM_TERMINAL: Final = (
+    signal.SIGINT,
+    signal.SIGQUIT,
+)  # a terminal sends them to the command itself
 
 NOTHING: Final = """\
 no call was traced, and no trace was written. Traced are
@@ -65,7 +68,13 @@ class Gathered:
         return len({event["pid"] for event in self.events if event["ph"] == "X"})
 
 
-def run(command: Sequence[str], apis: Sequence[str], output: Path | None, times: bool = False, sycl: bool = False) -> int:
+def run(
+    command: Sequence[str],
+    apis: Sequence[str],
+    output: Path | None,
+    times: bool = False,
+    sycl: bool = False,
+) -> int:
     """Run a command traced; the answer is the exit code for the shell.
 
     Args:
@@ -91,16 +100,27 @@ def run(command: Sequence[str], apis: Sequence[str], output: Path | None, times:
         _say(NOTHING + _ending(code))
     else:
         _save(found.events, output)
-        _say(f"{_count(found.processes, 'process', 'es')} traced, see {output} in ui.perfetto.dev or chrome://tracing")
+        _say(
+            f"{_count(found.processes, 'process', 'es')} traced, see {output} in ui.perfetto.dev or chrome://tracing"
+        )
         sys.stderr.write(f"{summary(found.events)}\n")
     return code
 
 
 def environment(
-    environ: Mapping[str, str], folder: Path, apis: Sequence[str], *, record: bool, times: bool = False, sycl: bool = False
+    environ: Mapping[str, str],
+    folder: Path,
+    apis: Sequence[str],
+    *,
+    record: bool,
+    times: bool = False,
+    sycl: bool = False,
 ) -> dict[str, str]:
     """The variables to add for a traced command. Its processes put files into `folder` if `record`, else they print."""
-    added = {"FAIRLEAD_TRACE": ",".join([*apis, "times"] if times else apis), "FAIRLEAD_TRACE_FILE": ""}
+    added = {
+        "FAIRLEAD_TRACE": ",".join([*apis, "times"] if times else apis),
+        "FAIRLEAD_TRACE_FILE": "",
+    }
     if record:
         added["FAIRLEAD_TRACE_FILE"] = str(folder / "%p.json")
     if "cl" in apis:
@@ -122,7 +142,15 @@ def gather(folder: Path) -> Gathered:
     for process in trace_layer.processes(folder):
         if process.calls and process.pid not in named:
             who = {"name": process.name}
-            found.events.append({"ph": "M", "name": "process_name", "pid": process.pid, "tid": process.pid, "args": who})
+            found.events.append(
+                {
+                    "ph": "M",
+                    "name": "process_name",
+                    "pid": process.pid,
+                    "tid": process.pid,
+                    "args": who,
+                }
+            )
         found.events += [event(call, process.pid) for call in process.calls]
         found.calls += process.calls
     return found
@@ -148,7 +176,9 @@ def _check_writable(output: Path) -> None:
     """Better now than after an hour."""
     place = output if output.exists() else output.parent
     if output.is_dir() or not os.access(place, os.W_OK):
-        raise FairleadError(f"the trace cannot be written to {output}", remedy="name another file with -o")
+        raise FairleadError(
+            f"the trace cannot be written to {output}", remedy="name another file with -o"
+        )
 
 
 def _save(events: Sequence[Mapping[str, Any]], output: Path) -> None:
@@ -156,7 +186,8 @@ def _save(events: Sequence[Mapping[str, Any]], output: Path) -> None:
         save_events(events, output)
     except OSError as error:
         raise FairleadError(
-            f"the trace cannot be written to {output}: {error.strerror}", remedy="name another file with -o"
+            f"the trace cannot be written to {output}: {error.strerror}",
+            remedy="name another file with -o",
         ) from None
 
 
@@ -168,8 +199,12 @@ def _execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
         except OSError as error:
             message = f"{command[0]} cannot be run: {error.strerror}"
             if isinstance(error, (FileNotFoundError, NotADirectoryError)):
-                raise CommandError(message, exit_code=127, remedy="correct its name, or PATH") from None
-            raise CommandError(message, exit_code=126, remedy="name an executable program") from None
+                raise CommandError(
+                    message, exit_code=127, remedy="correct its name, or PATH"
+                ) from None
+            raise CommandError(
+                message, exit_code=126, remedy="name an executable program"
+            ) from None
         code = process[0].wait()
     return code if code >= 0 else _SIGNALLED - code
 
@@ -184,7 +219,11 @@ def _signals() -> Iterator[list[subprocess.Popen[bytes]]]:
         if process and number in passed_on:
             process[0].send_signal(number)
 
-    caught = [number for number in (*_PASSED_ON, *_FROM_TERMINAL) if signal.getsignal(number) != signal.SIG_IGN]
+    caught = [
+        number
+        for number in (*_PASSED_ON, *_FROM_TERMINAL)
+        if signal.getsignal(number) != signal.SIG_IGN
+    ]
     before = {number: signal.signal(number, pass_on) for number in caught}
     try:
         yield process
@@ -205,7 +244,11 @@ def _has_terminal() -> bool:
 def _ending(code: int) -> str:
     """What to add about a command whose exit code stands for a signal: it could not write its trace any more."""
     number = code - _SIGNALLED
-    return f"\nThe command was ended by {signal.Signals(number).name}." if number in set(signal.Signals) else ""
+    return (
+        f"\nThe command was ended by {signal.Signals(number).name}."
+        if number in set(signal.Signals)
+        else ""
+    )
 
 
 def _say(text: str) -> None:

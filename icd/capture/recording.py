@@ -20,20 +20,37 @@ from ..errors import error
 
 #: The commands that can be recorded, by `fl_command.op`, and whether they do something when they are replayed.
 OPS: Final = (
-    "kernel", "copy", "copy_rect", "fill", "read", "write", "read_rect", "write_rect",
-    "svm_copy", "svm_fill", "marker", "barrier", "hint",
-)  # fmt: skip
+    "kernel",
+    "copy",
+    "copy_rect",
+    "fill",
+    "read",
+    "write",
+    "read_rect",
+    "write_rect",
+    "svm_copy",
+    "svm_fill",
+    "marker",
+    "barrier",
+    "hint",
+)
 ORDER_ONLY: Final = frozenset({"marker", "barrier", "hint"})
 
 #: Why a call was refused (enum fl_reason), and what helps.
 _REASONS: Final = (
     ("", ""),
-    ("it cannot be captured: its effect is needed at once, or belongs to the host", "move it out of the block"),
+    (
+        "it cannot be captured: its effect is needed at once, or belongs to the host",
+        "move it out of the block",
+    ),
     (
         "it is a blocking transfer, and nothing runs inside the block",
         "pass is_blocking=False; if it is PyOpenCL's own transfer, do that step before or after the block",
     ),
-    ("it waits for commands that have only been recorded, and nothing runs inside the block", "wait after a replay instead"),
+    (
+        "it waits for commands that have only been recorded, and nothing runs inside the block",
+        "wait after a replay instead",
+    ),
     (
         "another thread used the queue while it was being captured",
         "use the queue from the capturing thread only, or another queue",
@@ -59,8 +76,14 @@ _REASONS: Final = (
         "bind the array to a name in the calling function, or name it: capture(queue, keep=[array])",
     ),
     ("there is not enough memory", ""),
-    ("an argument of the kernel is an image, and images cannot be captured", "run kernels that use images outside the block"),
-    ("it asks for a callback at completion, and nothing completes inside the block", "set the callback on the replay's event"),
+    (
+        "an argument of the kernel is an image, and images cannot be captured",
+        "run kernels that use images outside the block",
+    ),
+    (
+        "it asks for a callback at completion, and nothing completes inside the block",
+        "set the callback on the replay's event",
+    ),
 )
 
 
@@ -86,8 +109,11 @@ class Refusal:
         at = f" (at {self.where})" if self.where else ""
         return CaptureError(
             f"inside a capture block: {self.reason}{at}.",
-            call=self.call, where=self.where, code="CL_INVALID_OPERATION", remedy=self.remedy,
-        )  # fmt: skip
+            call=self.call,
+            where=self.where,
+            code="CL_INVALID_OPERATION",
+            remedy=self.remedy,
+        )
 
 
 class Observer(Protocol):
@@ -157,7 +183,9 @@ def _answer(cookie: _Cookie, what: int, detail: int, address: Any, size: int) ->
 
 
 # PyOpenCL lets go of the GIL for every wait that the program asks for, and holds it where a destructor waits.
-_holds_gil = ffi.cast("int (*)(void)", ctypes.cast(ctypes.pythonapi.PyGILState_Check, ctypes.c_void_p).value)
+_holds_gil = ffi.cast(
+    "int (*)(void)", ctypes.cast(ctypes.pythonapi.PyGILState_Check, ctypes.c_void_p).value
+)
 
 
 class Recording:
@@ -195,7 +223,9 @@ class Recording:
             code,
         )
         if not pointer:
-            remedy = "end other captures first: at most 512 queues are captured at once, 63 in one block"
+            remedy = (
+                "end other captures first: at most 512 queues are captured at once, 63 in one block"
+            )
             if any(map(is_captured, queues)):
                 remedy = "end the other capture of this queue first"
             raise error(code[0], "capture", "A queue could not be captured.", remedy)

@@ -61,7 +61,13 @@ class Commands:
         return self.native.commands
 
     def add(
-        self, op: str, dependencies: Sequence[int], numbers: Sequence[int] = (), *, order_only: bool = False, **fields: Any
+        self,
+        op: str,
+        dependencies: Sequence[int],
+        numbers: Sequence[int] = (),
+        *,
+        order_only: bool = False,
+        **fields: Any,
     ) -> int:
         """Append a command and return its number. `numbers` is what `fl_command.n` holds for the operation; pointers are cffi's
         or addresses."""
@@ -71,7 +77,13 @@ class Commands:
         command.op = _OP[op]
         command.n[0 : len(numbers)] = numbers
         for name, value in fields.items():
-            setattr(command, name, ffi.cast("void *", value) if isinstance(value, int) and name in _POINTERS else value)
+            setattr(
+                command,
+                name,
+                ffi.cast("void *", value)
+                if isinstance(value, int) and name in _POINTERS
+                else value,
+            )
         return self.added(dependencies, order_only)
 
     def added(self, dependencies: Sequence[int], order_only: bool = False) -> int:
@@ -124,14 +136,30 @@ class CommandBuffer:
         native: NativeCommandBuffer | None = None,
     ) -> None:
         release_ended()
-        first = next((index for index, only in enumerate(order.order_only) if not only), None) if profiled else None
+        first = (
+            next((index for index, only in enumerate(order.order_only) if not only), None)
+            if profiled
+            else None
+        )
         self._planner = Planner(
-            context, devices, array, order, owner, schedule=schedule, updatable=updatable, others=others, memory=memory or Memory(),
-            externals=dict(externals or {}), exports=list(exports), first=first,
-        )  # fmt: skip
+            context,
+            devices,
+            array,
+            order,
+            owner,
+            schedule=schedule,
+            updatable=updatable,
+            others=others,
+            memory=memory or Memory(),
+            externals=dict(externals or {}),
+            exports=list(exports),
+            first=first,
+        )
         self._mode, self._given = mode or mode_of_environment(), native
         self._plans: dict[tuple[int, bool], Plan] = {}
-        self._natives: dict[tuple[int, int], NativeCommandBuffer] = {}  # by device and the queue's properties
+        self._natives: dict[
+            tuple[int, int], NativeCommandBuffer
+        ] = {}  # by device and the queue's properties
         self._why_not: dict[tuple[int, bool], str] = {}
         #: Its plans, as C knows them. `lock` is for threads of Python; updates in C look at `busy` (native/busy.h).
         self.ways = ffi.new("fl_ways *", {"has_native": native is not None})
@@ -144,9 +172,15 @@ class CommandBuffer:
     # running
 
     def enqueue(
-        self, queue: int, device: int, in_order: bool, times: int = 1, waits: Sequence[int] = (), externals: Sequence[int] = (),
+        self,
+        queue: int,
+        device: int,
+        in_order: bool,
+        times: int = 1,
+        waits: Sequence[int] = (),
+        externals: Sequence[int] = (),
         wanted: bool = True,
-    ) -> tuple[int, int, int, list[int]]:  # fmt: skip
+    ) -> tuple[int, int, int, list[int]]:
         """Enqueue it `times` times, after the events `waits` and after the enqueue before this one.
 
         Returns OpenCL's code, the event of its end (a reference for the caller, 0 if it is not `wanted`), the command that failed
@@ -182,7 +216,9 @@ class CommandBuffer:
     def _find_route(self, queue: int, device: int, in_order: bool) -> Route:
         if not self._why_not_native(device, in_order):
             try:
-                return self._native_route(self._given or self._native(queue, device), queue, in_order)
+                return self._native_route(
+                    self._given or self._native(queue, device), queue, in_order
+                )
             except OpenCLError as refusal:
                 self._why_not[device, in_order] = f"the driver refused it, {refusal}"
         return self._replay_route(queue, device, in_order)
@@ -192,30 +228,52 @@ class CommandBuffer:
         return Route(self.ways, self._last, [queue, *used.own_queues], in_order, used.program)
 
     def _native_route(self, native: NativeCommandBuffer, queue: int, in_order: bool) -> Route:
-        return Route(self.ways, self._last, [queue], in_order, native=(native.cl, native.enqueue_function), owner=native)
+        return Route(
+            self.ways,
+            self._last,
+            [queue],
+            in_order,
+            native=(native.cl, native.enqueue_function),
+            owner=native,
+        )
 
     def _enqueue_native(
-        self, route: Route, queue: int, device: int, in_order: bool, times: int, waits: Sequence[int], wanted: bool
+        self,
+        route: Route,
+        queue: int,
+        device: int,
+        in_order: bool,
+        times: int,
+        waits: Sequence[int],
+        wanted: bool,
     ) -> tuple[int, int, int, list[int]] | None:
         """As `enqueue`; None if the driver refuses: then it is replayed from now on. Raises OpenCLError if it does so later."""
         event = 0
         for turn in range(times):
-            code, event, _, _ = route.enqueue(1, () if turn else waits, wanted=wanted and turn == times - 1)
+            code, event, _, _ = route.enqueue(
+                1, () if turn else waits, wanted=wanted and turn == times - 1
+            )
             if self._given is not None and code == _INCOMPATIBLE:
                 code, event = self._enqueue_elsewhere(self._given, queue, () if turn else waits)
                 if event and (not wanted or turn < times - 1):
                     call(event, "clReleaseEvent")
             if code and not turn and self._given is None:
-                self._why_not[device, in_order] = f"the driver refused it, {error(code, 'clEnqueueCommandBufferKHR')}"
+                self._why_not[device, in_order] = (
+                    f"the driver refused it, {error(code, 'clEnqueueCommandBufferKHR')}"
+                )
                 return None
             check(code, "clEnqueueCommandBufferKHR")
         return 0, event, -1, []
 
-    def _enqueue_elsewhere(self, native: NativeCommandBuffer, queue: int, waits: Sequence[int]) -> tuple[int, int]:
+    def _enqueue_elsewhere(
+        self, native: NativeCommandBuffer, queue: int, waits: Sequence[int]
+    ) -> tuple[int, int]:
         """The event of the end of one that was recorded for a queue that nobody knew yet, and that the driver takes on no other: it
         goes on that one, and the caller's queue waits for it."""
         before = enqueue_marker(queue, waits, "clEnqueueMarkerWithWaitList")
-        code, made, _, _ = self._native_route(native, native.queue, native.in_order).enqueue(1, [before])
+        code, made, _, _ = self._native_route(native, native.queue, native.in_order).enqueue(
+            1, [before]
+        )
         call(queue, "clFlush")
         call(native.queue, "clFlush")
         call(before, "clReleaseEvent")
@@ -233,7 +291,9 @@ class CommandBuffer:
             assert support is not None
             with self.changing():  # from now on updates have to reach it
                 self.ways.has_native = True
-            found = NativeCommandBuffer(support, planner.context, device, properties, updatable=planner.updatable)
+            found = NativeCommandBuffer(
+                support, planner.context, device, properties, updatable=planner.updatable
+            )
             found.record(planner.array, planner.order)
             found.finalize()
             self._natives[device, properties] = found
@@ -251,12 +311,19 @@ class CommandBuffer:
     def _decide(self, device: int, in_order: bool) -> str:
         if self._mode == "replay":
             return "FAIRLEAD_COMMAND_BUFFER=replay"
-        if len(set(self._planner.devices)) > 1 or self._planner.externals or self._planner.exports or self._planner.others:
+        if (
+            len(set(self._planner.devices)) > 1
+            or self._planner.externals
+            or self._planner.exports
+            or self._planner.others
+        ):
             return "it has events, kernel alternatives or several devices, which cl_khr_command_buffer does not have"
         if self._planner.schedule != "auto":
             return "a schedule was asked for"
         support = support_of(device)
-        reason = why_not(support, self._planner.array, self._planner.order, self._planner.updatable, in_order)
+        reason = why_not(
+            support, self._planner.array, self._planner.order, self._planner.updatable, in_order
+        )
         if reason or self._mode == "native":
             return reason
         assert support is not None
@@ -325,7 +392,9 @@ class CommandBuffer:
         # SPEC clUpdateMutableCommandsKHR: not while it is executed, unless it is for simultaneous use
         if self.last_event and not all(native.simultaneous for native in natives):
             wait_for(self.last_event)
-        if any(native.update(commands) for native in self._natives.values()):  # the replay can do it
+        if any(
+            native.update(commands) for native in self._natives.values()
+        ):  # the replay can do it
             self._natives.clear()
             self.ways.has_native = self._given is not None
             self._route = None
@@ -348,10 +417,16 @@ class CommandBuffer:
             return
         plans = self._plans.values()
         steps = [
-            ffi.new("uint32_t[]", [used.step_of.get(command, 0) for command in range(len(self._planner.order))])
+            ffi.new(
+                "uint32_t[]",
+                [used.step_of.get(command, 0) for command in range(len(self._planner.order))],
+            )
             for used in plans
         ]
-        ways = ffi.new("fl_way[]", [(used.program.native, step_of) for used, step_of in zip(plans, steps, strict=True)])
+        ways = ffi.new(
+            "fl_way[]",
+            [(used.program.native, step_of) for used, step_of in zip(plans, steps, strict=True)],
+        )
         with self.changing():
             self._kept, self.ways.list, self.ways.count = (steps, ways), ways, len(ways)
 

@@ -41,7 +41,9 @@ def _function(name: str, pointer: int) -> Any:
 def kernel_name(kernel: int) -> str:
     """The function name of a kernel (handle), "kernel" if the driver does not tell."""
     text = ffi.new("char[512]")
-    code = call(kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_FUNCTION_NAME"], 512, address(text), None)
+    code = call(
+        kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_FUNCTION_NAME"], 512, address(text), None
+    )
     return ffi.string(text).decode(errors="replace") if code == 0 else "kernel"
 
 
@@ -81,7 +83,12 @@ def new_queue(context: int, device: int, properties: int = 0) -> int:
 def properties_of(queue: int) -> int:
     """CL_QUEUE_PROPERTIES of a queue."""
     value = ffi.new("uint64_t *")
-    check(call(queue, "clGetCommandQueueInfo", OPENCL["CL_QUEUE_PROPERTIES"], 8, address(value), None), "clGetCommandQueueInfo")
+    check(
+        call(
+            queue, "clGetCommandQueueInfo", OPENCL["CL_QUEUE_PROPERTIES"], 8, address(value), None
+        ),
+        "clGetCommandQueueInfo",
+    )
     return value[0]
 
 
@@ -95,15 +102,33 @@ def enqueue_marker(queue: int, waits: Sequence[int], name: str) -> int:
 def compute_units(device: int) -> int:
     """CL_DEVICE_MAX_COMPUTE_UNITS of a device."""
     value = ffi.new("uint32_t *")
-    check(call(device, "clGetDeviceInfo", OPENCL["CL_DEVICE_MAX_COMPUTE_UNITS"], 4, address(value), None), "clGetDeviceInfo")
+    check(
+        call(
+            device,
+            "clGetDeviceInfo",
+            OPENCL["CL_DEVICE_MAX_COMPUTE_UNITS"],
+            4,
+            address(value),
+            None,
+        ),
+        "clGetDeviceInfo",
+    )
     return value[0]
 
 
 def platform_name(device: int) -> str:
     """CL_PLATFORM_NAME of a device's platform."""
     platform, name = ffi.new("uintptr_t *"), ffi.new("char[256]")
-    check(call(device, "clGetDeviceInfo", OPENCL["CL_DEVICE_PLATFORM"], 8, address(platform), None), "clGetDeviceInfo")
-    check(call(platform[0], "clGetPlatformInfo", OPENCL["CL_PLATFORM_NAME"], 256, address(name), None), "clGetPlatformInfo")
+    check(
+        call(device, "clGetDeviceInfo", OPENCL["CL_DEVICE_PLATFORM"], 8, address(platform), None),
+        "clGetDeviceInfo",
+    )
+    check(
+        call(
+            platform[0], "clGetPlatformInfo", OPENCL["CL_PLATFORM_NAME"], 256, address(name), None
+        ),
+        "clGetPlatformInfo",
+    )
     return ffi.string(name).decode(errors="replace")
 
 

@@ -30,7 +30,9 @@ def native_is_faster(context: int, device: int, in_order: bool) -> tuple[bool, s
     except OpenCLError as error:
         return False, f"the measurement failed, {error}"
     each = ", ".join(f"{mode} {value / _LAUNCHES * 1e6:.1f} µs" for mode, value in seconds.items())
-    return seconds["native"] < _CLEARLY * seconds["replay"], f"{each} a launch, measured with {_LAUNCHES} empty ones"
+    return seconds["native"] < _CLEARLY * seconds[
+        "replay"
+    ], f"{each} a launch, measured with {_LAUNCHES} empty ones"
 
 
 def _time_of(context: int, device: int, in_order: bool, mode: str) -> float:
@@ -43,9 +45,18 @@ def _time_of(context: int, device: int, in_order: bool, mode: str) -> float:
         for index in range(_LAUNCHES):
             arguments = lib.fl_change_arguments(ffi.NULL, 0, ffi.NULL, 0)
             after = (index - 1,) if in_order and index else ()
-            commands.add("kernel", after, (0, 0, 0, 1, 1, 1, 1, 1, 1), work_dim=1, kernel=kernel, arguments=arguments)
+            commands.add(
+                "kernel",
+                after,
+                (0, 0, 0, 1, 1, 1, 1, 1, 1),
+                work_dim=1,
+                kernel=kernel,
+                arguments=arguments,
+            )
         order = Order(commands.dependencies, commands.order_only)
-        queue = new_queue(context, device, 0 if in_order else OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"])
+        queue = new_queue(
+            context, device, 0 if in_order else OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
+        )
         buffer = CommandBuffer(context, [device], commands.array, order, commands, mode=mode)
         times = []
         try:
@@ -67,11 +78,20 @@ class _EmptyKernel:
 
     def __init__(self, context: int, device: int) -> None:
         source = ffi.new("char[]", b"kernel void fairlead_nothing(void) {}")
-        sources, code, devices = ffi.new("char *[]", [source]), ffi.new("int32_t *"), ffi.new("uintptr_t[]", [device])
+        sources, code, devices = (
+            ffi.new("char *[]", [source]),
+            ffi.new("int32_t *"),
+            ffi.new("uintptr_t[]", [device]),
+        )
         self._kernel = 0
-        self._program = call(context, "clCreateProgramWithSource", 1, address(sources), None, address(code))
+        self._program = call(
+            context, "clCreateProgramWithSource", 1, address(sources), None, address(code)
+        )
         check(code[0], "clCreateProgramWithSource")
-        check(call(self._program, "clBuildProgram", 1, address(devices), None, None, None), "clBuildProgram")
+        check(
+            call(self._program, "clBuildProgram", 1, address(devices), None, None, None),
+            "clBuildProgram",
+        )
         self._kernel = call(self._program, "clCreateKernel", b"fairlead_nothing", address(code))
         check(code[0], "clCreateKernel")
 

@@ -89,11 +89,16 @@ def same_function(one: Any, other: Any) -> bool:
     """Whether two kernels are of the same function of the same program."""
     first, second = address(one), address(other)
     return first == second or (
-        bool(first and second) and _program(first) == _program(second) and kernel_name(first) == kernel_name(second)
+        bool(first and second)
+        and _program(first) == _program(second)
+        and kernel_name(first) == kernel_name(second)
     )
 
 
 def _program(kernel: int) -> int:
     value = ffi.new("uintptr_t *")
-    check(call(kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_PROGRAM"], 8, address(value), None), "clGetKernelInfo")
+    check(
+        call(kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_PROGRAM"], 8, address(value), None),
+        "clGetKernelInfo",
+    )
     return value[0]

@@ -65,7 +65,10 @@ def release_ended() -> bool:
 def _rest_of(queue: int) -> float:
     """How long a queue rests."""
     device = ffi.new("uintptr_t *")
-    check(call(queue, "clGetCommandQueueInfo", OPENCL["CL_QUEUE_DEVICE"], 8, address(device), None), "clGetCommandQueueInfo")
+    check(
+        call(queue, "clGetCommandQueueInfo", OPENCL["CL_QUEUE_DEVICE"], 8, address(device), None),
+        "clGetCommandQueueInfo",
+    )
     return _REST if platform_name(device[0]) in _RESTING else 0.0
 
 

@@ -51,13 +51,21 @@ class Order:
     @cached_property
     def is_path(self) -> bool:
         """Whether every command comes after the one before it, so that nothing could run at the same time."""
-        commands = [level for level, order_only in zip(self.levels, self.order_only, strict=True) if not order_only]
+        commands = [
+            level
+            for level, order_only in zip(self.levels, self.order_only, strict=True)
+            if not order_only
+        ]
         return len(set(commands)) == len(commands)
 
     @cached_property
     def width(self) -> int:
         """How many commands the widest task level has: so many could run at the same time."""
-        counts = Counter(level for level, order_only in zip(self.levels, self.order_only, strict=True) if not order_only)
+        counts = Counter(
+            level
+            for level, order_only in zip(self.levels, self.order_only, strict=True)
+            if not order_only
+        )
         return max(counts.values(), default=0)
 
 
@@ -92,7 +100,9 @@ class Schedule:
 
 def in_order(order: Order) -> Schedule:
     """All commands on one in-order lane, in the order of recording; nothing else is needed."""
-    return Schedule("in-order", [Step(node) for node in range(len(order)) if not order.order_only[node]])
+    return Schedule(
+        "in-order", [Step(node) for node in range(len(order)) if not order.order_only[node]]
+    )
 
 
 def by_level(order: Order) -> Schedule:
@@ -120,7 +130,9 @@ def reduced(order: Order) -> list[list[int]]:
     return result
 
 
-def by_events(order: Order, lanes: Sequence[int], in_order_lanes: frozenset[int], kind: str = "events") -> Schedule:
+def by_events(
+    order: Order, lanes: Sequence[int], in_order_lanes: frozenset[int], kind: str = "events"
+) -> Schedule:
     """Node n on lane `lanes[n]`; events where the order of a lane does not do. Order-only nodes become steps that wait and signal."""
     steps = [Step(BARRIER)]
     step_of: list[int] = []
@@ -139,7 +151,11 @@ def by_events(order: Order, lanes: Sequence[int], in_order_lanes: frozenset[int]
         step_of.append(here)
         last_on[lane] = here
     ends = [step for lane, step in last_on.items() if lane in in_order_lanes and lane != 0]
-    ends += [step for node, step in enumerate(step_of) if lanes[node] not in in_order_lanes and step not in followed]
+    ends += [
+        step
+        for node, step in enumerate(step_of)
+        if lanes[node] not in in_order_lanes and step not in followed
+    ]
     for step in ends:
         steps[step].signals = True
     return Schedule(kind, steps, _joined(steps, ends, max(in_order_lanes, default=None)))
@@ -149,7 +165,9 @@ def _joined(steps: list[Step], ends: list[int], lane: int | None) -> list[int]:
     """What the last barrier waits for instead of many `ends`: the last of barriers on an in-order lane, which are appended to `steps`."""
     if lane is None or len(ends) <= _JOINED:
         return ends
-    steps += [Step(BARRIER, lane, ends[first : first + _JOINED]) for first in range(0, len(ends), _JOINED)]
+    steps += [
+        Step(BARRIER, lane, ends[first : first + _JOINED]) for first in range(0, len(ends), _JOINED)
+    ]
     steps[-1].signals = True
     return [len(steps) - 1]
 

@@ -71,7 +71,10 @@ class Planner:
         lanes, others = self._by_device(device)
         if others:
             ordered = frozenset(range(0 if in_order else 1, len(others) + 1))
-            schedule, why = by_events(self.order, lanes, ordered), "commands of several devices wait for each other by events"
+            schedule, why = (
+                by_events(self.order, lanes, ordered),
+                "commands of several devices wait for each other by events",
+            )
         elif in_order:
             schedule, why = in_order_only(self.order), "the queue keeps the order"
         else:
@@ -86,17 +89,29 @@ class Planner:
         if len(self.devices) == 1:
             return [0] * count, []
         used = {self.array[node].queue for node in range(count) if not order.order_only[node]}
-        others = list(dict.fromkeys(self.devices[number] for number in sorted(used) if self.devices[number] != device))
+        others = list(
+            dict.fromkeys(
+                self.devices[number] for number in sorted(used) if self.devices[number] != device
+            )
+        )
         lane_of = {device: 0, **{other: lane for lane, other in enumerate(others, 1)}}
-        return [lane_of.get(self.devices[self.array[node].queue], 0) for node in range(count)], others
+        return [
+            lane_of.get(self.devices[self.array[node].queue], 0) for node in range(count)
+        ], others
 
     def _as_plan(self, schedule: Schedule, own_queues: list[int], why: str) -> Plan:
-        step_of = {step.command: number for number, step in enumerate(schedule.steps) if step.command != BARRIER}
+        step_of = {
+            step.command: number
+            for number, step in enumerate(schedule.steps)
+            if step.command != BARRIER
+        }
         first_slot, externals = 0, dict[int, range]()
         for command, count in self.externals.items():
             externals[step_of[command]] = range(first_slot, first_slot + count)
             first_slot += count
-        exports = [step_of[command] for command in self.exports] + ([] if self.first is None else [step_of[self.first]])
+        exports = [step_of[command] for command in self.exports] + (
+            [] if self.first is None else [step_of[self.first]]
+        )
         for step in exports:
             schedule.steps[step].signals = True
         program = Program(
@@ -119,8 +134,14 @@ class Planner:
         if not waits and len(self.order) <= _FEW and not any_order_only:
             return "events", "so few commands without an order are not worth queues of its own"
         if self.order.is_path:
-            return "in-order", "the graph is a single path, so an in-order queue of its own needs no events"
-        if waits <= _BY_EVENTS.get(platform_name(device), -1) * len(self.order) and not any_order_only:
+            return (
+                "in-order",
+                "the graph is a single path, so an in-order queue of its own needs no events",
+            )
+        if (
+            waits <= _BY_EVENTS.get(platform_name(device), -1) * len(self.order)
+            and not any_order_only
+        ):
             return "events", "events cost less on this platform than in-order queues"
         return "lanes", "in-order queues of its own need few events"
 
@@ -131,9 +152,15 @@ class Planner:
             return by_level(order)
         if kind == "events":
             return by_events(order, [0] * len(order), frozenset({1}))
-        count = 1 if kind == "in-order" else max(1, min(_MOST_LANES, compute_units(device), order.width))
+        count = (
+            1
+            if kind == "in-order"
+            else max(1, min(_MOST_LANES, compute_units(device), order.width))
+        )
         return by_events(order, spread(order, count), frozenset(range(1, count + 1)), "lanes")
 
     def _own_queue(self, device: int) -> int:
         profiling = self.exports or self.first is not None  # somebody sees events of its commands
-        return new_queue(self.context, device, OPENCL["CL_QUEUE_PROFILING_ENABLE"] if profiling else 0)
+        return new_queue(
+            self.context, device, OPENCL["CL_QUEUE_PROFILING_ENABLE"] if profiling else 0
+        )

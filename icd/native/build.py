@@ -126,9 +126,16 @@ def _refusal(function: Any) -> str:
 def generated_refusals() -> str:
     """The text of refusals.h: every clEnqueue… that record.c does not record."""
     recorded = re.findall(r"RECORD\((cl\w+)\)", (HERE / "record.c").read_text(encoding="utf-8"))
-    functions = [f for f in _abi().slots if f.name.startswith("clEnqueue") and f.name not in recorded]
-    lines = ["/* Generated from icd/opencl.abi by icd/native/build.py. */", *map(_refusal, functions)]
-    fill = " ".join(f"(slots)[SLOT_{f.name}] = (void *)(fn_{f.name} *)refused_{f.name};" for f in functions)
+    functions = [
+        f for f in _abi().slots if f.name.startswith("clEnqueue") and f.name not in recorded
+    ]
+    lines = [
+        "/* Generated from icd/opencl.abi by icd/native/build.py. */",
+        *map(_refusal, functions),
+    ]
+    fill = " ".join(
+        f"(slots)[SLOT_{f.name}] = (void *)(fn_{f.name} *)refused_{f.name};" for f in functions
+    )
     return "\n".join([*lines, f"#define FL_FILL_REFUSALS(slots) {fill}", ""])
 
 
@@ -136,7 +143,11 @@ def write_headers(directory: Path) -> Path:
     """Write opencl_abi.h, refusals.h and thunks_cl.c into `directory` and return it."""
     code = "-59"  # CL_INVALID_OPERATION
     thunks = _loader().thunks(_abi(), "cl", code, code)
-    for name, text in (("opencl_abi.h", generated_header()), ("refusals.h", generated_refusals()), ("thunks_cl.c", thunks)):
+    for name, text in (
+        ("opencl_abi.h", generated_header()),
+        ("refusals.h", generated_refusals()),
+        ("thunks_cl.c", thunks),
+    ):
         _loader().write_if_new(directory / name, text)
     return directory
 
@@ -158,7 +169,9 @@ def ffibuilder() -> Any:
             os.path.relpath(LOADER / "memory.c"),
             os.path.relpath(generated / "thunks_cl.c"),
         ],
-        depends=[os.path.relpath(HERE / name) for name in ("native.h", "native.cdef.h", "recording.h")],
+        depends=[
+            os.path.relpath(HERE / name) for name in ("native.h", "native.cdef.h", "recording.h")
+        ],
         include_dirs=[str(HERE), str(LOADER), str(generated)],
         extra_compile_args=["-O2", *WARNINGS, *strict],
         libraries=["pthread"],
@@ -172,7 +185,11 @@ def trace_layer() -> Any:
 
     generated = write_headers(Path("build/native"))
     strict = ("-Werror",) if os.environ.get("FAIRLEAD_WERROR") else ()
-    sources = [HERE / "trace_layer.c", *(LOADER / source for source in _loader().SOURCES), generated / "thunks_cl.c"]
+    sources = [
+        HERE / "trace_layer.c",
+        *(LOADER / source for source in _loader().SOURCES),
+        generated / "thunks_cl.c",
+    ]
     return Extension(
         "fairlead.icd.libfairlead_trace",
         sources=[os.path.relpath(source) for source in sources],

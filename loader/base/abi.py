@@ -45,7 +45,9 @@ _SCALARS: dict[str, Any] = {
     "callback": ctypes.c_void_p,
     "void*": ctypes.c_void_p,
 }
-_PROTOTYPE = re.compile(r"\s*(?P<slot>\d+|-) (?P<since>\S+) (?P<returns>\S+) (?P<name>\w+)\((?P<parameters>.*)\)")
+_PROTOTYPE = re.compile(
+    r"\s*(?P<slot>\d+|-) (?P<since>\S+) (?P<returns>\S+) (?P<name>\w+)\((?P<parameters>.*)\)"
+)
 _PARAMETER = re.compile(
     r"(?P<const>const )?(?P<type>\w+) (?P<stars>\**)(?P<name>\w+)(?:\[(?P<length>\w+)\])?(?P<words>(?: \w+)*)"
 )
@@ -102,7 +104,8 @@ class Function:
     def prototype(self) -> Any:
         """The ctypes function type: call it with an address to get a callable. Pointers travel as `c_void_p`, except `char *`."""
         return ctypes.CFUNCTYPE(
-            self.api.ctype(self.returns), *(self.api.ctype(p.type, p.stars, p.const) for p in self.parameters)
+            self.api.ctype(self.returns),
+            *(self.api.ctype(p.type, p.stars, p.const) for p in self.parameters),
         )
 
     @cached_property
@@ -145,7 +148,10 @@ class Struct:
     def c_definition(self) -> str:
         """The definition in C; the type's name must be declared already."""
         fields = (
-            f"{f.c_type}{f.name}[{f.length}]; " if f.length and not f.stars else f"{f.c_type}{f.name}; " for f in self.fields
+            f"{f.c_type}{f.name}[{f.length}]; "
+            if f.length and not f.stars
+            else f"{f.c_type}{f.name}; "
+            for f in self.fields
         )
         return f"{self.kind} {self.name} {{ {''.join(fields)}}};"
 
@@ -177,7 +183,9 @@ class Api:
     @cached_property
     def functions(self) -> dict[str, Function]:
         """Function name → Function: first the table's slots in order, then the functions that have no slot."""
-        return {function.name: function for function in map(self._function, self._sections["functions"])}
+        return {
+            function.name: function for function in map(self._function, self._sections["functions"])
+        }
 
     @cached_property
     def slots(self) -> tuple[Function, ...]:
@@ -187,7 +195,9 @@ class Api:
     @cached_property
     def structs(self) -> dict[str, Struct]:
         """Struct name → Struct."""
-        return {struct.name: struct for struct in map(self._struct, self._sections.get("structs", ()))}
+        return {
+            struct.name: struct for struct in map(self._struct, self._sections.get("structs", ()))
+        }
 
     @cached_property
     def layouts(self) -> dict[str, dict[str, tuple[str | None, ...]]]:
@@ -197,7 +207,8 @@ class Api:
             if section.startswith("tables "):
                 rows = (line.split(": ") for line in lines)
                 layouts[section.removeprefix("tables ")] = {
-                    table: tuple(None if name == "-" else name for name in names.split(" ")) for table, names in rows
+                    table: tuple(None if name == "-" else name for name in names.split(" "))
+                    for table, names in rows
                 }
         return layouts
 
@@ -246,7 +257,9 @@ class Api:
         if type_name.endswith("*"):
             type_name, stars = type_name.rstrip("*"), stars + 1
         if stars:
-            return ctypes.c_char_p if type_name == "char" and stars == 1 and const else ctypes.c_void_p
+            return (
+                ctypes.c_char_p if type_name == "char" and stars == 1 and const else ctypes.c_void_p
+            )
         base = self.resolve(type_name)
         return self._struct_type(type_name) if base == "struct" else _SCALARS[base]
 
@@ -264,7 +277,12 @@ class Api:
             fields = []
             for field in struct.fields:
                 ctype = ctypes.c_void_p if field.stars else self.ctype(field.type)
-                fields.append((field.name, ctype * self._count(field) if field.length and not field.stars else ctype))
+                fields.append(
+                    (
+                        field.name,
+                        ctype * self._count(field) if field.length and not field.stars else ctype,
+                    )
+                )
             base = ctypes.Structure if struct.kind == "struct" else ctypes.Union
             self._struct_types[name] = type(name, (base,), {"_fields_": fields})
         return self._struct_types[name]
@@ -277,23 +295,36 @@ class Api:
         if match is None:
             raise ValueError(f"{self.path}: not a prototype: {line}")
         text = match["parameters"]
-        parameters = tuple(map(self._parameter, text.split(", "))) if text not in ("", "void") else ()
+        parameters = (
+            tuple(map(self._parameter, text.split(", "))) if text not in ("", "void") else ()
+        )
         slot = None if match["slot"] == "-" else int(match["slot"])
         major, minor = match["since"].split(".")
-        return Function(self, slot, (int(major), int(minor)), match["returns"], match["name"], parameters)
+        return Function(
+            self, slot, (int(major), int(minor)), match["returns"], match["name"], parameters
+        )
 
     def _parameter(self, text: str) -> Parameter:
         part = _PARAMETER.fullmatch(text)
         if part is None:
             raise ValueError(f"{self.path}: not a parameter: {text}")
         words = tuple(part["words"].split())
-        return Parameter(part["name"], part["type"], len(part["stars"]), bool(part["const"]), part["length"] or "", words)
+        return Parameter(
+            part["name"],
+            part["type"],
+            len(part["stars"]),
+            bool(part["const"]),
+            part["length"] or "",
+            words,
+        )
 
     def _struct(self, line: str) -> Struct:
         match = _STRUCT.fullmatch(line)
         if match is None:
             raise ValueError(f"{self.path}: not a struct: {line}")
-        return Struct(match["name"], match["kind"], tuple(map(self._parameter, match["fields"].split("; "))))
+        return Struct(
+            match["name"], match["kind"], tuple(map(self._parameter, match["fields"].split("; ")))
+        )
 
     def _constants(self) -> Iterator[Constant]:
         group = ""

@@ -28,13 +28,13 @@ from .search import Candidate, secure_environ
 from .table import TRACE_VARIABLES
 
 DEFAULT_TIMEOUT: Final = 20.0
-_REMEDY: Final = "update or reinstall it; FAIRLEAD_EXCLUDE leaves it out, FAIRLEAD_PROBE=0 opens it all the same"
+_REMEDY: Final = (
+    "update or reinstall it; FAIRLEAD_EXCLUDE leaves it out, FAIRLEAD_PROBE=0 opens it all the same"
+)
 _KEPT: Final = {"answer": 1 << 22, "printed": 4096}  # of each pipe so many bytes, the last ones
 _PIPE_SIZE: Final = 1 << 16
 # The path of the modules is given, not inherited: `-m` would put the working directory first, and anyone's json.py with it.
-_CHILD: Final = (
-    "import sys; sys.path[:] = sys.argv[5:]; from fairlead.loader.base.children import answer; answer(*sys.argv[1:5])"
-)
+_CHILD: Final = "import sys; sys.path[:] = sys.argv[5:]; from fairlead.loader.base.children import answer; answer(*sys.argv[1:5])"
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,9 @@ def run_all(requests: Sequence[Request], timeout: float | None = None) -> list[O
 
 def candidate_from(data: dict[str, Any]) -> Candidate:
     """The candidate whose `asdict` went through JSON."""
-    return Candidate(data["library"], data["found_via"], Path(data["manifest"]) if data["manifest"] else None)
+    return Candidate(
+        data["library"], data["found_via"], Path(data["manifest"]) if data["manifest"] else None
+    )
 
 
 def _environment() -> dict[str, str]:
@@ -108,11 +110,18 @@ class _Child:
         self.timeout, self.selector, self.killed = timeout, selector, False
         self.outcome = Outcome(reason="its probe was interrupted")
         self.kept = {name: bytearray() for name in _KEPT}
-        self.mark = os.urandom(8).hex()  # a line without it was written by a library to a descriptor that is not its own
+        self.mark = os.urandom(
+            8
+        ).hex()  # a line without it was written by a library to a descriptor that is not its own
         self.started = time.monotonic()
         reader, writer = os.pipe()
         try:
-            arguments = (str(writer), self.mark, request.module, json.dumps(request.data, default=str))
+            arguments = (
+                str(writer),
+                self.mark,
+                request.module,
+                json.dumps(request.data, default=str),
+            )
             self.process = subprocess.Popen(
                 [_python(), "-c", _CHILD, *arguments, *sys.path],
                 stdin=subprocess.DEVNULL,
@@ -176,11 +185,18 @@ class _Child:
         lines = self._lines()
         if not lines or "report" not in lines[-1]:
             ending = f"it did not answer {late}" if code is None else _ending(code)
-            return self._failure(f"{ending} while {lines[-1]['step'] if lines else 'Python was starting'}")
+            return self._failure(
+                f"{ending} while {lines[-1]['step'] if lines else 'Python was starting'}"
+            )
         if code is None:
             return self._failure(f"it answers, but does not let the process end {late}")
         notes = (f"{_ending(code)} while the process was ending",) if code else ()
-        return Outcome(lines[-1]["report"], seconds=time.monotonic() - self.started, notes=notes, printed=self._last_printed())
+        return Outcome(
+            lines[-1]["report"],
+            seconds=time.monotonic() - self.started,
+            notes=notes,
+            printed=self._last_printed(),
+        )
 
     def _lines(self) -> list[dict[str, Any]]:
         """What the child wrote, a line each; without what was cut off or torn by others who wrote at the same time."""
@@ -197,7 +213,13 @@ class _Child:
 
     def _failure(self, reason: str) -> Outcome:
         printed = self._last_printed()
-        return Outcome(None, with_printed(reason, printed), _REMEDY, time.monotonic() - self.started, printed=printed)
+        return Outcome(
+            None,
+            with_printed(reason, printed),
+            _REMEDY,
+            time.monotonic() - self.started,
+            printed=printed,
+        )
 
 
 def with_printed(reason: str, printed: str) -> str:
@@ -238,6 +260,8 @@ def answer(descriptor: str, mark: str, module: str, data: str) -> None:
 
     def say(**line: Any) -> None:
         with suppress(OSError), open(pipe, "w", encoding="utf-8", closefd=False) as stream:
-            stream.write(f"\n{mark}{json.dumps(line, default=str)}\n")  # the line that someone else has begun ends here
+            stream.write(
+                f"\n{mark}{json.dumps(line, default=str)}\n"
+            )  # the line that someone else has begun ends here
 
     say(report=import_module(module).main(json.loads(data), lambda step: say(step=step)))

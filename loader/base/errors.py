@@ -25,12 +25,16 @@ class FairleadError(Exception):
         remedy: what to do next, "" when nothing is known to help.
     """
 
-    def __init__(self, message: str, *, routine: str = "", code: str = "", remedy: str = "") -> None:
+    def __init__(
+        self, message: str, *, routine: str = "", code: str = "", remedy: str = ""
+    ) -> None:
         super().__init__(message)
         self.message, self.routine, self.code, self.remedy = message, routine, code, remedy
 
     def __str__(self) -> str:
-        head = " ".join(part for part in (self.routine, f"[{self.code}]" if self.code else "") if part)
+        head = " ".join(
+            part for part in (self.routine, f"[{self.code}]" if self.code else "") if part
+        )
         text = f"{head}: {self.message}" if head else self.message
         return f"{text}\n  remedy: {self.remedy}" if self.remedy else text
 
@@ -41,7 +45,9 @@ class LibraryError(FairleadError):
     `missing` names the shared libraries that it needs and that were not found, in the order of the search.
     """
 
-    def __init__(self, message: str, *, missing: Sequence[str] = (), routine: str = "dlopen", **parts: str) -> None:
+    def __init__(
+        self, message: str, *, missing: Sequence[str] = (), routine: str = "dlopen", **parts: str
+    ) -> None:
         super().__init__(message, routine=routine, **parts)
         self.missing = tuple(missing)
 
@@ -74,14 +80,19 @@ class CodeError(FairleadError):
     remedies: ClassVar[Mapping[str, str]] = {}
     value: int = 0
 
-    def __init__(self, message: str, *, routine: str = "", code: str = "", value: int = 0, remedy: str = "") -> None:
+    def __init__(
+        self, message: str, *, routine: str = "", code: str = "", value: int = 0, remedy: str = ""
+    ) -> None:
         super().__init__(message, routine=routine, code=code, remedy=remedy)
         self.value = value
 
     @classmethod
     def describe(cls, code: int) -> tuple[str, str]:
         """The symbolic name and the plain sentence of a code."""
-        unknown = cls.unknown.format(value=code), f"The function returned a code that {cls.api_name} does not define."
+        unknown = (
+            cls.unknown.format(value=code),
+            f"The function returned a code that {cls.api_name} does not define.",
+        )
         return cls.api.errors.get(code, unknown)
 
     @classmethod
@@ -89,4 +100,10 @@ class CodeError(FairleadError):
         """The exception for `code`; `detail` is put after the code's own sentence."""
         name, sentence = cls.describe(code)
         text = f"{sentence} {detail}" if detail else sentence
-        return cls(text, routine=routine, code=name, value=code, remedy=remedy or cls.remedies.get(name, ""))
+        return cls(
+            text,
+            routine=routine,
+            code=name,
+            value=code,
+            remedy=remedy or cls.remedies.get(name, ""),
+        )

@@ -30,7 +30,9 @@ After: TypeAlias = Callable[[int, Sequence[int], int], object]
 _POINTER: Final = "void *const *"
 
 _thunks: dict[Api, Any] = {UR: lib.fl_ur_thunks(), PI: lib.fl_pi_thunks()}
-_leases: dict[int, Layer] = {}  # every layer that was ever taken, by its key, and who has it or had it last
+_leases: dict[
+    int, Layer
+] = {}  # every layer that was ever taken, by its key, and who has it or had it last
 _idle: list[Layer] = []  # given back, the longest ago first
 _handled: dict[Any, Layer] = {}  # by their C layer
 _lock = new_lock()
@@ -90,7 +92,9 @@ class Layer:
         """Lead to another table from now on: what was in between has been taken out."""
         with _lock:
             self.next = next
-            lib.fl_turn_layer(self.pointer, ffi.cast(_POINTER, next), self.orphan & 0xFFFFFFFFFFFFFFFF)
+            lib.fl_turn_layer(
+                self.pointer, ffi.cast(_POINTER, next), self.orphan & 0xFFFFFFFFFFFFFFFF
+            )
 
     def log(self, log: Log | None) -> None:
         """Write the calls into `log`, without Python in the way; None forwards everything again."""

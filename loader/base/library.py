@@ -26,8 +26,17 @@ from .search import secure_environ
 _RTLD_DI_LINKMAP = 2
 _CACHE = Path("/etc/ld.so.cache")
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
-_MULTIARCH = getattr(sys.implementation, "_multiarch", "")  # Debian's name for the architecture, "x86_64-linux-gnu"
-_DEFAULT_DIRECTORIES = (f"/lib/{_MULTIARCH}", f"/usr/lib/{_MULTIARCH}", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
+_MULTIARCH = getattr(
+    sys.implementation, "_multiarch", ""
+)  # Debian's name for the architecture, "x86_64-linux-gnu"
+_DEFAULT_DIRECTORIES = (
+    f"/lib/{_MULTIARCH}",
+    f"/usr/lib/{_MULTIARCH}",
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
+)
 
 #: Well known libraries that drivers need, by pattern, and where they come from.
 REMEDIES = (
@@ -41,7 +50,10 @@ REMEDIES = (
     ("libumf.so*", "pip install umf"),
     ("libtinfo.so.5*", "install the distribution's package libtinfo5 or ncurses-compat-libs"),
     ("libtinfo.so*", "install the distribution's package libtinfo6 or ncurses-libs"),
-    ("libLLVM*", "install the distribution's LLVM library of exactly that version, such as the package libllvm15"),
+    (
+        "libLLVM*",
+        "install the distribution's LLVM library of exactly that version, such as the package libllvm15",
+    ),
     ("libclang*", "install the distribution's clang library of exactly that version"),
     ("libhwloc.so*", "install the distribution's package libhwloc15 or hwloc-libs"),
     ("libamd_comgr.so*", "install ROCm's package comgr"),
@@ -63,10 +75,22 @@ REMEDIES = (
 
 #: What the dynamic linker says, by what it contains, and what helps.
 _LINKER_REMEDIES = (
-    ("GLIBC", "the library was built for a newer system: use an older build of it, or a newer distribution"),
-    ("not found (required by", "another copy of a library that it needs is found first: look at LD_LIBRARY_PATH"),
-    ("undefined symbol", "it and a library that it needs are of different versions: reinstall both from one source"),
-    ("failed to map segment", "the file system is mounted noexec, or the memory limit is too small"),
+    (
+        "GLIBC",
+        "the library was built for a newer system: use an older build of it, or a newer distribution",
+    ),
+    (
+        "not found (required by",
+        "another copy of a library that it needs is found first: look at LD_LIBRARY_PATH",
+    ),
+    (
+        "undefined symbol",
+        "it and a library that it needs are of different versions: reinstall both from one source",
+    ),
+    (
+        "failed to map segment",
+        "the file system is mounted noexec, or the memory limit is too small",
+    ),
     (
         "executable stack",
         "the system forbids executable stacks: clear the flag with patchelf --clear-execstack, or update the library",
@@ -75,9 +99,15 @@ _LINKER_REMEDIES = (
 )
 
 _FILE_ERRORS = {
-    "FileNotFoundError": ("the file does not exist", "install the package that ships it, or correct the path"),
+    "FileNotFoundError": (
+        "the file does not exist",
+        "install the package that ships it, or correct the path",
+    ),
     "NotADirectoryError": ("a part of its path is not a directory", "correct the path"),
-    "PermissionError": ("this user may not read it", "give read permission, or run as a user who has it"),
+    "PermissionError": (
+        "this user may not read it",
+        "give read permission, or run as a user who has it",
+    ),
 }
 
 
@@ -156,7 +186,9 @@ def open_with_siblings(
             return dlopen(path, flags)
         except OSError as error:
             name = str(error).split(":", 1)[0]
-        places = (os.path.join(directory, name) for directory in (os.path.dirname(path), *directories))
+        places = (
+            os.path.join(directory, name) for directory in (os.path.dirname(path), *directories)
+        )
         sibling = next((place for place in places if os.path.isfile(place)), None)
         if "/" in name or name in opened or name in waiting or sibling is None:
             return None
@@ -182,9 +214,12 @@ def check_file(library: str) -> None:
     except OSError as error:
         if os.path.islink(library) and isinstance(error, FileNotFoundError):
             raise refuse(
-                f"it is a symbolic link to {os.readlink(library)}, which does not exist", "reinstall the driver"
+                f"it is a symbolic link to {os.readlink(library)}, which does not exist",
+                "reinstall the driver",
             ) from None
-        raise refuse(*_FILE_ERRORS.get(type(error).__name__, (f"it cannot be read: {error.strerror}", ""))) from None
+        raise refuse(
+            *_FILE_ERRORS.get(type(error).__name__, (f"it cannot be read: {error.strerror}", ""))
+        ) from None
     if not start.startswith(b"\x7fELF"):
         raise refuse(_what_it_is(start), "name a shared library (.so)")
     header = _header(start)
@@ -193,10 +228,14 @@ def check_file(library: str) -> None:
     mine = _own_header()
     if header.bits != mine.bits:
         raise refuse(
-            f"it is a {header.bits}-bit library and this is a {mine.bits}-bit process", f"install the {mine.bits}-bit driver"
+            f"it is a {header.bits}-bit library and this is a {mine.bits}-bit process",
+            f"install the {mine.bits}-bit driver",
         )
     if header.machine != mine.machine:
-        raise refuse("it was built for another processor architecture", "install the driver for this architecture")
+        raise refuse(
+            "it was built for another processor architecture",
+            "install the driver for this architecture",
+        )
     if header.type != 3:  # ET_DYN
         raise refuse("it is an ELF file but not a shared library", "name a shared library (.so)")
     if _end_of_segments(start, header) > status.st_size:
@@ -211,7 +250,8 @@ def explain(library: str, dlerror: str) -> LibraryError:
         return LibraryError(
             "no library of this name is in LD_LIBRARY_PATH, the linker's cache or the default directories",
             routine=routine,
-            remedy=remedy_for((library,)) or "install the driver, run ldconfig, or name the library by its whole path",
+            remedy=remedy_for((library,))
+            or "install the driver, run ldconfig, or name the library by its whole path",
             missing=(library,),
         )
     missing = missing_dependencies(path)
@@ -225,9 +265,15 @@ def explain(library: str, dlerror: str) -> LibraryError:
 
 def remedy_for(missing: tuple[str, ...]) -> str:
     """What to install for missing libraries, each remedy once."""
-    found = (next((remedy for pattern, remedy in REMEDIES if fnmatch(name, pattern)), "") for name in missing)
+    found = (
+        next((remedy for pattern, remedy in REMEDIES if fnmatch(name, pattern)), "")
+        for name in missing
+    )
     known = "; ".join(dict.fromkeys(remedy for remedy in found if remedy))
-    return known or f"install what provides {', '.join(missing)}, or add its directory to LD_LIBRARY_PATH"
+    return (
+        known
+        or f"install what provides {', '.join(missing)}, or add its directory to LD_LIBRARY_PATH"
+    )
 
 
 def missing_dependencies(path: str) -> tuple[str, ...]:
@@ -247,7 +293,9 @@ def missing_dependencies(path: str) -> tuple[str, ...]:
             seen.add(name)
             if _is_loaded(name):
                 continue
-            found = name if "/" in name and os.path.exists(name) else find_library(name, rpath, runpath)
+            found = (
+                name if "/" in name and os.path.exists(name) else find_library(name, rpath, runpath)
+            )
             if found is None:
                 missing[name] = None
             else:
@@ -255,7 +303,9 @@ def missing_dependencies(path: str) -> tuple[str, ...]:
     return tuple(missing)
 
 
-def find_library(name: str, rpath: tuple[str, ...] = (), runpath: tuple[str, ...] = ()) -> str | None:
+def find_library(
+    name: str, rpath: tuple[str, ...] = (), runpath: tuple[str, ...] = ()
+) -> str | None:
     """Where ld.so would find a bare soname, or None."""
     variable = secure_environ().get("LD_LIBRARY_PATH", "").replace(";", ":")
     from_environment = [part or "." for part in variable.split(":")] if variable else []
@@ -263,7 +313,9 @@ def find_library(name: str, rpath: tuple[str, ...] = (), runpath: tuple[str, ...
         if _usable(os.path.join(directory, name)):
             return os.path.join(directory, name)
     cached = next((path for path in linker_cache().get(name, ()) if _usable(path)), None)
-    return cached or next((p for p in (os.path.join(d, name) for d in _DEFAULT_DIRECTORIES) if _usable(p)), None)
+    return cached or next(
+        (p for p in (os.path.join(d, name) for d in _DEFAULT_DIRECTORIES) if _usable(p)), None
+    )
 
 
 def _libc() -> Any:
@@ -283,7 +335,12 @@ def _path_of(handle: int) -> str:
 class _DlInfo(ctypes.Structure):
     """What dladdr(3) gives."""
 
-    _fields_ = (("fname", ctypes.c_char_p), ("base", ctypes.c_void_p), ("sname", ctypes.c_char_p), ("saddr", ctypes.c_void_p))
+    _fields_ = (
+        ("fname", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("sname", ctypes.c_char_p),
+        ("saddr", ctypes.c_void_p),
+    )
 
 
 def _file_of(address: int) -> str:
@@ -313,7 +370,11 @@ def _what_it_is(start: bytes) -> str:
     if start.startswith(b"!<arch>"):
         return "it is a static archive, not a shared library"
     text = all(byte in b"\t\n\r\f" or byte >= 32 for byte in start)
-    return "it is a text file, not a shared library" if text else "it is not an ELF file, so it is no shared library"
+    return (
+        "it is a text file, not a shared library"
+        if text
+        else "it is not an ELF file, so it is no shared library"
+    )
 
 
 def _header(start: bytes) -> _Header | None:
@@ -323,7 +384,9 @@ def _header(start: bytes) -> _Header | None:
     bits = {1: 32, 2: 64}.get(start[4], 0)
     order = "<" if start[5] == 1 else ">"
     kind, machine = struct.unpack_from(order + "HH", start, 16)
-    offset = struct.unpack_from(order + ("Q" if bits == 64 else "I"), start, 32 if bits == 64 else 28)[0]
+    offset = struct.unpack_from(
+        order + ("Q" if bits == 64 else "I"), start, 32 if bits == 64 else 28
+    )[0]
     size, count = struct.unpack_from(order + "HH", start, 54 if bits == 64 else 42)
     return _Header(bits, kind, machine, offset, size, count, order)
 
@@ -359,7 +422,10 @@ def _usable(path: str) -> bool:
     except OSError:
         return False
     header = _header(start) if start.startswith(b"\x7fELF") else None
-    return header is not None and (header.bits, header.machine) == (_own_header().bits, _own_header().machine)
+    return header is not None and (header.bits, header.machine) == (
+        _own_header().bits,
+        _own_header().machine,
+    )
 
 
 def dynamic_section(path: str) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
@@ -388,7 +454,10 @@ def dynamic_section(path: str) -> tuple[list[str], tuple[str, ...], tuple[str, .
 def _expand(search_path: str, library: str) -> Iterator[str]:
     origin = os.path.dirname(os.path.realpath(library))
     for part in search_path.split(":"):
-        for token, value in (("ORIGIN", origin), ("LIB", "lib64" if _own_header().bits == 64 else "lib")):
+        for token, value in (
+            ("ORIGIN", origin),
+            ("LIB", "lib64" if _own_header().bits == 64 else "lib"),
+        ):
             part = part.replace("${" + token + "}", value).replace("$" + token, value)
         yield part or "."  # ld.so takes an empty element for the working directory
 

@@ -19,9 +19,7 @@ from .forks import new_lock
 from .search import secure_environ
 
 LEVELS: Final = ("debug", "info", "warning", "error", "quiet")
-LEGAL: Final = (
-    "level:debug|info|warning|error|quiet;flush:debug|info|warning|error|quiet;output:stdout|stderr|file,<path>;fileline:0|1"
-)
+LEGAL: Final = "level:debug|info|warning|error|quiet;flush:debug|info|warning|error|quiet;output:stdout|stderr|file,<path>;fileline:0|1"
 
 _loggers: dict[str, Logger] = {}
 _lock = new_lock()
@@ -89,12 +87,16 @@ class Logger:
         if self._file is None:
             try:
                 # line-buffered, whatever the flush level is: the last lines before a crash are those that are wanted
-                self._file = open(self.settings.path, "w", 1, encoding="utf-8", errors="backslashreplace")  # noqa: SIM115 - it stays open
+                self._file = open(  # noqa: SIM115 - it stays open
+                    self.settings.path, "w", 1, encoding="utf-8", errors="backslashreplace"
+                )
             except OSError as error:
                 warn(
                     f"the log file {self.settings.path} of UR_LOG_{self.name} cannot be written ({error.strerror}): logging to stderr"
                 )
-                self.settings = Settings(self.settings.level, self.settings.flush, fileline=self.settings.fileline)
+                self.settings = Settings(
+                    self.settings.level, self.settings.flush, fileline=self.settings.fileline
+                )
                 return sys.stderr
         return self._file
 
@@ -107,7 +109,9 @@ def logger(name: str, default: str = "quiet") -> Logger:
         return _loggers[name]
 
 
-def settings(name: str, environ: Mapping[str, str] | None = None, default: str = "quiet") -> Settings:
+def settings(
+    name: str, environ: Mapping[str, str] | None = None, default: str = "quiet"
+) -> Settings:
     """What UR_LOG_<name> asks for; a value that cannot be read is named in one warning line, and the defaults hold."""
     text = secure_environ(environ).get(f"UR_LOG_{name}", "")
     plain = Settings(LEVELS.index(default))
@@ -162,7 +166,9 @@ def parse(text: str, plain: Settings) -> Settings:
             raise ValueError(f"{element!r} is none of its settings")
         found[key.lower()] = word
     kind, _, path = found.get("output", plain.output).partition(",")
-    if kind.strip().lower() not in ("stdout", "stderr", "file") or (kind.strip().lower() == "file") != bool(path.strip()):
+    if kind.strip().lower() not in ("stdout", "stderr", "file") or (
+        kind.strip().lower() == "file"
+    ) != bool(path.strip()):
         raise ValueError(f"{found['output']!r} is no output")
     fileline = found.get("fileline", "0").lower()
     if fileline not in ("0", "1", "true", "false"):

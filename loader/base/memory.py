@@ -28,7 +28,10 @@ def read_words(address: int, count: int) -> list[int | None]:
     """`count` pointers at an address; None for each that cannot be read."""
     words: list[int | None] = []
     while len(words) < count:
-        here, size = address + len(words) * POINTER_SIZE, min(_CHUNK // POINTER_SIZE, count - len(words))
+        here, size = (
+            address + len(words) * POINTER_SIZE,
+            min(_CHUNK // POINTER_SIZE, count - len(words)),
+        )
         data = read(here, size * POINTER_SIZE)
         if not data:  # memory ends somewhere in this chunk: go on word by word
             size, data = 1, read(here, POINTER_SIZE)

@@ -26,7 +26,9 @@ def query(call: Any, routine: str, check: Check, *arguments: Any, detail: str = 
     size = ctypes.c_size_t()
     check(call(*arguments, 0, None, ctypes.byref(size)), routine, detail)
     if size.value > _LARGEST_ANSWER:
-        raise FairleadError(f"the answer is said to have {size.value} bytes, which cannot be", routine=routine)
+        raise FairleadError(
+            f"the answer is said to have {size.value} bytes, which cannot be", routine=routine
+        )
     buffer = ctypes.create_string_buffer(max(size.value, 1))
     if size.value:
         check(call(*arguments, size.value, buffer, None), routine, detail)
@@ -38,7 +40,9 @@ def handles(call: Any, routine: str, check: Check, *arguments: Any, detail: str 
     count = ctypes.c_uint32()
     check(call(*arguments, 0, None, ctypes.byref(count)), routine, detail)
     if count.value > _MOST_HANDLES:
-        raise FairleadError(f"there are said to be {count.value} of them, which cannot be", routine=routine)
+        raise FairleadError(
+            f"there are said to be {count.value} of them, which cannot be", routine=routine
+        )
     if not count.value:
         return []
     entries = (ctypes.c_void_p * count.value)()

@@ -25,7 +25,9 @@ from typing import Final, TypeAlias
 #: A manifest is a line or two: whatever is larger is some other file.
 MAX_MANIFEST_BYTES: Final = 64 * 1024
 
-_AT_SECURE: Final = 23  # <elf.h>: the kernel's answer to "does this process have more rights than its user?"
+_AT_SECURE: Final = (
+    23  # <elf.h>: the kernel's answer to "does this process have more rights than its user?"
+)
 _CONTROL_CHARACTER: Final = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _KINDS: Final = {
     stat.S_IFREG: "a file",
@@ -112,7 +114,9 @@ def in_secure_process() -> bool:
     return bool(getauxval(_AT_SECURE))
 
 
-def secure_environ(environ: Mapping[str, str] | None = None, secure: bool | None = None) -> Mapping[str, str]:
+def secure_environ(
+    environ: Mapping[str, str] | None = None, secure: bool | None = None
+) -> Mapping[str, str]:
     """The environment (`os.environ` unless another is given), empty in a secure process: secure_getenv for all of it.
 
     `secure` says whether the process is one; None asks the kernel.
@@ -132,7 +136,14 @@ def excluding_pattern(*libraries: str) -> str:
     names = {*libraries, *(os.path.realpath(name) for name in libraries if "/" in name)}
     names |= {os.path.basename(name) for name in names}
     patterns = secure_environ().get("FAIRLEAD_EXCLUDE", "").split(":")
-    return next((pattern for pattern in patterns if pattern and any(fnmatch(name, pattern) for name in names)), "")
+    return next(
+        (
+            pattern
+            for pattern in patterns
+            if pattern and any(fnmatch(name, pattern) for name in names)
+        ),
+        "",
+    )
 
 
 def explain_variables(
@@ -157,7 +168,9 @@ def explain_variables(
             return "empty, which counts as not set"
         return effect(variable, trusted) or f"honoured: {variable.here}"
 
-    return tuple(VariableInUse(v, environ[v.name], outcome(v)) for v in variables if v.name in environ)
+    return tuple(
+        VariableInUse(v, environ[v.name], outcome(v)) for v in variables if v.name in environ
+    )
 
 
 def split_list(variable: str, text: str) -> Iterator[str | Refusal]:
@@ -166,7 +179,9 @@ def split_list(variable: str, text: str) -> Iterator[str | Refusal]:
         if element.strip():
             yield element
         else:
-            yield Refusal(variable, f"element {number} of {text!r} is empty", "remove the extra ':'", variable)
+            yield Refusal(
+                variable, f"element {number} of {text!r} is empty", "remove the extra ':'", variable
+            )
 
 
 def kind_of(path: str | Path) -> str:
@@ -199,12 +214,22 @@ def manifest_lines(path: Path, found_via: str = "") -> dict[int, str] | Refusal:
     except OSError as error:
         return refusal(*_explain(path, error))
     if len(content) > MAX_MANIFEST_BYTES:
-        return refusal(f"is larger than {MAX_MANIFEST_BYTES // 1024} KiB: this is no manifest", "move it elsewhere")
+        return refusal(
+            f"is larger than {MAX_MANIFEST_BYTES // 1024} KiB: this is no manifest",
+            "move it elsewhere",
+        )
     if _CONTROL_CHARACTER.search(content):
-        return refusal("holds control characters: this is no plain text", "write the library's path into it as UTF-8 text")
+        return refusal(
+            "holds control characters: this is no plain text",
+            "write the library's path into it as UTF-8 text",
+        )
     lines = enumerate(map(bytes.strip, content.removeprefix(codecs.BOM_UTF8).splitlines()), start=1)
-    said = {number: os.fsdecode(line) for number, line in lines if line and not line.startswith(b"#")}
-    return said or refusal("names no library: it is empty", "write the library's path into it, or delete it")
+    said = {
+        number: os.fsdecode(line) for number, line in lines if line and not line.startswith(b"#")
+    }
+    return said or refusal(
+        "names no library: it is empty", "write the library's path into it, or delete it"
+    )
 
 
 def search_manifest(path: Path, found_via: str, bases: Sequence[Path] = ()) -> Iterator[Finding]:
@@ -218,7 +243,9 @@ def search_manifest(path: Path, found_via: str, bases: Sequence[Path] = ()) -> I
         yield _resolve(name, path, found_via, bases)
 
 
-def search_directory(directory: Path, found_via: str, bases: Sequence[Path] = (), suffix: str = ".icd") -> Iterator[Finding]:
+def search_directory(
+    directory: Path, found_via: str, bases: Sequence[Path] = (), suffix: str = ".icd"
+) -> Iterator[Finding]:
     """The libraries that the manifests of a directory name, in the order of the manifests' names. `bases`: see above."""
     directory = Path(os.path.abspath(directory))
     try:
@@ -236,11 +263,16 @@ def search_directory(directory: Path, found_via: str, bases: Sequence[Path] = ()
         if name.endswith(suffix):
             yield from search_manifest(directory / name, found_via, bases)
         elif name.lower().endswith(suffix):
-            reason, remedy = f"does not end in {suffix}: upper case counts", f"rename it to end in {suffix}"
+            reason, remedy = (
+                f"does not end in {suffix}: upper case counts",
+                f"rename it to end in {suffix}",
+            )
             yield Refusal(str(directory / name), reason, remedy, found_via)
 
 
-def check_library(library: str, found_via: str, manifest: Path | None = None) -> Candidate | Refusal:
+def check_library(
+    library: str, found_via: str, manifest: Path | None = None
+) -> Candidate | Refusal:
     """The candidate for an absolute path or a bare soname, unless something lies there that is surely not a library.
 
     A path where nothing lies stays a candidate: whoever opens it knows how a broken path may be repaired.
@@ -251,7 +283,12 @@ def check_library(library: str, found_via: str, manifest: Path | None = None) ->
         kind = "a file"
     if kind == "a file":
         return Candidate(library, found_via, manifest)
-    return Refusal(str(manifest or library), f"{library} is {kind}, not a library", "name the library itself", found_via)
+    return Refusal(
+        str(manifest or library),
+        f"{library} is {kind}, not a library",
+        "name the library itself",
+        found_via,
+    )
 
 
 def collect(findings: Iterable[Finding]) -> SearchResult:
@@ -266,7 +303,9 @@ def collect(findings: Iterable[Finding]) -> SearchResult:
             refusals.append(finding)
         else:
             library = finding.library
-            first = candidates.setdefault(os.path.realpath(library) if "/" in library else library, finding)
+            first = candidates.setdefault(
+                os.path.realpath(library) if "/" in library else library, finding
+            )
             if first is not finding:
                 what = str(finding.manifest or library)
                 reason = f"same file as {first.library}, already found via {first.found_via}"
@@ -274,7 +313,9 @@ def collect(findings: Iterable[Finding]) -> SearchResult:
     return SearchResult(tuple(candidates.values()), tuple(refusals), tuple(places))
 
 
-def _resolve(name: str, manifest: Path, found_via: str, bases: Sequence[Path]) -> Candidate | Refusal:
+def _resolve(
+    name: str, manifest: Path, found_via: str, bases: Sequence[Path]
+) -> Candidate | Refusal:
     """One name of a manifest as a candidate. A relative path is never relative to the current directory."""
     if os.path.isabs(name):
         return check_library(name, found_via, manifest)
@@ -297,11 +338,17 @@ def _open_without_waiting(path: str, flags: int) -> int:
 def _explain(path: Path, error: OSError) -> tuple[str, str]:
     """Reason and remedy for a file that cannot be read."""
     if isinstance(error, FileNotFoundError) and os.path.islink(path):
-        return f"is a link to {os.path.realpath(path)}, which does not exist", "install what it points to, or delete the link"
+        return (
+            f"is a link to {os.path.realpath(path)}, which does not exist",
+            "install what it points to, or delete the link",
+        )
     if isinstance(error, FileNotFoundError):
         return "does not exist", "correct its name, or do not ask for it"
     if isinstance(error, PermissionError):
-        return f"not readable: {error.strerror}", "let this user read it (chmod a+r) and enter the directories above it"
+        return (
+            f"not readable: {error.strerror}",
+            "let this user read it (chmod a+r) and enter the directories above it",
+        )
     return f"not readable: {error.strerror}", "repair or remove it"
 
 

@@ -69,7 +69,11 @@ class DispatchTable:
     def remove(self, layer: TableLayer) -> None:
         """Take a layer out again. The one in front of it leads past it from now on; calls that are under way end as they began."""
         with changing:
-            for front in (front for behind, front in zip(self.layers, self.layers[1:], strict=False) if behind is layer):
+            for front in (
+                front
+                for behind, front in zip(self.layers, self.layers[1:], strict=False)
+                if behind is layer
+            ):
                 front.turn(layer.next)
             self.layers = tuple(other for other in self.layers if other is not layer)
             self._forget_functions()
@@ -101,12 +105,18 @@ class DispatchTable:
         self._forget_functions()
 
     def _forget_functions(self) -> None:
-        for name in list(self.__dict__):  # a copy: another thread may call a function for the first time just now
+        for name in list(
+            self.__dict__
+        ):  # a copy: another thread may call a function for the first time just now
             if name in self.api.functions:
                 self.__dict__.pop(name, None)
 
     def __repr__(self) -> str:
-        return f"<DispatchTable {self.label} at {self.address:#x}>" if self.label else f"<DispatchTable at {self.address:#x}>"
+        return (
+            f"<DispatchTable {self.label} at {self.address:#x}>"
+            if self.label
+            else f"<DispatchTable at {self.address:#x}>"
+        )
 
 
 def live_tables() -> list[DispatchTable]:
@@ -136,7 +146,9 @@ def _follow_environment() -> None:
         _followed = True
         environ = secure_environ()
         if any(environ.get(name) for name in TRACE_VARIABLES):
-            from ..trace import trace  # it imports this module, and most processes need nothing of it
+            from ..trace import (
+                trace,
+            )  # it imports this module, and most processes need nothing of it
 
             trace.follow_environment(environ)
 

@@ -24,7 +24,11 @@ from .search import Candidate, Refusal, in_secure_process, secure_environ
 
 _BAD_VERDICT_LASTS: Final = 3600.0  # seconds
 _MOST_VERDICTS: Final = 500
-_FOLDERS: Final = ("loader", "icd", "plugins")  # where the code lies, and the ABI facts, that a verdict depends on
+_FOLDERS: Final = (
+    "loader",
+    "icd",
+    "plugins",
+)  # where the code lies, and the ABI facts, that a verdict depends on
 
 
 class Report(Protocol):
@@ -54,7 +58,9 @@ class _Verdict:
 
     def holds(self, path: str) -> bool:
         """Whether it needs no new probe."""
-        return self.ok or (0 <= time.time() - self.at < _BAD_VERDICT_LASTS and self.around == _surroundings(path))
+        return self.ok or (
+            0 <= time.time() - self.at < _BAD_VERDICT_LASTS and self.around == _surroundings(path)
+        )
 
 
 def judge(
@@ -78,19 +84,27 @@ def judge(
     for candidate, identity in identities.items():
         verdict = verdicts.get(identity or "")
         if verdict is None or not verdict.holds(paths[candidate]):
-            if identity is not None:  # a file that is not there needs no child: opening it runs no code and says why
+            if (
+                identity is not None
+            ):  # a file that is not there needs no child: opening it runs no code and says why
                 unknown.append(candidate)
         elif not verdict.ok:
             reason = f"{verdict.reason} (remembered; `fairlead doctor` tries it again)"
-            refusals[candidate] = Refusal(candidate.library, reason, verdict.remedy, candidate.found_via)
+            refusals[candidate] = Refusal(
+                candidate.library, reason, verdict.remedy, candidate.found_via
+            )
     if unknown:
         for report in probe_all(unknown):
             candidate, identity = report.candidate, identities[report.candidate]
             if not report.ok:
-                refusals[candidate] = Refusal(candidate.library, report.reason, report.remedy, candidate.found_via)
+                refusals[candidate] = Refusal(
+                    candidate.library, report.reason, report.remedy, candidate.found_via
+                )
             if identity and report.probed:
                 around = _surroundings(paths[candidate])
-                verdicts[identity] = _Verdict(report.ok, report.reason, report.remedy, time.time(), around)
+                verdicts[identity] = _Verdict(
+                    report.ok, report.reason, report.remedy, time.time(), around
+                )
         _write(verdicts)
     return refusals
 
@@ -115,7 +129,13 @@ def _identity(kind: str, path: str) -> str | None:
         status = os.stat(found)
     except OSError:
         return None
-    facts = (os.path.realpath(found), status.st_mtime_ns, status.st_size, sys.prefix, _age_of_fairlead())
+    facts = (
+        os.path.realpath(found),
+        status.st_mtime_ns,
+        status.st_size,
+        sys.prefix,
+        _age_of_fairlead(),
+    )
     return "|".join(map(str, (kind, *facts, secure_environ().get("FAIRLEAD_QUIRKS", ""))))
 
 
@@ -124,7 +144,10 @@ def _age_of_fairlead() -> int:
     """When the newest of its files was made, in ns since the epoch."""
     root = Path(__file__).parents[2]
     return max(
-        file.stat().st_mtime_ns for folder in _FOLDERS for end in ("py", "abi") for file in (root / folder).glob(f"**/*.{end}")
+        file.stat().st_mtime_ns
+        for folder in _FOLDERS
+        for end in ("py", "abi")
+        for file in (root / folder).glob(f"**/*.{end}")
     )
 
 
@@ -145,7 +168,9 @@ def _read() -> dict[str, _Verdict]:
     try:
         data = json.loads(file.read_text(encoding="utf-8")) if file else {}
         verdicts = {key: _Verdict(**value) for key, value in data.items()}
-        return verdicts if all(isinstance(verdict.at, float) for verdict in verdicts.values()) else {}
+        return (
+            verdicts if all(isinstance(verdict.at, float) for verdict in verdicts.values()) else {}
+        )
     except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return {}
 
@@ -155,12 +180,16 @@ def _write(verdicts: dict[str, _Verdict]) -> None:
     file = _file()
     if file is None:
         return
-    newest = sorted({**_read(), **verdicts}.items(), key=lambda item: item[1].at, reverse=True)[:_MOST_VERDICTS]
+    newest = sorted({**_read(), **verdicts}.items(), key=lambda item: item[1].at, reverse=True)[
+        :_MOST_VERDICTS
+    ]
     temporary = file.with_name(f"{file.name}.{os.getpid()}")
     with suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            temporary.write_text(json.dumps({key: asdict(verdict) for key, verdict in newest}), encoding="utf-8")
+            temporary.write_text(
+                json.dumps({key: asdict(verdict) for key, verdict in newest}), encoding="utf-8"
+            )
             os.replace(temporary, file)
         finally:
             temporary.unlink(missing_ok=True)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _Entry: Final = UR.struct("ur_exp_kernel_arg_properties_t")
 _STYPE: Final = UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"]
 _VALUE, _POINTER, _MEM_OBJ, _LOCAL, _SAMPLER = (
-    UR[f"UR_EXP_KERNEL_ARG_TYPE_{kind}"] for kind in ("VALUE", "POINTER", "MEM_OBJ", "LOCAL", "SAMPLER")
+    UR[f"UR_EXP_KERNEL_ARG_TYPE_{kind}"]
+    for kind in ("VALUE", "POINTER", "MEM_OBJ", "LOCAL", "SAMPLER")
 )
 _SET: Final = "urKernelSetArgValue"  # stands for all that set one argument
 
@@ -71,9 +72,15 @@ def _kernel_create(service: Service, program: int, name: int, kernel: int) -> in
 
 
 @serves("piextKernelCreateWithNativeHandle")
-def _kernel_from_native(service: Service, native: int, context: int, program: int, owned: int, kernel: int) -> int:
+def _kernel_from_native(
+    service: Service, native: int, context: int, program: int, owned: int, kernel: int
+) -> int:
     given = ctypes.byref(new("ur_kernel_native_properties_t", isNativeHandleOwned=bool(owned)))
-    return _fresh(service, service.call("urKernelCreateWithNativeHandle", native, context, program, given, kernel), kernel)
+    return _fresh(
+        service,
+        service.call("urKernelCreateWithNativeHandle", native, context, program, given, kernel),
+        kernel,
+    )
 
 
 def _fresh(service: Service, code: int, kernel: int) -> int:
@@ -95,12 +102,16 @@ def _kernel_release(service: Service, kernel: int) -> int:
 
 def _references(service: Service, kernel: int) -> int:
     try:
-        return word_of(service.query("urKernelGetInfo", kernel, UR["UR_KERNEL_INFO_REFERENCE_COUNT"]))
+        return word_of(
+            service.query("urKernelGetInfo", kernel, UR["UR_KERNEL_INFO_REFERENCE_COUNT"])
+        )
     except URError:
         return 0
 
 
-def _wait(service: Service, kernel: int, index: int, kind: int, size: int, word: int = 0, flags: int = 0) -> int:
+def _wait(
+    service: Service, kernel: int, index: int, kind: int, size: int, word: int = 0, flags: int = 0
+) -> int:
     """Keep an argument until the kernel is launched."""
     arguments = service.kernels.get(kernel)
     if arguments is None:
@@ -159,16 +170,35 @@ def _launch(service: Service, queue: int, kernel: int, *arguments: int, flags: i
     extra = ctypes.byref(new("ur_kernel_launch_ext_properties_t", flags=flags)) if flags else None
     if not service.has(_SET):
         values = service.kernels.get(kernel, _NONE).array
-        return service.call("urEnqueueKernelLaunchWithArgsExp", queue, kernel, *sizes, len(values), values, extra, *events)
+        return service.call(
+            "urEnqueueKernelLaunchWithArgsExp",
+            queue,
+            kernel,
+            *sizes,
+            len(values),
+            values,
+            extra,
+            *events,
+        )
     if service.has("urEnqueueKernelLaunch_2025_3"):
         properties = (_LaunchProperty * 1)(_LaunchProperty(1, (1, 0))) if flags else None
-        return service.call("urEnqueueKernelLaunch_2025_3", queue, kernel, *sizes, len(properties or ()), properties, *events)
+        return service.call(
+            "urEnqueueKernelLaunch_2025_3",
+            queue,
+            kernel,
+            *sizes,
+            len(properties or ()),
+            properties,
+            *events,
+        )
     return service.call("urEnqueueKernelLaunch", queue, kernel, *sizes, extra, *events)
 
 
 @serves("piextEnqueueCooperativeKernelLaunch")
 def _launch_cooperative(service: Service, queue: int, kernel: int, *arguments: int) -> int:
-    return _launch(service, queue, kernel, *arguments, flags=UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"])
+    return _launch(
+        service, queue, kernel, *arguments, flags=UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"]
+    )
 
 
 class _LaunchProperty(ctypes.Structure):
@@ -191,12 +221,16 @@ def _append_launch(service: Service, buffer: int, kernel: int, *arguments: int) 
 
 
 @serves("piextKernelSuggestMaxCooperativeGroupCount")
-def _suggest_group_count(service: Service, kernel: int, local_size: int, dynamic_size: int, count: int) -> int:
+def _suggest_group_count(
+    service: Service, kernel: int, local_size: int, dynamic_size: int, count: int
+) -> int:
     """UR asks for a device: the first of the kernel's context."""
     context = word_of(service.query("urKernelGetInfo", kernel, UR["UR_KERNEL_INFO_CONTEXT"]))
     size = ctypes.byref(ctypes.c_size_t(local_size))
     device = context_devices(service, context)[0]
-    return service.call("urKernelSuggestMaxCooperativeGroupCount", kernel, device, 1, size, dynamic_size, count)
+    return service.call(
+        "urKernelSuggestMaxCooperativeGroupCount", kernel, device, 1, size, dynamic_size, count
+    )
 
 
 @serves("piKernelSetExecInfo")
@@ -207,5 +241,14 @@ def _set_exec_info(service: Service, kernel: int, name: int, size: int, value: i
     if name == PI["PI_USM_INDIRECT_ACCESS"]:
         given, size = ctypes.c_uint8(ctypes.c_uint32.from_address(value).value != 0), 1
     elif name == PI["PI_EXT_KERNEL_EXEC_INFO_CACHE_CONFIG"]:
-        given = ctypes.c_uint32(ENUMS["pi_kernel_cache_config"].to_ur(ctypes.c_uint32.from_address(value).value))
-    return service.call("urKernelSetExecInfo", kernel, asked, size, None, given if given is value else ctypes.byref(given))
+        given = ctypes.c_uint32(
+            ENUMS["pi_kernel_cache_config"].to_ur(ctypes.c_uint32.from_address(value).value)
+        )
+    return service.call(
+        "urKernelSetExecInfo",
+        kernel,
+        asked,
+        size,
+        None,
+        given if given is value else ctypes.byref(given),
+    )

@@ -62,7 +62,10 @@ class Enum:
         found = 0
         for bit in _bits(value) if self.bits else [value]:
             if bit not in self.values:
-                raise refuse("PI_ERROR_INVALID_VALUE", f"{value:#x} of {self.pi} has no counterpart in {self.ur}.")
+                raise refuse(
+                    "PI_ERROR_INVALID_VALUE",
+                    f"{value:#x} of {self.pi} has no counterpart in {self.ur}.",
+                )
             found |= self.values[bit]
         return found
 
@@ -71,7 +74,10 @@ class Enum:
         if value in self.answers:
             return self.answers[value]
         if not self.bits:
-            raise refuse("PI_ERROR_UNSUPPORTED_FEATURE", f"{value:#x} of {self.ur} has no counterpart in {self.pi}.")
+            raise refuse(
+                "PI_ERROR_UNSUPPORTED_FEATURE",
+                f"{value:#x} of {self.ur} has no counterpart in {self.pi}.",
+            )
         found = 0
         for bit in _bits(value):
             found |= self.answers.get(bit, 0)
@@ -115,7 +121,11 @@ def _read_row(enum: Enum, row: str) -> None:
     left, right, *rest = row.split(" ", 2)
     if "*" in left:
         for name in PI.constants.values():
-            match = re.fullmatch(left.replace("*", r"(\w+)"), name.name) if name.group == enum.pi else None
+            match = (
+                re.fullmatch(left.replace("*", r"(\w+)"), name.name)
+                if name.group == enum.pi
+                else None
+            )
             other = UR.constants.get(right.replace("*", match[1])) if match else None
             if other and other.group == enum.ur and name.name not in enum.missing:
                 enum.pair(name.name, other.name)
@@ -129,7 +139,10 @@ def _read_row(enum: Enum, row: str) -> None:
 
 def _results(lines: _Lines) -> dict[int, int]:
     named = dict(line.split(" ") for line in lines)
-    return {code: PI.codes[named.get(name, name.replace("UR_RESULT_", "PI_"))] for code, (name, _) in UR.errors.items()}
+    return {
+        code: PI.codes[named.get(name, name.replace("UR_RESULT_", "PI_"))]
+        for code, (name, _) in UR.errors.items()
+    }
 
 
 def _structs(lines: _Lines) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:
@@ -144,7 +157,9 @@ _SECTIONS: Final = _sections()
 #: PI function → the UR function and its arguments, as the map has them.
 FUNCTIONS: Final[Mapping[str, str]] = dict(line.split(" = ", 1) for line in _SECTIONS["functions"])
 #: PI function → why UR has nothing to serve it from: it answers PI_ERROR_UNSUPPORTED_FEATURE.
-UNSUPPORTED: Final[Mapping[str, str]] = dict(line.split(": ", 1) for line in _SECTIONS["unsupported"])
+UNSUPPORTED: Final[Mapping[str, str]] = dict(
+    line.split(": ", 1) for line in _SECTIONS["unsupported"]
+)
 #: All pairs of types whose constants are converted.
 ALL_ENUMS: Final = tuple(_enums(_SECTIONS["enums"]))
 #: PI type → its Enum.
@@ -168,7 +183,9 @@ def new(name: str, **fields: Any) -> Any:
     kind = UR.struct(name)
     struct = kind()
     if kind._fields_[0][0] == "stype":
-        struct.stype = UR[f"UR_STRUCTURE_TYPE_{name.removeprefix('ur_').removesuffix('_t').upper()}"]
+        struct.stype = UR[
+            f"UR_STRUCTURE_TYPE_{name.removeprefix('ur_').removesuffix('_t').upper()}"
+        ]
     kept = []
     for key, value in fields.items():
         if isinstance(value, (ctypes.Structure, ctypes.Array)):
@@ -186,7 +203,11 @@ def struct_at(address: int, name: str) -> Any:
     types = {f.name: f.type for f in PI.structs[pi].fields}
     values = {ur: getattr(source, of) for ur, of in fields.items()}
     return new(
-        name, **{ur: ENUMS[types[of]].to_ur(values[ur]) if types[of] in ENUMS else values[ur] for ur, of in fields.items()}
+        name,
+        **{
+            ur: ENUMS[types[of]].to_ur(values[ur]) if types[of] in ENUMS else values[ur]
+            for ur, of in fields.items()
+        },
     )
 
 
@@ -217,7 +238,10 @@ def _read_struct(address: int, name: str, parameter: str) -> Any:
 
 def answer(pi: Constant, ur: Constant) -> Callable[[bytes], bytes] | None:
     """How the bytes that UR answers to a query become those of PI; None: as they are."""
-    special = {"ur_image_format_t": _image_format, "ur_device_partition_property_t[]": _partition}.get(ur.answer)
+    special = {
+        "ur_image_format_t": _image_format,
+        "ur_device_partition_property_t[]": _partition,
+    }.get(ur.answer)
     pi_type, ur_type = pi.answer.removesuffix("[]"), ur.answer.removesuffix("[]")
     if special or not pi_type or not ur_type or "*" in pi_type:
         return special
@@ -230,7 +254,9 @@ def answer(pi: Constant, ur: Constant) -> Callable[[bytes], bytes] | None:
     def convert(data: bytes) -> bytes:
         step = ur_size if is_list else max(len(data), 1)
         words = (int.from_bytes(data[at : at + step], "little") for at in range(0, len(data), step))
-        end = b"\0" * pi_size if ur_type == "ur_device_partition_t" else b""  # PI's list of them ends with a 0
+        end = (
+            b"\0" * pi_size if ur_type == "ur_device_partition_t" else b""
+        )  # PI's list of them ends with a 0
         return b"".join(_word(enum.to_pi(word) if enum else word, pi_size) for word in words) + end
 
     return convert
@@ -251,7 +277,10 @@ def _image_format(data: bytes) -> bytes:
 def _partition(data: bytes) -> bytes:
     """UR's (type, value) pairs as PI's list: the type, its values, 0; a list of counts has an end of its own."""
     pairs = [
-        (int.from_bytes(data[at : at + 4], "little"), int.from_bytes(data[at + 4 : at + 8], "little"))
+        (
+            int.from_bytes(data[at : at + 4], "little"),
+            int.from_bytes(data[at + 4 : at + 8], "little"),
+        )
         for at in range(0, len(data), 8)
     ]
     if not pairs:

@@ -24,14 +24,19 @@ def context_devices(service: Service, context: int) -> list[int]:
 
 
 def _context_platform(service: Service, context: int, *rest: int) -> bytes:
-    return service.query("urDeviceGetInfo", context_devices(service, context)[0], UR["UR_DEVICE_INFO_PLATFORM"])
+    return service.query(
+        "urDeviceGetInfo", context_devices(service, context)[0], UR["UR_DEVICE_INFO_PLATFORM"]
+    )
 
 
 def _of_all_devices(enum: str, asked: str) -> Callable[..., bytes]:
     """What all devices of the context are capable of."""
 
     def answer(service: Service, context: int, *rest: int) -> bytes:
-        found = (service.query("urDeviceGetInfo", device, UR[asked]) for device in context_devices(service, context))
+        found = (
+            service.query("urDeviceGetInfo", device, UR[asked])
+            for device in context_devices(service, context)
+        )
         common = reduce(lambda one, other: one & other, map(word_of, found))
         return ENUMS[enum].to_pi(common).to_bytes(8, "little")
 
@@ -46,7 +51,11 @@ def _extensions(service: Service, device: int, *rest: int) -> bytes:
     """DPC++ of PI looks there for command-buffers, for which UR has a property of its own."""
     names = service.query("urDeviceGetInfo", device, UR["UR_DEVICE_INFO_EXTENSIONS"]).rstrip(b"\0")
     try:
-        supported = word_of(service.query("urDeviceGetInfo", device, UR["UR_DEVICE_INFO_COMMAND_BUFFER_SUPPORT_EXP"]))
+        supported = word_of(
+            service.query(
+                "urDeviceGetInfo", device, UR["UR_DEVICE_INFO_COMMAND_BUFFER_SUPPORT_EXP"]
+            )
+        )
     except URError:
         supported = 0
     more = [b"ur_exp_command_buffer"] if supported and b"ur_exp_command_buffer" not in names else []

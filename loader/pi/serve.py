@@ -49,7 +49,10 @@ _NULL_HANDLE: Final = {
     "pi_ext_command_buffer": "PI_ERROR_INVALID_COMMAND_BUFFER_KHR",
 }
 #: NULL is right here too, though the header does not say so.
-_MAY_BE_NULL: Final = {("piextKernelCreateWithNativeHandle", "program"), ("piextMemGetNativeHandle", "dev")}
+_MAY_BE_NULL: Final = {
+    ("piextKernelCreateWithNativeHandle", "program"),
+    ("piextMemGetNativeHandle", "dev"),
+}
 
 _TOKEN: Final = re.compile(r"[^,{}]*\{(?:[^{}]|\{[^{}]*\})*\}|[^,{}]+")
 
@@ -74,7 +77,9 @@ def serve(table: DispatchTable, ended: Callable[[], object] = lambda: None) -> D
 class Service:
     """One adapter that PI is served from. `kernels` holds the arguments of each kernel whose adapter takes them with the launch."""
 
-    def __init__(self, ur: DispatchTable, layer: layers.Layer, ended: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, ur: DispatchTable, layer: layers.Layer, ended: Callable[[], object] = lambda: None
+    ) -> None:
         self.ur = ur
         self.layer = layer
         self._when_ended = ended
@@ -82,7 +87,9 @@ class Service:
         self._ended = False
         self._adapters: list[int] | None = None
         self._lock = new_lock()
-        self._absent = frozenset({0, *layers.stubs(UR, "unsupported"), *layers.stubs(UR, "uninitialized")})
+        self._absent = frozenset(
+            {0, *layers.stubs(UR, "unsupported"), *layers.stubs(UR, "uninitialized")}
+        )
         self._has: dict[str, bool] = {}
         self._told = False
 
@@ -115,7 +122,9 @@ class Service:
     def call(self, name: str, *arguments: Any) -> int:
         """Call a UR function; the result as one of PI."""
         function = getattr(self.ur, name, None)
-        return result(function(*arguments)) if function else PI.codes["PI_ERROR_UNSUPPORTED_FEATURE"]
+        return (
+            result(function(*arguments)) if function else PI.codes["PI_ERROR_UNSUPPORTED_FEATURE"]
+        )
 
     def query(self, name: str, *arguments: Any) -> bytes:
         """The whole answer of a UR info query; `arguments` end with what is asked for. Raises URError."""
@@ -174,10 +183,17 @@ class Call:
         self.pi = function
         self.name, _, arguments = line.partition("(")
         self.ur = UR.functions[self.name]
-        texts = [text.strip() for text in _TOKEN.findall(arguments.rstrip(")"))] or [p.name for p in function.parameters]
+        texts = [text.strip() for text in _TOKEN.findall(arguments.rstrip(")"))] or [
+            p.name for p in function.parameters
+        ]
         if len(texts) != len(self.ur.parameters):
-            raise ValueError(f"{self.name} has {len(self.ur.parameters)} parameters, and {function.name} gives it {len(texts)}")
-        self.makers = [self._maker(text, target) for text, target in zip(texts, self.ur.parameters, strict=True)]
+            raise ValueError(
+                f"{self.name} has {len(self.ur.parameters)} parameters, and {function.name} gives it {len(texts)}"
+            )
+        self.makers = [
+            self._maker(text, target)
+            for text, target in zip(texts, self.ur.parameters, strict=True)
+        ]
         #: Whether UR gets the words of PI as they came.
         self.as_it_is = texts == [p.name for p in function.parameters] and not any(
             map(argument, function.parameters, self.ur.parameters)
@@ -216,10 +232,14 @@ class Call:
             else:
                 index = self._index(value)
                 fields[key] = lambda service, arguments, index=index: arguments[index]
-        return lambda service, arguments: new(name, **{key: make(service, arguments) for key, make in fields.items()})
+        return lambda service, arguments: new(
+            name, **{key: make(service, arguments) for key, make in fields.items()}
+        )
 
     def _index(self, name: str) -> int:
-        return next(index for index, parameter in enumerate(self.pi.parameters) if parameter.name == name)
+        return next(
+            index for index, parameter in enumerate(self.pi.parameters) if parameter.name == name
+        )
 
 
 class Query(Call):
@@ -228,7 +248,12 @@ class Query(Call):
     def __init__(self, function: Function, line: str) -> None:
         super().__init__(function, line)
         self.asked = self._index(
-            next(p.type_from for p in function.parameters if "out" in p.words or "inout" in p.words if p.type_from)
+            next(
+                p.type_from
+                for p in function.parameters
+                if "out" in p.words or "inout" in p.words
+                if p.type_from
+            )
         )
         self.info = ENUMS[function.parameters[self.asked].type]
 
@@ -244,17 +269,25 @@ class Query(Call):
             return PI.codes["PI_ERROR_INVALID_VALUE"]
         convert = answer(PI.constants[name], self.info.constants[name])
         values = [make(service, arguments) for make in self.makers]
-        no_room = not arguments[-3] and arguments[-2]  # enough for an empty answer, but UR refuses it in any case
+        no_room = (
+            not arguments[-3] and arguments[-2]
+        )  # enough for an empty answer, but UR refuses it in any case
         if convert is None and not no_room:
             return service.call(self.name, *values)
         data = service.query(self.name, *values[:-3])
-        return service.answer(_narrowed(convert(data) if convert else data, len(data), arguments[-3]), *arguments[-3:])
+        return service.answer(
+            _narrowed(convert(data) if convert else data, len(data), arguments[-3]), *arguments[-3:]
+        )
 
 
 def _narrowed(data: bytes, before: int, size: int) -> bytes:
     """A converted answer for a caller with `size` bytes: plugins of 2024 answered in UR's width (a bool in one byte), and clients give
     no more room than that. So a number is cut to the caller's size if it loses nothing, and if UR's own fitted."""
-    return data[:size] if before <= size < len(data) and not any(data[size:]) and len(data) <= 8 else data
+    return (
+        data[:size]
+        if before <= size < len(data) and not any(data[size:]) and len(data) <= 8
+        else data
+    )
 
 
 def _make_translation(function: Function) -> Callable[[Service, Sequence[int]], int]:
@@ -290,4 +323,7 @@ def _required(function: Function) -> Iterator[tuple[int, int]]:
 
 def translated() -> Mapping[str, str]:
     """PI function → the UR function that serves it, "" where Python decides; without those of `UNSUPPORTED`."""
-    return {**{name: line.partition("(")[0] for name, line in FUNCTIONS.items()}, **dict.fromkeys(pi_translation.FUNCTIONS, "")}
+    return {
+        **{name: line.partition("(")[0] for name, line in FUNCTIONS.items()},
+        **dict.fromkeys(pi_translation.FUNCTIONS, ""),
+    }

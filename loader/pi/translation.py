@@ -74,7 +74,8 @@ def _properties(address: int, group: str) -> dict[str, int]:
     names = PI.groups[group]
     if any(name not in names for name, _ in words):
         raise refuse(
-            "PI_ERROR_INVALID_PROPERTY", f"{[hex(name) for name, _ in words if name not in names]} are not of {group}."
+            "PI_ERROR_INVALID_PROPERTY",
+            f"{[hex(name) for name, _ in words if name not in names]} are not of {group}.",
         )
     return {names[name]: value for name, value in words}
 
@@ -95,15 +96,30 @@ def word_of(data: bytes) -> int:
 @serves("piPlatformsGet")
 def _platforms_get(service: Service, num_entries: int, platforms: int, num_platforms: int) -> int:
     """UR asks each adapter for itself."""
-    found = [platform for adapter in service.adapters for platform in service.handles("urPlatformGet", adapter)]
+    found = [
+        platform
+        for adapter in service.adapters
+        for platform in service.handles("urPlatformGet", adapter)
+    ]
     return _give(found, num_entries, platforms, num_platforms)
 
 
 @serves("piDevicesGet")
-def _devices_get(service: Service, platform: int, device_type: int, num_entries: int, devices: int, num_devices: int) -> int:
+def _devices_get(
+    service: Service,
+    platform: int,
+    device_type: int,
+    num_entries: int,
+    devices: int,
+    num_devices: int,
+) -> int:
     """PI's types are bits, UR's are not: each is asked for; an accelerator of PI is any of three types of UR."""
     everything = PI["PI_DEVICE_TYPE_ALL"]
-    bits = [bit for bit in (1, 2, 4, 8, 16) if device_type & bit] if device_type & everything != everything else [everything]
+    bits = (
+        [bit for bit in (1, 2, 4, 8, 16) if device_type & bit]
+        if device_type & everything != everything
+        else [everything]
+    )
     if not bits or device_type & ~everything:
         raise refuse("PI_ERROR_INVALID_DEVICE_TYPE", f"{device_type:#x} is no type.")
     types = [ENUMS["pi_device_type"].to_ur(bit) for bit in bits]
@@ -116,14 +132,19 @@ def _devices_get(service: Service, platform: int, device_type: int, num_entries:
 def _devices_of_type(service: Service, platform: int, kind: int) -> list[int]:
     count = ctypes.c_uint32()
     code = service.ur.urDeviceGet(platform, kind, 0, None, ctypes.byref(count))
-    if UR.errors.get(code, ("",))[0] in ("UR_RESULT_ERROR_DEVICE_NOT_FOUND", "UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION"):
+    if UR.errors.get(code, ("",))[0] in (
+        "UR_RESULT_ERROR_DEVICE_NOT_FOUND",
+        "UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION",
+    ):
         return []
     check(code, "urDeviceGet")
     return service.handles("urDeviceGet", platform, kind) if count.value else []
 
 
 @serves("piDevicePartition")
-def _device_partition(service: Service, device: int, properties: int, num_devices: int, out: int, num_out: int) -> int:
+def _device_partition(
+    service: Service, device: int, properties: int, num_devices: int, out: int, num_out: int
+) -> int:
     """PI: a type, its values, 0. UR: pairs of both."""
     kind, *values = list(_list(properties)) or [0]
     kind = ENUMS["pi_device_partition_property"].to_ur(kind)
@@ -143,7 +164,9 @@ def _select_binary(service: Service, device: int, binaries: int, count: int, sel
     described = (UR.struct("ur_device_binary_t") * max(count, 1))()
     for entry, address in zip(described, _words(binaries, count), strict=False):
         entry.stype = UR["UR_STRUCTURE_TYPE_DEVICE_BINARY"]
-        entry.pDeviceTargetSpec = PI.struct("pi_device_binary_struct").from_address(address).DeviceTargetSpec
+        entry.pDeviceTargetSpec = (
+            PI.struct("pi_device_binary_struct").from_address(address).DeviceTargetSpec
+        )
     return service.call("urDeviceSelectBinary", device, described, count, selected)
 
 
@@ -152,7 +175,9 @@ def _select_binary(service: Service, device: int, binaries: int, count: int, sel
 
 def _queue_properties(flags: int, index: int | None = None) -> Any:
     chain = None if index is None else new("ur_queue_index_properties_t", computeIndex=index)
-    return new("ur_queue_properties_t", flags=ENUMS["pi_queue_properties"].to_ur(flags), pNext=chain)
+    return new(
+        "ur_queue_properties_t", flags=ENUMS["pi_queue_properties"].to_ur(flags), pNext=chain
+    )
 
 
 def _listed_queue_properties(address: int) -> Any:
@@ -162,46 +187,81 @@ def _listed_queue_properties(address: int) -> Any:
 
 @serves("piQueueCreate")
 def _queue_create(service: Service, context: int, device: int, flags: int, queue: int) -> int:
-    return service.call("urQueueCreate", context, device, ctypes.byref(_queue_properties(flags)), queue)
+    return service.call(
+        "urQueueCreate", context, device, ctypes.byref(_queue_properties(flags)), queue
+    )
 
 
 @serves("piextQueueCreate")
-def _queue_create_listed(service: Service, context: int, device: int, properties: int, queue: int) -> int:
-    return service.call("urQueueCreate", context, device, ctypes.byref(_listed_queue_properties(properties)), queue)
+def _queue_create_listed(
+    service: Service, context: int, device: int, properties: int, queue: int
+) -> int:
+    return service.call(
+        "urQueueCreate", context, device, ctypes.byref(_listed_queue_properties(properties)), queue
+    )
 
 
 @serves("piextQueueCreateWithNativeHandle")
 def _queue_from_native(
-    service: Service, native: int, kind: int, context: int, device: int, owned: int, properties: int, queue: int
+    service: Service,
+    native: int,
+    kind: int,
+    context: int,
+    device: int,
+    owned: int,
+    properties: int,
+    queue: int,
 ) -> int:
     wanted = _listed_queue_properties(properties)
     number = ctypes.c_int32(kind)
     described = new("ur_queue_native_desc_t", pNativeData=ctypes.addressof(number), pNext=wanted)
     given = new("ur_queue_native_properties_t", isNativeHandleOwned=bool(owned), pNext=described)
-    return service.call("urQueueCreateWithNativeHandle", native, context, device, ctypes.byref(given), queue)
+    return service.call(
+        "urQueueCreateWithNativeHandle", native, context, device, ctypes.byref(given), queue
+    )
 
 
 # Memory
 
 
 @serves("piMemBufferCreate")
-def _buffer_create(service: Service, context: int, flags: int, size: int, host: int, mem: int, properties: int) -> int:
+def _buffer_create(
+    service: Service, context: int, flags: int, size: int, host: int, mem: int, properties: int
+) -> int:
     chain = None
     for name, value in _properties(properties, "pi_mem_properties").items():
         if name == "PI_MEM_PROPERTIES_ALLOC_BUFFER_LOCATION":
             chain = new("ur_buffer_alloc_location_properties_t", location=value, pNext=chain)
         else:
             chain = new("ur_buffer_channel_properties_t", channel=value, pNext=chain)
-    given = ctypes.byref(new("ur_buffer_properties_t", pHost=host, pNext=chain)) if host or chain else None
-    return service.call("urMemBufferCreate", context, ENUMS["pi_mem_flags"].to_ur(flags), size, given, mem)
+    given = (
+        ctypes.byref(new("ur_buffer_properties_t", pHost=host, pNext=chain))
+        if host or chain
+        else None
+    )
+    return service.call(
+        "urMemBufferCreate", context, ENUMS["pi_mem_flags"].to_ur(flags), size, given, mem
+    )
 
 
 #: A flag of a USM allocation → the UR struct and the flag in it.
 _USM_FLAGS: Final = {
-    "PI_MEM_ALLOC_WRTITE_COMBINED": ("ur_usm_device_desc_t", "UR_USM_DEVICE_MEM_FLAG_WRITE_COMBINED"),
-    "PI_MEM_ALLOC_INITIAL_PLACEMENT_DEVICE": ("ur_usm_device_desc_t", "UR_USM_DEVICE_MEM_FLAG_INITIAL_PLACEMENT"),
-    "PI_MEM_ALLOC_INITIAL_PLACEMENT_HOST": ("ur_usm_host_desc_t", "UR_USM_HOST_MEM_FLAG_INITIAL_PLACEMENT"),
-    "PI_MEM_ALLOC_DEVICE_READ_ONLY": ("ur_usm_device_desc_t", "UR_USM_DEVICE_MEM_FLAG_DEVICE_READ_ONLY"),
+    "PI_MEM_ALLOC_WRTITE_COMBINED": (
+        "ur_usm_device_desc_t",
+        "UR_USM_DEVICE_MEM_FLAG_WRITE_COMBINED",
+    ),
+    "PI_MEM_ALLOC_INITIAL_PLACEMENT_DEVICE": (
+        "ur_usm_device_desc_t",
+        "UR_USM_DEVICE_MEM_FLAG_INITIAL_PLACEMENT",
+    ),
+    "PI_MEM_ALLOC_INITIAL_PLACEMENT_HOST": (
+        "ur_usm_host_desc_t",
+        "UR_USM_HOST_MEM_FLAG_INITIAL_PLACEMENT",
+    ),
+    "PI_MEM_ALLOC_DEVICE_READ_ONLY": (
+        "ur_usm_device_desc_t",
+        "UR_USM_DEVICE_MEM_FLAG_DEVICE_READ_ONLY",
+    ),
 }
 
 
@@ -213,26 +273,46 @@ def _usm_description(properties: int, alignment: int = 0) -> Any:
             flags[struct] = flags.get(struct, 0) | UR[flag]
     chain = None
     if "PI_MEM_USM_ALLOC_BUFFER_LOCATION" in given:
-        chain = new("ur_usm_alloc_location_desc_t", location=given["PI_MEM_USM_ALLOC_BUFFER_LOCATION"])
+        chain = new(
+            "ur_usm_alloc_location_desc_t", location=given["PI_MEM_USM_ALLOC_BUFFER_LOCATION"]
+        )
     for struct, value in flags.items():
         chain = new(struct, flags=value, pNext=chain)
     return new("ur_usm_desc_t", align=alignment, pNext=chain)
 
 
 @serves("piextUSMHostAlloc")
-def _host_alloc(service: Service, pointer: int, context: int, properties: int, size: int, alignment: int) -> int:
+def _host_alloc(
+    service: Service, pointer: int, context: int, properties: int, size: int, alignment: int
+) -> int:
     described = ctypes.byref(_usm_description(properties, alignment))
     return service.call("urUSMHostAlloc", context, described, None, size, pointer)
 
 
 @serves("piextUSMDeviceAlloc")
-def _device_alloc(service: Service, pointer: int, context: int, device: int, properties: int, size: int, alignment: int) -> int:
+def _device_alloc(
+    service: Service,
+    pointer: int,
+    context: int,
+    device: int,
+    properties: int,
+    size: int,
+    alignment: int,
+) -> int:
     described = ctypes.byref(_usm_description(properties, alignment))
     return service.call("urUSMDeviceAlloc", context, device, described, None, size, pointer)
 
 
 @serves("piextUSMSharedAlloc")
-def _shared_alloc(service: Service, pointer: int, context: int, device: int, properties: int, size: int, alignment: int) -> int:
+def _shared_alloc(
+    service: Service,
+    pointer: int,
+    context: int,
+    device: int,
+    properties: int,
+    size: int,
+    alignment: int,
+) -> int:
     described = ctypes.byref(_usm_description(properties, alignment))
     return service.call("urUSMSharedAlloc", context, device, described, None, size, pointer)
 
@@ -250,11 +330,31 @@ def _pitched_alloc(
     element: int,
 ) -> int:
     described = ctypes.byref(_usm_description(properties))
-    return service.call("urUSMPitchedAllocExp", context, device, described, None, width, height, element, pointer, pitch)
+    return service.call(
+        "urUSMPitchedAllocExp",
+        context,
+        device,
+        described,
+        None,
+        width,
+        height,
+        element,
+        pointer,
+        pitch,
+    )
 
 
 @serves("piextUSMEnqueueMemset")
-def _memset(service: Service, queue: int, pointer: int, value: int, count: int, num: int, events: int, event: int) -> int:
+def _memset(
+    service: Service,
+    queue: int,
+    pointer: int,
+    value: int,
+    count: int,
+    num: int,
+    events: int,
+    event: int,
+) -> int:
     pattern = ctypes.byref(ctypes.c_uint8(value & 0xFF))
     return service.call("urEnqueueUSMFill", queue, pointer, 1, pattern, count, num, events, event)
 
@@ -273,7 +373,9 @@ def _memset_2d(
     event: int,
 ) -> int:
     pattern = ctypes.byref(ctypes.c_uint8(value & 0xFF))
-    return service.call("urEnqueueUSMFill2D", queue, pointer, pitch, 1, pattern, width, height, num, events, event)
+    return service.call(
+        "urEnqueueUSMFill2D", queue, pointer, pitch, 1, pattern, width, height, num, events, event
+    )
 
 
 # Programs
@@ -297,8 +399,12 @@ def _program_from_binary(
         entries = (UR.struct("ur_program_metadata_t") * num_metadata)()
         for entry, address in zip(entries, _words(metadata, num_metadata), strict=False):
             _metadata(entry, PI.struct("pi_device_binary_property_struct").from_address(address))
-        properties = ctypes.byref(new("ur_program_properties_t", count=num_metadata, pMetadatas=entries))
-    code = service.call("urProgramCreateWithBinary", context, count, devices, lengths, binaries, properties, program)
+        properties = ctypes.byref(
+            new("ur_program_properties_t", count=num_metadata, pMetadatas=entries)
+        )
+    code = service.call(
+        "urProgramCreateWithBinary", context, count, devices, lengths, binaries, properties, program
+    )
     for index in range(count if status else 0):
         ctypes.c_int32.from_address(status + 4 * index).value = code
     return code
@@ -315,7 +421,9 @@ def _metadata(entry: Any, source: Any) -> None:
 
 
 @serves("piProgramBuild")
-def _program_build(service: Service, program: int, count: int, devices: int, options: int, notify: int, data: int) -> int:
+def _program_build(
+    service: Service, program: int, count: int, devices: int, options: int, notify: int, data: int
+) -> int:
     """UR builds for a list of devices only by an extension, which an adapter may not have: else for all of the context."""
     return _build(service, "urProgramBuild", program, count, devices, options, notify, data)
 
@@ -339,7 +447,16 @@ def _program_compile(
     return _build(service, "urProgramCompile", program, count, devices, options, notify, data)
 
 
-def _build(service: Service, name: str, program: int, count: int, devices: int, options: int, notify: int, data: int) -> int:
+def _build(
+    service: Service,
+    name: str,
+    program: int,
+    count: int,
+    devices: int,
+    options: int,
+    notify: int,
+    data: int,
+) -> int:
     code = UNSUPPORTED_FEATURE
     if count and devices and service.has(name + "Exp"):
         code = service.call(name + "Exp", program, count, devices, 0, text(options))
@@ -371,7 +488,17 @@ def _program_link(
 ) -> int:
     code = UNSUPPORTED_FEATURE
     if count and devices and service.has("urProgramLinkExp"):
-        code = service.call("urProgramLinkExp", context, count, devices, 0, num_programs, programs, text(options), linked)
+        code = service.call(
+            "urProgramLinkExp",
+            context,
+            count,
+            devices,
+            0,
+            num_programs,
+            programs,
+            text(options),
+            linked,
+        )
     if code == UNSUPPORTED_FEATURE:
         code = service.call("urProgramLink", context, num_programs, programs, text(options), linked)
     return _notified(code, ctypes.c_uint64.from_address(linked).value, notify, data)
@@ -389,7 +516,11 @@ _SAMPLER_FIELDS: Final = {
 @serves("piSamplerCreate")
 def _sampler_create(service: Service, context: int, properties: int, sampler: int) -> int:
     """What the list does not name has OpenCL's default."""
-    described = new("ur_sampler_desc_t", normalizedCoords=True, addressingMode=UR["UR_SAMPLER_ADDRESSING_MODE_CLAMP"])
+    described = new(
+        "ur_sampler_desc_t",
+        normalizedCoords=True,
+        addressingMode=UR["UR_SAMPLER_ADDRESSING_MODE_CLAMP"],
+    )
     for name, value in _properties(properties, "pi_sampler_properties").items():
         if name not in _SAMPLER_FIELDS:
             raise refuse("PI_ERROR_UNSUPPORTED_FEATURE", f"UR has no {name}.")
@@ -400,17 +531,37 @@ def _sampler_create(service: Service, context: int, properties: int, sampler: in
 
 @serves("piextMemUnsampledImageCreate")
 def _unsampled_image(
-    service: Service, context: int, device: int, memory: int, form: int, image: int, mem: int, handle: int
+    service: Service,
+    context: int,
+    device: int,
+    memory: int,
+    form: int,
+    image: int,
+    mem: int,
+    handle: int,
 ) -> int:
     """UR makes no memory object for it: PI's is NULL."""
     _put(mem, 0)
-    given = (ctypes.byref(struct_at(form, "ur_image_format_t")), ctypes.byref(struct_at(image, "ur_image_desc_t")))
-    return service.call("urBindlessImagesUnsampledImageCreateExp", context, device, memory, *given, handle)
+    given = (
+        ctypes.byref(struct_at(form, "ur_image_format_t")),
+        ctypes.byref(struct_at(image, "ur_image_desc_t")),
+    )
+    return service.call(
+        "urBindlessImagesUnsampledImageCreateExp", context, device, memory, *given, handle
+    )
 
 
 @serves("piextMemSampledImageCreate")
 def _sampled_image(
-    service: Service, context: int, device: int, memory: int, form: int, image: int, sampler: int, mem: int, handle: int
+    service: Service,
+    context: int,
+    device: int,
+    memory: int,
+    form: int,
+    image: int,
+    sampler: int,
+    mem: int,
+    handle: int,
 ) -> int:
     """UR takes the sampler's description: the sampler tells it."""
     _put(mem, 0)
@@ -420,9 +571,22 @@ def _sampled_image(
         ("addressingMode", "ADDRESSING_MODE"),
         ("filterMode", "FILTER_MODE"),
     ):
-        fields[field] = word_of(service.query("urSamplerGetInfo", sampler, UR[f"UR_SAMPLER_INFO_{name}"]))
-    given = (struct_at(form, "ur_image_format_t"), struct_at(image, "ur_image_desc_t"), new("ur_sampler_desc_t", **fields))
-    return service.call("urBindlessImagesSampledImageCreateExp", context, device, memory, *map(ctypes.byref, given), handle)
+        fields[field] = word_of(
+            service.query("urSamplerGetInfo", sampler, UR[f"UR_SAMPLER_INFO_{name}"])
+        )
+    given = (
+        struct_at(form, "ur_image_format_t"),
+        struct_at(image, "ur_image_desc_t"),
+        new("ur_sampler_desc_t", **fields),
+    )
+    return service.call(
+        "urBindlessImagesSampledImageCreateExp",
+        context,
+        device,
+        memory,
+        *map(ctypes.byref, given),
+        handle,
+    )
 
 
 @serves("piextMemImageCopy")
@@ -453,19 +617,31 @@ def _image_copy(
         "PI_IMAGE_COPY_DEVICE_TO_HOST": ((device_side, host_side), "IMAGE_TO_MEM"),
     }.get(kind, ((device_side, device_side), "IMAGE_TO_IMAGE"))
     region = new("ur_exp_image_copy_region_t")
-    for field, address in (("srcOffset", source_offset), ("dstOffset", target_offset), ("copyExtent", extent)):
+    for field, address in (
+        ("srcOffset", source_offset),
+        ("dstOffset", target_offset),
+        ("copyExtent", extent),
+    ):
         if address:
             setattr(region, field, type(getattr(region, field))(*_words(address, 3)))
     pixels = ctypes.byref(struct_at(form, "ur_image_format_t"))
     return service.call(
         "urBindlessImagesImageCopyExp",
         *(queue, source, target, *map(ctypes.byref, sides), pixels, pixels, ctypes.byref(region)),
-        *(ENUMS["pi_image_copy_flags"].to_ur(flags), UR[f"UR_EXP_IMAGE_COPY_INPUT_TYPES_{types}"], num, events, event),
+        *(
+            ENUMS["pi_image_copy_flags"].to_ur(flags),
+            UR[f"UR_EXP_IMAGE_COPY_INPUT_TYPES_{types}"],
+            num,
+            events,
+            event,
+        ),
     )
 
 
 @serves("piextCommandBufferCreate")
-def _command_buffer_create(service: Service, context: int, device: int, desc: int, buffer: int) -> int:
+def _command_buffer_create(
+    service: Service, context: int, device: int, desc: int, buffer: int
+) -> int:
     """PI's has a queue's properties. Its order is that of the sync points, never that of the calls: isInOrder stays false."""
     address = PI.struct("pi_ext_command_buffer_desc").from_address(desc).properties if desc else 0
     flags = _properties(address or 0, "pi_queue_properties").get("PI_QUEUE_FLAGS", 0)

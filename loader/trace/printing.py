@@ -89,7 +89,9 @@ class Call:
         if returns.endswith("*"):
             return pointer(self.result)
         code = self.function.error_channel == "return"
-        return _code(self.api, returns, self.result) if code else _word(self.api, returns, self.result)
+        return (
+            _code(self.api, returns, self.result) if code else _word(self.api, returns, self.result)
+        )
 
     def arguments_text(self) -> list[tuple[str, str]]:
         """The name of every parameter, and what was passed for it."""
@@ -99,7 +101,11 @@ class Call:
         parameter, word = self.function.parameters[index], self.arguments[index]
         if not parameter.stars:
             data = self.pieces.get(index)
-            return value(self.api, parameter.type, data) if data else _word(self.api, parameter.type, word)
+            return (
+                value(self.api, parameter.type, data)
+                if data
+                else _word(self.api, parameter.type, word)
+            )
         if not word:
             return "nullptr"
         found = self.target(index)
@@ -117,10 +123,14 @@ class Call:
         if _is_text(self.api, parameter):
             return Target([quoted(data)])
         if parameter.name in _CODES and len(data) >= 4:
-            return Target([_code(self.api, parameter.type, int.from_bytes(data[:4], sys.byteorder))])
+            return Target(
+                [_code(self.api, parameter.type, int.from_bytes(data[:4], sys.byteorder))]
+            )
         count = self._count(parameter)
         type_name = "void*" if parameter.stars > 1 else parameter.type
-        return _elements(self.api, type_name, data, count, many=bool(parameter.length) and count is not None)
+        return _elements(
+            self.api, type_name, data, count, many=bool(parameter.length) and count is not None
+        )
 
     def _count(self, parameter: Parameter) -> int | None:
         """The number of elements that an array parameter was said to have; None if no argument says it."""
@@ -173,7 +183,11 @@ def decode(words: memoryview, layers: Mapping[int, tuple[Api, str]]) -> list[Cal
             first = start + _HEADER + (counts & 0xFFFF)
             arguments = tuple(words[start + _HEADER : first])
             found = pieces(words[first : start + length])
-            calls.append(Call(api, api.slots[slot], label, counts >> 32, begin, end, arguments, result, found))
+            calls.append(
+                Call(
+                    api, api.slots[slot], label, counts >> 32, begin, end, arguments, result, found
+                )
+            )
         start += length
     return calls
 
@@ -194,7 +208,10 @@ def head(call: Call, indent: str = "") -> str:
         return f"{indent}---> {call.name}\n"
     given = replace(call, pieces={})  # nothing has been read yet
     lines = zip(call.function.parameters, given.arguments_text(), strict=True)
-    body = "".join(f"\t{_declared(p)} : {'<nullptr>' if text == 'nullptr' else text}\n" for p, (_, text) in lines)
+    body = "".join(
+        f"\t{_declared(p)} : {'<nullptr>' if text == 'nullptr' else text}\n"
+        for p, (_, text) in lines
+    )
     return f"---> {call.name}(\n{body}) ---> "
 
 
@@ -208,8 +225,14 @@ def tail(call: Call, indent: str = "", times: bool = False) -> str:
         found = call.target(index) if parameter.is_out else None
         if found is not None:
             handle = call.api.resolve(parameter.type) == "handle"
-            text = f"{found.texts[0]} ..." if handle else ", ".join([*found.texts, "..."] if found.cut else found.texts)
-            lines.append(f"\t[out]{_declared(parameter)} : {pointer(call.arguments[index])}[ {text} ]\n")
+            text = (
+                f"{found.texts[0]} ..."
+                if handle
+                else ", ".join([*found.texts, "..."] if found.cut else found.texts)
+            )
+            lines.append(
+                f"\t[out]{_declared(parameter)} : {pointer(call.arguments[index])}[ {text} ]\n"
+            )
     return "".join([*lines, "\n"])
 
 
@@ -266,7 +289,11 @@ def _masked(api: Api, type_name: str, word: int) -> int:
     """The number that a word holds for a type: the low bytes of it, with the type's sign."""
     size = _size(api, type_name)
     number = word & ((1 << 8 * size) - 1)
-    return number - (1 << 8 * size) if api.resolve(type_name) in _SIGNED and number >> (8 * size - 1) else number
+    return (
+        number - (1 << 8 * size)
+        if api.resolve(type_name) in _SIGNED and number >> (8 * size - 1)
+        else number
+    )
 
 
 def _bits(names: Mapping[int, str], number: int) -> str:
@@ -284,7 +311,9 @@ def _code(api: Api, type_name: str, word: int) -> str:
     return api.errors[code][0] if code in api.errors else str(code)
 
 
-def _elements(api: Api, type_name: str, data: bytes, count: int | None, many: bool) -> Target | None:
+def _elements(
+    api: Api, type_name: str, data: bytes, count: int | None, many: bool
+) -> Target | None:
     """The elements in `data`, of which there were to be `count`; None if there is not even one."""
     if many and type_name == "char":
         return Target([quoted(data, (count or 0) > len(data))])
@@ -292,7 +321,9 @@ def _elements(api: Api, type_name: str, data: bytes, count: int | None, many: bo
     whole = len(data) // size if size else 0
     if not whole:
         return None
-    texts = [value(api, type_name, data[i * size : (i + 1) * size]) for i in range(whole if many else 1)]
+    texts = [
+        value(api, type_name, data[i * size : (i + 1) * size]) for i in range(whole if many else 1)
+    ]
     return Target(texts, count is not None and count > whole, many)
 
 
@@ -306,7 +337,9 @@ def _struct_text(api: Api, name: str, data: bytes) -> str:
     texts = []
     for field in api.structs[name].fields:
         place = getattr(kind, field.name)
-        texts.append(f".{field.name} = {_field(api, field, data[place.offset : place.offset + place.size])}")
+        texts.append(
+            f".{field.name} = {_field(api, field, data[place.offset : place.offset + place.size])}"
+        )
     return "{" + ", ".join(texts) + "}"
 
 
@@ -347,7 +380,12 @@ def _answers(api: Api) -> dict[tuple[str, int], str]:
 
 def _is_text(api: Api, parameter: Parameter) -> bool:
     """Whether a parameter is a C string that the function reads."""
-    return parameter.const and parameter.stars == 1 and not parameter.length and api.resolve(parameter.type) == "char"
+    return (
+        parameter.const
+        and parameter.stars == 1
+        and not parameter.length
+        and api.resolve(parameter.type) == "char"
+    )
 
 
 def _declared(parameter: Parameter) -> str:
@@ -365,6 +403,8 @@ def _escape(character: str) -> str:
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
 
 
-def unanswered(api: Api, slot: int, arguments: Sequence[int], label: str = "", thread: int = 0, begin: int = 0) -> Call:
+def unanswered(
+    api: Api, slot: int, arguments: Sequence[int], label: str = "", thread: int = 0, begin: int = 0
+) -> Call:
     """A call on its way, for `head`: it has no result yet."""
     return Call(api, api.slots[slot], label, thread, begin, begin, tuple(arguments), 0, {})

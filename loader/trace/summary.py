@@ -33,9 +33,21 @@ class Summary(tuple[Row, ...]):
 
     def __str__(self) -> str:
         cells = [("function", "calls", "failed", "total us", "self us")]
-        cells += [(r.name, str(r.calls), str(r.failed), f"{r.total_ns / 1e3:.1f}", f"{r.self_ns / 1e3:.1f}") for r in self]
+        cells += [
+            (
+                r.name,
+                str(r.calls),
+                str(r.failed),
+                f"{r.total_ns / 1e3:.1f}",
+                f"{r.self_ns / 1e3:.1f}",
+            )
+            for r in self
+        ]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = ("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in cells)
+        lines = (
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+            for row in cells
+        )
         return "\n".join(lines)
 
 

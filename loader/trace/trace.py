@@ -122,7 +122,9 @@ class Trace:
 
     def summary(self) -> Summary:
         """How often each function was called, how often it failed, and what time it took."""
-        return summary_of(Span(call.name, call.thread, call.begin, call.end, call.failed) for call in self.calls)
+        return summary_of(
+            Span(call.name, call.thread, call.begin, call.end, call.failed) for call in self.calls
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the calls as Chrome trace JSON, which ui.perfetto.dev and chrome://tracing show. Raises OSError."""
@@ -138,7 +140,9 @@ class Trace:
         layer.log(self._log)
 
     def _name_threads(self) -> None:
-        self._threads.update((thread.native_id, thread.name) for thread in threading.enumerate() if thread.native_id)
+        self._threads.update(
+            (thread.native_id, thread.name) for thread in threading.enumerate() if thread.native_id
+        )
 
     def _events(self) -> Iterator[dict[str, Any]]:
         calls, pid = self.calls, os.getpid()
@@ -146,14 +150,22 @@ class Trace:
         yield {"ph": "M", "name": "process_name", "pid": pid, "tid": pid, "args": {"name": program}}
         for thread in sorted({call.thread for call in calls}):
             name = self._threads.get(thread, f"thread {thread}")
-            yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": thread, "args": {"name": name}}
+            yield {
+                "ph": "M",
+                "name": "thread_name",
+                "pid": pid,
+                "tid": thread,
+                "args": {"name": name},
+            }
         yield from (event(call, pid) for call in calls)
 
 
 def save_events(events: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
     """Write events as Chrome trace JSON, one a line. Raises OSError."""
     lines = ",\n".join(json.dumps(event) for event in events)
-    Path(path).write_text(f'{{"displayTimeUnit": "ns", "traceEvents": [\n{lines}\n]}}\n', encoding="utf-8")
+    Path(path).write_text(
+        f'{{"displayTimeUnit": "ns", "traceEvents": [\n{lines}\n]}}\n', encoding="utf-8"
+    )
 
 
 def event(call: Call, pid: int) -> dict[str, Any]:
@@ -204,13 +216,22 @@ def follow_environment(environ: Mapping[str, str] | None = None) -> None:
             warn(
                 f"FAIRLEAD_TRACE has the element {word!r}, which is ignored: it is a comma list of {', '.join(APIS)} and times"
             )
-    apis, times, path = [word for word in APIS if word in words], "times" in words, environ.get("FAIRLEAD_TRACE_FILE", "")
+    apis, times, path = (
+        [word for word in APIS if word in words],
+        "times" in words,
+        environ.get("FAIRLEAD_TRACE_FILE", ""),
+    )
     if apis and path:
         _record(apis, path, times)
     for name in apis if not path else ():
         sinks.setdefault(name, []).append(_Sink(_to_stderr, times=times))
     if sinks:
-        _start(_Taps(frozenset(sinks), lambda layer, table: _print_calls(layer, table, sinks[_STEMS[table.api.path.stem]])))
+        _start(
+            _Taps(
+                frozenset(sinks),
+                lambda layer, table: _print_calls(layer, table, sinks[_STEMS[table.api.path.stem]]),
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -231,7 +252,9 @@ class _Taps:
 
     apis: frozenset[str]
     connect: Callable[[Layer, DispatchTable], None]
-    tables: weakref.WeakKeyDictionary[DispatchTable, Layer] = field(default_factory=weakref.WeakKeyDictionary)
+    tables: weakref.WeakKeyDictionary[DispatchTable, Layer] = field(
+        default_factory=weakref.WeakKeyDictionary
+    )
     layers: dict[tuple[Api, int], Layer] = field(default_factory=dict)
     watched: Callable[[DispatchTable], None] | None = None
 
@@ -258,7 +281,11 @@ class _Taps:
 
     def _add(self, table: DispatchTable) -> None:
         with changing:
-            if _STEMS.get(table.api.path.stem) not in self.apis or table in self.tables or self.watched is None:
+            if (
+                _STEMS.get(table.api.path.stem) not in self.apis
+                or table in self.tables
+                or self.watched is None
+            ):
                 return
             key = table.api, table.top
             if key not in self.layers:
@@ -278,7 +305,9 @@ class _Taps:
 def _known(apis: Iterable[str]) -> frozenset[str]:
     names = frozenset((apis,) if isinstance(apis, str) else apis)
     if unknown := sorted(names - set(APIS)):
-        raise FairleadError(f"{unknown[0]!r} is no API that can be traced", remedy=f"choose from {', '.join(APIS)}")
+        raise FairleadError(
+            f"{unknown[0]!r} is no API that can be traced", remedy=f"choose from {', '.join(APIS)}"
+        )
     return names
 
 
@@ -311,7 +340,9 @@ def _sinks(environ: Mapping[str, str]) -> dict[str, list[_Sink]]:
         sinks["ur"] = [_Sink(_to_stdout, "   ")]
     if pi:
         sinks["pi"] = [_Sink(_to_stdout)]
-    if "UR_LAYER_TRACING" in (name.strip() for name in environ.get("UR_ENABLE_LAYERS", "").split(",")):
+    if "UR_LAYER_TRACING" in (
+        name.strip() for name in environ.get("UR_ENABLE_LAYERS", "").split(",")
+    ):
         lines = logger("TRACING", default="info")  # who asks for the layer wants the lines
         sinks.setdefault("ur", []).append(_Sink(lambda text: lines.write("info", text), "   "))
     return sinks
@@ -331,7 +362,9 @@ def _record(apis: Sequence[str], path: str, times: bool) -> None:
             else:
                 found.save_lines(where, times)
         except OSError as error:
-            warn(f"the trace cannot be written to {where}, which FAIRLEAD_TRACE_FILE names: {error.strerror}")
+            warn(
+                f"the trace cannot be written to {where}, which FAIRLEAD_TRACE_FILE names: {error.strerror}"
+            )
 
     _start(found)
     atexit.register(save)

@@ -62,12 +62,16 @@ def adapt(table: DispatchTable, has: frozenset[str]) -> tuple[frozenset[str], La
     The answer is what was filled, and the layer whose entries stand in the table (None if nothing was): it is to be given back when
     they do not any longer.
     """
-    usable = [bridge for bridge in BRIDGES if bridge.function not in has and has.issuperset(bridge.needs)]
+    usable = [
+        bridge for bridge in BRIDGES if bridge.function not in has and has.issuperset(bridge.needs)
+    ]
     if not usable:
         return frozenset(), None
     answers = {UR.functions[bridge.function].slot: bridge.answer for bridge in usable}
     try:
-        layer = Layer(UR, 0, UR_ERROR_UNSUPPORTED)  # nothing is behind it: its entries answer that when Python is gone
+        layer = Layer(
+            UR, 0, UR_ERROR_UNSUPPORTED
+        )  # nothing is behind it: its entries answer that when Python is gone
     except FairleadError:  # all are taken: the adapter works as far as it goes by itself
         return frozenset(), None
     functions = _Functions(table)
@@ -84,7 +88,9 @@ def _without(index: int, routine: str, *inserted: int) -> Adaptation:
     def answer(functions: _Functions, arguments: Sequence[int]) -> int:
         if arguments[index]:
             return UR_ERROR_UNSUPPORTED
-        return getattr(functions, routine)(*_converted(routine, [*arguments[:index], *inserted, *arguments[index + 1 :]]))
+        return getattr(functions, routine)(
+            *_converted(routine, [*arguments[:index], *inserted, *arguments[index + 1 :]])
+        )
 
     return answer
 
@@ -121,7 +127,9 @@ def _set_argument(functions: _Functions, kernel: int, argument: Any) -> int:
         return functions.urKernelSetArgSampler(kernel, index, None, value.sampler)
     if kind == "MEM_OBJ":
         stype = UR["UR_STRUCTURE_TYPE_KERNEL_ARG_MEM_OBJ_PROPERTIES"]
-        access = UR.struct("ur_kernel_arg_mem_obj_properties_t")(stype=stype, memoryAccess=value.memObjTuple.flags)
+        access = UR.struct("ur_kernel_arg_mem_obj_properties_t")(
+            stype=stype, memoryAccess=value.memObjTuple.flags
+        )
         how = ctypes.byref(access) if value.memObjTuple.flags else None
         return functions.urKernelSetArgMemObj(kernel, index, how, value.memObjTuple.hMem)
     return UR.codes["UR_RESULT_ERROR_INVALID_ENUMERATION"]
@@ -144,11 +152,17 @@ def _converted(routine: str, arguments: Sequence[int]) -> list[Any]:
 
 UR_ERROR_UNSUPPORTED: Final = UR.codes["UR_RESULT_ERROR_UNSUPPORTED_FEATURE"]
 
-_SET_ARGUMENTS: Final = tuple(f"urKernelSetArg{kind}" for kind in ("Value", "Pointer", "MemObj", "Local", "Sampler"))
+_SET_ARGUMENTS: Final = tuple(
+    f"urKernelSetArg{kind}" for kind in ("Value", "Pointer", "MemObj", "Local", "Sampler")
+)
 
 
 BRIDGES: Final = (
-    _Bridge("urEnqueueKernelLaunch", ("urEnqueueKernelLaunch_2025_3",), _without(6, "urEnqueueKernelLaunch_2025_3", 0, 0)),
+    _Bridge(
+        "urEnqueueKernelLaunch",
+        ("urEnqueueKernelLaunch_2025_3",),
+        _without(6, "urEnqueueKernelLaunch_2025_3", 0, 0),
+    ),
     _Bridge(
         "urEnqueueKernelLaunchWithArgsExp",
         ("urEnqueueKernelLaunch_2025_3", *_SET_ARGUMENTS),
@@ -159,9 +173,17 @@ BRIDGES: Final = (
         ("urCommandBufferAppendKernelLaunchExp", *_SET_ARGUMENTS),
         _with_arguments("urCommandBufferAppendKernelLaunchExp", 6),
     ),
-    _Bridge("urProgramBuildExp", ("urProgramBuildExp_2025_3",), _without(3, "urProgramBuildExp_2025_3")),
-    _Bridge("urProgramCompileExp", ("urProgramCompileExp_2025_3",), _without(3, "urProgramCompileExp_2025_3")),
-    _Bridge("urProgramLinkExp", ("urProgramLinkExp_2025_3",), _without(3, "urProgramLinkExp_2025_3")),
+    _Bridge(
+        "urProgramBuildExp", ("urProgramBuildExp_2025_3",), _without(3, "urProgramBuildExp_2025_3")
+    ),
+    _Bridge(
+        "urProgramCompileExp",
+        ("urProgramCompileExp_2025_3",),
+        _without(3, "urProgramCompileExp_2025_3"),
+    ),
+    _Bridge(
+        "urProgramLinkExp", ("urProgramLinkExp_2025_3",), _without(3, "urProgramLinkExp_2025_3")
+    ),
     _Bridge(
         "urBindlessImagesImageCopyExp",
         ("urBindlessImagesImageCopyExp_2025_3",),

@@ -23,7 +23,15 @@ from typing import Any, Final
 
 from ..base.errors import CodeError, FairleadError, LibraryError
 from ..base.forks import in_child, new_lock
-from ..base.library import Library, check_file, dlopen, find_library, open_library, open_with_siblings, remedy_for
+from ..base.library import (
+    Library,
+    check_file,
+    dlopen,
+    find_library,
+    open_library,
+    open_with_siblings,
+    remedy_for,
+)
 from ..base.log import trace_bits
 from ..base.query import handles, query
 from ..base.search import python_libraries
@@ -43,7 +51,10 @@ _NEEDS: Final = {
         "libze_loader.so.1",
         "install the Level Zero loader and the driver of the GPU (libze1, intel-level-zero-gpu)",
     ),
-    "opencl": ("libOpenCL.so.1", "install an OpenCL loader (ocl-icd-libopencl1, or pip install intel-opencl-rt)"),
+    "opencl": (
+        "libOpenCL.so.1",
+        "install an OpenCL loader (ocl-icd-libopencl1, or pip install intel-opencl-rt)",
+    ),
     "cuda": ("libcuda.so.1", "install the NVIDIA driver"),
     "hip": ("libamdhip64.so", "install ROCm's HIP runtime"),
 }
@@ -133,10 +144,14 @@ class Plugin:
         constant = api.constants.get(name) or api.constants.get(f"{prefix}{name}")
         if constant is None:
             raise FairleadError(
-                f"{name!r} is no constant of {api.path.stem}", routine=routine, remedy=f"look at {api.path.name}"
+                f"{name!r} is no constant of {api.path.stem}",
+                routine=routine,
+                remedy=f"look at {api.path.name}",
             )
         call = getattr(self.table, routine)
-        value = query(call, routine, self.dialect.check, handle, constant.value, detail=f"({constant.name})")
+        value = query(
+            call, routine, self.dialect.check, handle, constant.value, detail=f"({constant.name})"
+        )
         return decode(api, constant.answer, value)
 
     def on_close(self, callback: Callable[[Plugin], object]) -> None:
@@ -231,7 +246,9 @@ def open_and_bind(
     library = _open(candidate)
     progress("binding its functions")
     try:
-        return library, bind_adapter(library, layout=layout) if candidate.interface == "UR" else bind_plugin(library)
+        return library, bind_adapter(
+            library, layout=layout
+        ) if candidate.interface == "UR" else bind_plugin(library)
     except FairleadError:
         library.close()
         raise
@@ -267,8 +284,12 @@ def _judge(candidate: PluginCandidate) -> None:
             remedy=f"install an adapter of Unified Runtime {UR_VERSION} (DPC++ 2025.3 or 2026)",
         )
     if seen.interface != candidate.interface:
-        (is_what, place), (wanted, _) = (_CALLED[name] for name in (seen.interface, candidate.interface))
-        raise BindError(f"it is {is_what}, not {wanted}", remedy=f"name it in {place}, as {is_what}")
+        (is_what, place), (wanted, _) = (
+            _CALLED[name] for name in (seen.interface, candidate.interface)
+        )
+        raise BindError(
+            f"it is {is_what}, not {wanted}", remedy=f"name it in {place}, as {is_what}"
+        )
 
 
 def _open(candidate: PluginCandidate) -> Library:
@@ -282,10 +303,16 @@ def _open(candidate: PluginCandidate) -> Library:
         return open_library(path)
     except LibraryError as error:
         beside = (os.path.dirname(path), *folders)
-        absent = [name for name in error.missing if not any(os.path.exists(os.path.join(folder, name)) for folder in beside)]
+        absent = [
+            name
+            for name in error.missing
+            if not any(os.path.exists(os.path.join(folder, name)) for folder in beside)
+        ]
         if not absent or len(absent) == len(error.missing):
             raise
-        message = f"it needs {', '.join(absent)}, which {'is' if len(absent) == 1 else 'are'} not found"
+        message = (
+            f"it needs {', '.join(absent)}, which {'is' if len(absent) == 1 else 'are'} not found"
+        )
         remedy = remedy_for(tuple(absent))
         raise LibraryError(message, missing=absent, routine=error.routine, remedy=remedy) from None
 
@@ -336,8 +363,16 @@ def _begin(plugin: Plugin) -> None:
         )
         return
     own = (failure or f"{dialect.list_platforms} gives none").rstrip(".")
-    plugin.idle = f"it has no platform: {library} is not found ({own})" if absent else f"it has no platform: {own}"
-    plugin.remedy = remedy if absent else "check that its device is in this machine and that this user may use it"
+    plugin.idle = (
+        f"it has no platform: {library} is not found ({own})"
+        if absent
+        else f"it has no platform: {own}"
+    )
+    plugin.remedy = (
+        remedy
+        if absent
+        else "check that its device is in this machine and that this user may use it"
+    )
 
 
 def backend_library(backend: str) -> str:
@@ -365,7 +400,9 @@ def _teardown(plugin: Plugin) -> Iterator[str]:
     if plugin.interface == "UR":
         codes = [("urAdapterRelease", table.urAdapterRelease(handle)) for handle in plugin.handles]
     else:
-        told = ctypes.c_uint64()  # DPC++'s own plugins write a bool there without looking whether there is a place for it
+        told = (
+            ctypes.c_uint64()
+        )  # DPC++'s own plugins write a bool there without looking whether there is a place for it
         codes = [("piTearDown", table.piTearDown(ctypes.byref(told)))]
     for routine, code in codes:
         if code:

@@ -63,11 +63,15 @@ def bind_adapter(library: Library, *, layout: str | None = None) -> Binding:
     filled = {table: _fill(library, table) for table in _all_tables()}
     tables = {table: words for table, words in filled.items() if words is not None}
     if not tables:
-        raise BindError("it exports no urGet…ProcAddrTable function, so it is no Unified Runtime adapter",
-                        remedy="name the library of an adapter, libur_adapter_….so.0")  # fmt: skip
+        raise BindError(
+            "it exports no urGet…ProcAddrTable function, so it is no Unified Runtime adapter",
+            remedy="name the library of an adapter, libur_adapter_….so.0",
+        )
     if not any(tables.get("Adapter", ())[:1]):
-        raise BindError("it has no urAdapterGet (urGetAdapterProcAddrTable gives none), so that no platform can be found through it",
-                        remedy="update or reinstall the adapter")  # fmt: skip
+        raise BindError(
+            "it has no urAdapterGet (urGetAdapterProcAddrTable gives none), so that no platform can be found through it",
+            remedy="update or reinstall the adapter",
+        )
     found, exact = layout_of({table: len(words) for table, words in tables.items()})
     if layout not in (None, found):
         raise BindError(
@@ -75,9 +79,13 @@ def bind_adapter(library: Library, *, layout: str | None = None) -> Binding:
             remedy=f"use the adapter of release {layout}, or let fairlead adapt it by not asking for a layout",
         )
     newest = next(iter(UR.layouts))
-    notes = () if exact else (f"its tables are not complete; what there is fits the layout of {found}",)
+    notes = (
+        () if exact else (f"its tables are not complete; what there is fits the layout of {found}",)
+    )
     if found != newest:
-        notes += (f"its tables have the layout of {found}; fairlead calls it through one of {newest}",)
+        notes += (
+            f"its tables have the layout of {found}; fairlead calls it through one of {newest}",
+        )
     return _bound_adapter(tables, found, notes, library.path)
 
 
@@ -87,26 +95,47 @@ def layout_of(lengths: Mapping[str, int]) -> tuple[str, bool]:
     An adapter need not have every table, nor fill all of one, so that what is no layout's exact picture is taken for the one of which
     most tables are whole, the newest of several. Raises BindError if it fits into none, or if the layouts that it could be of disagree.
     """
-    complete = {name: {table: len(functions) for table, functions in tables.items()} for name, tables in UR.layouts.items()}
+    complete = {
+        name: {table: len(functions) for table, functions in tables.items()}
+        for name, tables in UR.layouts.items()
+    }
     given = {table: length for table, length in lengths.items() if length}
     for name, tables in complete.items():
         if tables == given:
             return name, True
     fitting = [
-        name for name, tables in complete.items() if all(length <= tables.get(table, 0) for table, length in given.items())
+        name
+        for name, tables in complete.items()
+        if all(length <= tables.get(table, 0) for table, length in given.items())
     ]
     remedy = f"use an adapter of one of these releases: {', '.join(complete)}; or update fairlead"
     code = "UR_RESULT_ERROR_UNSUPPORTED_VERSION"
     if not fitting:
         newest, tables = next(iter(complete.items()))
         odd = "; ".join(
-            f"{table} has {n} entries, not {tables.get(table, 0)}" for table, n in given.items() if n != tables.get(table)
+            f"{table} has {n} entries, not {tables.get(table, 0)}"
+            for table, n in given.items()
+            if n != tables.get(table)
         )
-        raise BindError(f"its tables have a layout that is not known: compared with {newest}, {odd}", code=code, remedy=remedy)
-    whole = [name for name in fitting if all(length == complete[name][table] for table, length in given.items())]
+        raise BindError(
+            f"its tables have a layout that is not known: compared with {newest}, {odd}",
+            code=code,
+            remedy=remedy,
+        )
+    whole = [
+        name
+        for name in fitting
+        if all(length == complete[name][table] for table, length in given.items())
+    ]
     candidates = whole or fitting
-    best = max(candidates, key=lambda name: sum(complete[name].get(table) == n for table, n in given.items()))
-    doubtful = next((table for table, length in given.items() if _is_doubtful(table, length, best, candidates)), None)
+    best = max(
+        candidates,
+        key=lambda name: sum(complete[name].get(table) == n for table, n in given.items()),
+    )
+    doubtful = next(
+        (table for table, length in given.items() if _is_doubtful(table, length, best, candidates)),
+        None,
+    )
     if doubtful:
         raise BindError(
             f"its tables are not complete, and which functions are in {doubtful} cannot be told from its {given[doubtful]} entries",
@@ -119,7 +148,9 @@ def layout_of(lengths: Mapping[str, int]) -> tuple[str, bool]:
 def _is_doubtful(table: str, length: int, best: str, candidates: Sequence[str]) -> bool:
     """Whether layouts disagree on the entries that a table has: the candidates, and all of them where `best` has more entries."""
     rivals = candidates if length == len(UR.layouts[best][table]) else UR.layouts
-    return len({UR.layouts[name][table][:length] for name in rivals if table in UR.layouts[name]}) > 1
+    return (
+        len({UR.layouts[name][table][:length] for name in rivals if table in UR.layouts[name]}) > 1
+    )
 
 
 def _all_tables() -> Sequence[str]:
@@ -138,17 +169,31 @@ def _fill(library: Library, table: str) -> list[int] | None:
         result, meaning = URError.describe(code)
         remedy = "install an adapter of Unified Runtime 0.12 (DPC++ 2025.3 or 2026)"
         if result == "UR_RESULT_ERROR_UNINITIALIZED":
-            meaning, remedy = "it cannot start", "see what it prints: FAIRLEAD_PROBE=0 shows all of it"
-        raise BindError(f"it refuses to fill its table {table}: {meaning}", routine=name, code=result, remedy=remedy)
+            meaning, remedy = (
+                "it cannot start",
+                "see what it prints: FAIRLEAD_PROBE=0 shows all of it",
+            )
+        raise BindError(
+            f"it refuses to fill its table {table}: {meaning}",
+            routine=name,
+            code=result,
+            remedy=remedy,
+        )
     if words[_ROOM - 1] != _MARK:
-        raise BindError("it wrote beyond the end of the table", routine=name, remedy="update or reinstall the adapter")
+        raise BindError(
+            "it wrote beyond the end of the table",
+            routine=name,
+            remedy="update or reinstall the adapter",
+        )
     written = words[:]
     while written and written[-1] == _MARK:
         written.pop()
     return [word if word != _MARK else 0 for word in written]
 
 
-def _bound_adapter(tables: Mapping[str, Sequence[int]], layout: str, notes: tuple[str, ...], path: str) -> Binding:
+def _bound_adapter(
+    tables: Mapping[str, Sequence[int]], layout: str, notes: tuple[str, ...], path: str
+) -> Binding:
     address, slots = layers.new_table(UR)
     uninitialized = layers.stubs(UR, "uninitialized")
     has: set[str] = set()
@@ -179,7 +224,8 @@ def bind_plugin(library: Library) -> Binding:
     address = library.own_symbol("piPluginInit")
     if address is None:
         raise BindError(
-            "it does not export piPluginInit, so it is no PI plugin", remedy="name the library of a plugin, libpi_….so"
+            "it does not export piPluginInit, so it is no PI plugin",
+            remedy="name the library of a plugin, libpi_….so",
         )
     block = (ctypes.c_uint64 * (_ROOM + TABLE_OFFSET // 8))(*[_MARK] * (_ROOM + TABLE_OFFSET // 8))
     ctypes.memset(block, 0, TABLE_OFFSET)
@@ -204,14 +250,22 @@ def bind_plugin(library: Library) -> Binding:
         )
     words = [word if word != _MARK else 0 for word in block[TABLE_OFFSET // 8 :]]
     if not any(words):
-        raise BindError("it left its table empty", routine="piPluginInit", remedy="update or reinstall the plugin")
+        raise BindError(
+            "it left its table empty",
+            routine="piPluginInit",
+            remedy="update or reinstall the plugin",
+        )
     return _bound_plugin(library, version, words)
 
 
 def _bound_plugin(library: Library, version: str, words: Sequence[int]) -> Binding:
     """The table by position in the version whose order is known, as long as no exported name speaks against it; else by names."""
     exported = {function.name: library.own_symbol(function.name) for function in PI.slots}
-    elsewhere = [f.name for f in PI.slots if exported[f.name] and words[f.slot or 0] not in (0, exported[f.name])]
+    elsewhere = [
+        f.name
+        for f in PI.slots
+        if exported[f.name] and words[f.slot or 0] not in (0, exported[f.name])
+    ]
     known = version.split(".")[:2] == PI_VERSION.split(".")
     if not known and not any(exported.values()):
         raise BindError(
@@ -228,12 +282,21 @@ def _bound_plugin(library: Library, version: str, words: Sequence[int]) -> Bindi
             slots[function.slot] = pointer
             has.add(function.name)
     if "piPlatformsGet" not in has:
-        raise BindError("it has no piPlatformsGet, so that no platform can be found", remedy="update or reinstall the plugin")
-    why = f"its table has another order than that of PI {PI_VERSION} ({elsewhere[0]} is elsewhere)" if elsewhere else ""
+        raise BindError(
+            "it has no piPlatformsGet, so that no platform can be found",
+            remedy="update or reinstall the plugin",
+        )
+    why = (
+        f"its table has another order than that of PI {PI_VERSION} ({elsewhere[0]} is elsewhere)"
+        if elsewhere
+        else ""
+    )
     why = why or ("" if known else f"the order of the functions of PI {version} is not known")
     notes = (f"{why}: bound by exported names",) if why else ()
     table = DispatchTable(PI, address, label=library.path.rsplit("/", 1)[-1])
-    return Binding(table, version, "", frozenset(function.name for function in PI.slots) - has, notes)
+    return Binding(
+        table, version, "", frozenset(function.name for function in PI.slots) - has, notes
+    )
 
 
 def unbind(binding: Binding) -> None:

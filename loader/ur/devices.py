@@ -44,20 +44,50 @@ class Dialect:
     types: Mapping[str, str]
 
 
-_TYPES: Final = {"CPU": "cpu", "GPU": "gpu", "FPGA": "acc", "ACC": "acc", "MCA": "acc", "VPU": "acc", "CUSTOM": "custom"}
+_TYPES: Final = {
+    "CPU": "cpu",
+    "GPU": "gpu",
+    "FPGA": "acc",
+    "ACC": "acc",
+    "MCA": "acc",
+    "VPU": "acc",
+    "CUSTOM": "custom",
+}
 
 DIALECTS: Final = {
     "UR": Dialect(
-        UR, check_ur, URError, "urPlatformGet", "urPlatformGetInfo", "urDeviceGet", "urDeviceGetInfo", "urDevicePartition",
-        "urDeviceRelease", "UR_PLATFORM_INFO_", "UR_DEVICE_INFO_", "UR_PLATFORM_INFO_BACKEND", "UR_DEVICE_TYPE_ALL",
+        UR,
+        check_ur,
+        URError,
+        "urPlatformGet",
+        "urPlatformGetInfo",
+        "urDeviceGet",
+        "urDeviceGetInfo",
+        "urDevicePartition",
+        "urDeviceRelease",
+        "UR_PLATFORM_INFO_",
+        "UR_DEVICE_INFO_",
+        "UR_PLATFORM_INFO_BACKEND",
+        "UR_DEVICE_TYPE_ALL",
         {f"UR_DEVICE_TYPE_{name}": word for name, word in _TYPES.items()},
     ),
     "PI": Dialect(
-        PI, check_pi, PIError, "piPlatformsGet", "piPlatformGetInfo", "piDevicesGet", "piDeviceGetInfo", "piDevicePartition",
-        "piDeviceRelease", "PI_PLATFORM_INFO_", "PI_DEVICE_INFO_", "PI_EXT_PLATFORM_INFO_BACKEND", "PI_DEVICE_TYPE_ALL",
+        PI,
+        check_pi,
+        PIError,
+        "piPlatformsGet",
+        "piPlatformGetInfo",
+        "piDevicesGet",
+        "piDeviceGetInfo",
+        "piDevicePartition",
+        "piDeviceRelease",
+        "PI_PLATFORM_INFO_",
+        "PI_DEVICE_INFO_",
+        "PI_EXT_PLATFORM_INFO_BACKEND",
+        "PI_DEVICE_TYPE_ALL",
         {f"PI_DEVICE_TYPE_{name}": word for name, word in _TYPES.items()},
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +101,9 @@ class Device:
     def info(self, name: str) -> Any:
         """The answer to a query: `info("UR_DEVICE_INFO_NAME")`, or without the prefix: `info("NAME")`. See `Plugin.info`."""
         dialect = self.platform.plugin.dialect
-        return self.platform.plugin.info(dialect.device_info, self.handle, name, dialect.device_prefix)
+        return self.platform.plugin.info(
+            dialect.device_info, self.handle, name, dialect.device_prefix
+        )
 
     @cached_property
     def name(self) -> str:
@@ -91,7 +123,11 @@ class Device:
     @cached_property
     def _type(self) -> str:
         dialect, value = self.platform.plugin.dialect, self.info("TYPE")
-        known = (name for name in dialect.types if name in dialect.api.constants and dialect.api[name] == value)
+        known = (
+            name
+            for name in dialect.types
+            if name in dialect.api.constants and dialect.api[name] == value
+        )
         return dialect.types.get(next(known, ""), "unknown")
 
     @property
@@ -114,7 +150,9 @@ class Device:
         return self._sub_devices
 
     def __repr__(self) -> str:
-        return f"<{self.platform.plugin.interface} device {self.name!r} ({self.backend} {self.type})>"
+        return (
+            f"<{self.platform.plugin.interface} device {self.name!r} ({self.backend} {self.type})>"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +200,13 @@ class Platform:
         plugin, dialect = self.plugin, self.plugin.dialect
         call = getattr(plugin.table, dialect.list_devices)
         try:
-            found = handles(call, dialect.list_devices, dialect.check, self.handle, dialect.api[dialect.all_devices])
+            found = handles(
+                call,
+                dialect.list_devices,
+                dialect.check,
+                self.handle,
+                dialect.api[dialect.all_devices],
+            )
         except CodeError as error:
             if error.code.endswith("DEVICE_NOT_FOUND"):
                 return ()
@@ -182,13 +226,20 @@ def _partition(plugin: Plugin, handle: int) -> list[int]:
         one = kind(type=api["UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN"])
         one.value.affinity_domain = api["UR_DEVICE_AFFINITY_DOMAIN_FLAG_NEXT_PARTITIONABLE"]
         how = api.struct("ur_device_partition_properties_t")(
-            stype=api["UR_STRUCTURE_TYPE_DEVICE_PARTITION_PROPERTIES"], pProperties=ctypes.addressof(one), PropCount=1
+            stype=api["UR_STRUCTURE_TYPE_DEVICE_PARTITION_PROPERTIES"],
+            pProperties=ctypes.addressof(one),
+            PropCount=1,
         )
         argument: Any = ctypes.byref(how)
     else:
-        names = ("PI_DEVICE_PARTITION_BY_AFFINITY_DOMAIN", "PI_DEVICE_AFFINITY_DOMAIN_NEXT_PARTITIONABLE")
+        names = (
+            "PI_DEVICE_PARTITION_BY_AFFINITY_DOMAIN",
+            "PI_DEVICE_AFFINITY_DOMAIN_NEXT_PARTITIONABLE",
+        )
         argument = (ctypes.c_ssize_t * 3)(*(api[name] for name in names), 0)
-    return handles(getattr(plugin.table, dialect.partition), dialect.partition, dialect.check, handle, argument)
+    return handles(
+        getattr(plugin.table, dialect.partition), dialect.partition, dialect.check, handle, argument
+    )
 
 
 def decode(api: Api, answer: str, value: bytes) -> Any:

@@ -20,14 +20,32 @@ from typing import Final
 from ..base import search
 from ..base.errors import LibraryError
 from ..base.library import check_file, find_library
-from ..base.search import Candidate, Finding, Place, Refusal, SearchResult, Variable, VariableInUse, collect, secure_environ
+from ..base.search import (
+    Candidate,
+    Finding,
+    Place,
+    Refusal,
+    SearchResult,
+    Variable,
+    VariableInUse,
+    collect,
+    secure_environ,
+)
 from .plugin_config import UNKNOWN, PluginEntry, deduce, read_config, shipped_config
 
 _UR_LOADER, _LIBSYCL, _FAIRLEAD = "Unified Runtime loader", "DPC++ runtime", "fairlead"
 
-_FORCE, _SEARCH_PATH, _FILTER = "UR_ADAPTERS_FORCE_LOAD", "UR_ADAPTERS_SEARCH_PATH", "UR_LOADER_PRELOAD_FILTER"
+_FORCE, _SEARCH_PATH, _FILTER = (
+    "UR_ADAPTERS_FORCE_LOAD",
+    "UR_ADAPTERS_SEARCH_PATH",
+    "UR_LOADER_PRELOAD_FILTER",
+)
 _DEEP_BIND, _CONFIG, _LIBRARY_PATH = "UR_ADAPTERS_DEEP_BIND", "SYCL_PI_CONFIG", "LD_LIBRARY_PATH"
-_SELECTORS: Final = ("ONEAPI_DEVICE_SELECTOR", "SYCL_DEVICE_FILTER", "SYCL_BE")  # in the order of their precedence
+_SELECTORS: Final = (
+    "ONEAPI_DEVICE_SELECTOR",
+    "SYCL_DEVICE_FILTER",
+    "SYCL_BE",
+)  # in the order of their precedence
 #: SYCL_OVERRIDE_PI_*: the backend whose plugin each one replaces. ROCM is an older name of HIP.
 _OVERRIDES: Final = {
     "SYCL_OVERRIDE_PI_OPENCL": "opencl",
@@ -60,45 +78,75 @@ class PluginCandidate(Candidate):
 
 VARIABLES: Final = (
     Variable(
-        _FORCE, (_UR_LOADER,), "`,`-list of adapters to open in place of all others; quote a path that holds : or ;", True,
+        _FORCE,
+        (_UR_LOADER,),
+        "`,`-list of adapters to open in place of all others; quote a path that holds : or ;",
+        True,
         "these adapters are the only ones; nothing else is searched and no device selector filters them",
     ),
     Variable(
-        _SEARCH_PATH, (_UR_LOADER,), "`,`-list of directories to search for adapters first; quote one that holds : or ;", True,
-        "these directories come before the Python environment, LD_LIBRARY_PATH and the system", (_FORCE,),
+        _SEARCH_PATH,
+        (_UR_LOADER,),
+        "`,`-list of directories to search for adapters first; quote one that holds : or ;",
+        True,
+        "these directories come before the Python environment, LD_LIBRARY_PATH and the system",
+        (_FORCE,),
     ),
     Variable(
-        _FILTER, (_UR_LOADER,), "0 opens adapters of every backend, whatever the device selector says", True,
-        "1 is the default; any other value opens adapters and plugins of every backend", (_FORCE,),
+        _FILTER,
+        (_UR_LOADER,),
+        "0 opens adapters of every backend, whatever the device selector says",
+        True,
+        "1 is the default; any other value opens adapters and plugins of every backend",
+        (_FORCE,),
     ),
     Variable(
-        _DEEP_BIND, (_UR_LOADER,), "1 opens adapters with RTLD_DEEPBIND", True,
+        _DEEP_BIND,
+        (_UR_LOADER,),
+        "1 opens adapters with RTLD_DEEPBIND",
+        True,
         "1 opens adapters with RTLD_DEEPBIND: their own symbols go before those of the process",
     ),
     Variable(
-        "UR_ENABLE_LOADER_INTERCEPT", (_UR_LOADER,), "1 sends calls through the loader's own table even with a single adapter", False,
+        "UR_ENABLE_LOADER_INTERCEPT",
+        (_UR_LOADER,),
+        "1 sends calls through the loader's own table even with a single adapter",
+        False,
         "fairlead calls each adapter's own table and has none of its own in between",
     ),
     Variable(
-        _CONFIG, (_FAIRLEAD, "DPC++ design"), "file with the plugins' names", True,
+        _CONFIG,
+        (_FAIRLEAD, "DPC++ design"),
+        "file with the plugins' names",
+        True,
         "the plugins of this file replace those of vendors.d/plugins.conf",
     ),
     *(
         Variable(
-            name, (_FAIRLEAD, "DPC++ of 2021"), f"library to open in place of the {backend} plugin", True,
-            f"this library takes the place of the {backend} plugin", ("SYCL_OVERRIDE_PI_HIP",) if name.endswith("ROCM") else (),
+            name,
+            (_FAIRLEAD, "DPC++ of 2021"),
+            f"library to open in place of the {backend} plugin",
+            True,
+            f"this library takes the place of the {backend} plugin",
+            ("SYCL_OVERRIDE_PI_HIP",) if name.endswith("ROCM") else (),
         )
         for name, backend in _OVERRIDES.items()
     ),
     Variable(
-        _LIBRARY_PATH, ("ld.so",), "`:`-list of directories to search for libraries", True,
+        _LIBRARY_PATH,
+        ("ld.so",),
+        "`:`-list of directories to search for libraries",
+        True,
         "searched for adapters and plugins after the Python environment and the folders of libur_loader.so and libsycl.so",
     ),
     Variable(
-        "ONEAPI_DEVICE_SELECTOR", (_UR_LOADER, _LIBSYCL), "which devices may be used", True,
+        "ONEAPI_DEVICE_SELECTOR",
+        (_UR_LOADER, _LIBSYCL),
+        "which devices may be used",
+        True,
         f"an adapter or plugin none of whose devices it can select is not opened, unless {_FILTER}=0",
     ),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -180,7 +228,14 @@ def _effect(variable: Variable, trusted: Mapping[str, str]) -> str:
     """Why a variable that is set does not do what it is for, "" if it does."""
     if malformed := _malformed(variable.name, trusted):
         return f"ignored: {malformed.reason}"
-    winner = next((name for name in variable.replaced_by if trusted.get(name) and not _malformed(name, trusted)), None)
+    winner = next(
+        (
+            name
+            for name in variable.replaced_by
+            if trusted.get(name) and not _malformed(name, trusted)
+        ),
+        None,
+    )
     return f"no effect: {winner} is set and replaces it" if winner else ""
 
 
@@ -194,17 +249,28 @@ def split_quoted_list(variable: str, text: str) -> list[str] | Refusal:
         quoted = len(element) > 1 and element[0] == element[-1] and element[0] in "'\""
         bare = element[1:-1] if quoted else element
         if not bare:
-            return Refusal(variable, f"element {number} of {text!r} is empty", "remove the extra ','", variable)
+            return Refusal(
+                variable, f"element {number} of {text!r} is empty", "remove the extra ','", variable
+            )
         if not quoted and set(bare) & {":", ";"}:
             reason = f"element {number} of {text!r} holds ':' or ';' and is not in quotes"
-            return Refusal(variable, reason, f"separate elements by ',', or write {variable}='\"{bare}\"'", variable)
+            return Refusal(
+                variable,
+                reason,
+                f"separate elements by ',', or write {variable}='\"{bare}\"'",
+                variable,
+            )
         elements.append(bare)
     return elements
 
 
 def _malformed(variable: str, environ: Mapping[str, str]) -> Refusal | None:
     """What is wrong with one of the lists, None if nothing is or if the variable is no such list."""
-    elements = split_quoted_list(variable, environ[variable]) if variable in (_FORCE, _SEARCH_PATH) else None
+    elements = (
+        split_quoted_list(variable, environ[variable])
+        if variable in (_FORCE, _SEARCH_PATH)
+        else None
+    )
     return elements if isinstance(elements, Refusal) else None
 
 
@@ -216,10 +282,15 @@ def _is_true(environ: Mapping[str, str], variable: str, default: bool) -> bool:
 
 def _adapters(request: _Request) -> Iterator[Finding]:
     """All about adapters: those of UR_ADAPTERS_FORCE_LOAD if it is well-formed, else those that the steps find."""
-    forced = split_quoted_list(_FORCE, request.environ[_FORCE]) if request.environ.get(_FORCE) else None
+    forced = (
+        split_quoted_list(_FORCE, request.environ[_FORCE]) if request.environ.get(_FORCE) else None
+    )
     if isinstance(forced, list):
         yield from _forced(forced, request)
-        yield from (Place(step.name, step.name, f"not searched: {_FORCE} is set and replaces it") for step in UR_STEPS)
+        yield from (
+            Place(step.name, step.name, f"not searched: {_FORCE} is set and replaces it")
+            for step in UR_STEPS
+        )
         return
     if forced is not None:
         yield replace(forced, reason=f"{forced.reason}: the variable is ignored")
@@ -236,13 +307,20 @@ def _forced(paths: Sequence[str], request: _Request) -> Iterator[Finding]:
     """UR_ADAPTERS_FORCE_LOAD: existing files only, and no filter."""
     for path in paths:
         if path.endswith(".a"):
-            yield Refusal(path, "is a static library, which cannot be loaded", "name the shared library (.so)", _FORCE)
+            yield Refusal(
+                path,
+                "is a static library, which cannot be loaded",
+                "name the shared library (.so)",
+                _FORCE,
+            )
         elif not os.path.exists(path):
             remedy = f"correct {_FORCE}, or unset it to search the usual places"
             yield Refusal(path, "does not exist", remedy, _FORCE)
         else:
             entry = replace(deduce(os.path.abspath(path)), interface="UR")
-            yield _unusable(entry.library, _FORCE) or _judge(entry.library, _FORCE, _Wanted(entry, _FORCE), request)
+            yield _unusable(entry.library, _FORCE) or _judge(
+                entry.library, _FORCE, _Wanted(entry, _FORCE), request
+            )
 
 
 def _plugins(request: _Request) -> Iterator[Finding]:
@@ -253,24 +331,35 @@ def _plugins(request: _Request) -> Iterator[Finding]:
             overrides.setdefault(backend, variable)
     wanted = [_override(variable, backend, request) for backend, variable in overrides.items()]
     given = request.environ.get(_CONFIG)
-    config, via = (Path(os.path.abspath(given)), _CONFIG) if given else (shipped_config(), "plugins.conf")
+    config, via = (
+        (Path(os.path.abspath(given)), _CONFIG) if given else (shipped_config(), "plugins.conf")
+    )
     for item in read_config(config, via):
         if isinstance(item, Refusal):
             yield item
         elif item.interface == "PI" and item.backend not in overrides:
             wanted.append(_Wanted(item, via, config))
         elif item.interface == "UR" and given:
-            yield Refusal(item.library, f"is a UR adapter, and {_CONFIG} names plugins", f"name it in {_FORCE}", via)
+            yield Refusal(
+                item.library,
+                f"is a UR adapter, and {_CONFIG} names plugins",
+                f"name it in {_FORCE}",
+                via,
+            )
     yield from _search(request, PI_STEPS, wanted)
 
 
 def _override(variable: str, backend: str, request: _Request) -> _Wanted:
     """SYCL_OVERRIDE_PI_*: a path, relative to the current directory, or a name that the steps find."""
     value = request.environ[variable]
-    return _Wanted(PluginEntry(os.path.abspath(value) if "/" in value else value, "PI", backend), variable)
+    return _Wanted(
+        PluginEntry(os.path.abspath(value) if "/" in value else value, "PI", backend), variable
+    )
 
 
-def _search(request: _Request, steps: Sequence[Step], wanted: Sequence[_Wanted]) -> Iterator[Finding]:
+def _search(
+    request: _Request, steps: Sequence[Step], wanted: Sequence[_Wanted]
+) -> Iterator[Finding]:
     """The state of all places, then what each name comes to in them."""
     names = [one.entry.library for one in wanted if "/" not in one.entry.library]
     sources: dict[str, _Source] = {}
@@ -279,14 +368,20 @@ def _search(request: _Request, steps: Sequence[Step], wanted: Sequence[_Wanted])
             if not isinstance(source, _Source):
                 yield source
             elif source.place in sources:
-                yield Place(source.place, source.found_via, f"already searched via {sources[source.place].found_via}")
+                yield Place(
+                    source.place,
+                    source.found_via,
+                    f"already searched via {sources[source.place].found_via}",
+                )
             else:
                 sources[source.place] = source
                 found = sum(next(_paths(source, name), None) is not None for name in names)
                 yield Place(source.place, source.found_via, _count(found, request.interface))
     for one in wanted:
         if "/" in one.entry.library:
-            yield _unusable(one.entry.library, one.named_by) or _judge(one.entry.library, one.named_by, one, request)
+            yield _unusable(one.entry.library, one.named_by) or _judge(
+                one.entry.library, one.named_by, one, request
+            )
         else:
             yield from _look_up(one, list(sources.values()), request)
 
@@ -307,14 +402,29 @@ def _look_up(wanted: _Wanted, sources: Sequence[_Source], request: _Request) -> 
         yield Place(wanted.entry.library, wanted.named_by, "not found in any of these places")
     else:
         where = f"not found in {', '.join(source.place for source in sources)}"
-        yield Refusal(wanted.entry.library, where, f"correct {wanted.named_by}, or name it by its whole path", wanted.named_by)
+        yield Refusal(
+            wanted.entry.library,
+            where,
+            f"correct {wanted.named_by}, or name it by its whole path",
+            wanted.named_by,
+        )
 
 
 def _later(first: str, name: str, sources: Sequence[_Source]) -> tuple[str, ...]:
     """The other usable files of a name, in the order of the places: the Unified Runtime loader takes the first that dlopen accepts."""
-    files = {os.path.realpath(path): path for source in reversed(sources) for path in _paths(source, name)}
-    ordered = dict.fromkeys(os.path.realpath(path) for source in sources for path in _paths(source, name))
-    return tuple(files[file] for file in ordered if file != os.path.realpath(first) and _unusable(files[file], "") is None)
+    files = {
+        os.path.realpath(path): path
+        for source in reversed(sources)
+        for path in _paths(source, name)
+    }
+    ordered = dict.fromkeys(
+        os.path.realpath(path) for source in sources for path in _paths(source, name)
+    )
+    return tuple(
+        files[file]
+        for file in ordered
+        if file != os.path.realpath(first) and _unusable(files[file], "") is None
+    )
 
 
 def _paths(source: _Source, name: str) -> Iterator[str]:
@@ -331,7 +441,9 @@ def _unusable(path: str, found_via: str) -> Refusal | None:
     return None
 
 
-def _judge(path: str, found_via: str, wanted: _Wanted, request: _Request) -> PluginCandidate | Refusal:
+def _judge(
+    path: str, found_via: str, wanted: _Wanted, request: _Request
+) -> PluginCandidate | Refusal:
     """A library as a candidate, unless the device selector has no use for its backend."""
     backend, environ, accepts = wanted.entry.backend, request.environ, request.accepts_backend
     filtered = backend != UNKNOWN and found_via != _FORCE and _is_true(environ, _FILTER, True)
@@ -339,7 +451,9 @@ def _judge(path: str, found_via: str, wanted: _Wanted, request: _Request) -> Plu
         variable = next((name for name in _SELECTORS if environ.get(name)), "the device selector")
         value = f"={environ[variable]}" if variable in environ else ""
         reason = f"left out by {variable}{value}, which selects no {backend} device"
-        return Refusal(path, reason, f"let {variable} select {backend}, or set {_FILTER}=0", found_via)
+        return Refusal(
+            path, reason, f"let {variable} select {backend}, or set {_FILTER}=0", found_via
+        )
     deep_bind = request.interface == "UR" and _is_true(environ, _DEEP_BIND, False)
     return PluginCandidate(path, found_via, wanted.manifest, request.interface, backend, deep_bind)
 
@@ -354,7 +468,11 @@ def _directory(path: str, found_via: str) -> _Source | Place:
     """A directory as a place to look names up in; a relative one is relative to the current directory, as for ld.so."""
     directory = os.path.abspath(path)
     if not os.path.isdir(directory):
-        return Place(directory, found_via, "is not a directory" if os.path.exists(directory) else "does not exist")
+        return Place(
+            directory,
+            found_via,
+            "is not a directory" if os.path.exists(directory) else "does not exist",
+        )
 
     def locate(name: str) -> str | None:
         library = os.path.join(directory, name)

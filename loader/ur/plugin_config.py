@@ -23,9 +23,21 @@ UNKNOWN: Final = "unknown"
 
 _FORM: Final = "a line is `library`, or `library interface backend SYCL_BE` with - for no SYCL_BE"
 _FIELDS: Final = (
-    ("interface", re.compile("UR|PI"), "write UR for a Unified Runtime adapter, PI for a DPC++ plugin"),
-    ("backend", re.compile("[a-z][a-z0-9_]*"), "write it in lower case as device selectors do: opencl, level_zero, cuda, ..."),
-    ("SYCL_BE", re.compile("-|PI_[A-Z0-9_]+"), "write PI_ and the backend in upper case, or - for none"),
+    (
+        "interface",
+        re.compile("UR|PI"),
+        "write UR for a Unified Runtime adapter, PI for a DPC++ plugin",
+    ),
+    (
+        "backend",
+        re.compile("[a-z][a-z0-9_]*"),
+        "write it in lower case as device selectors do: opencl, level_zero, cuda, ...",
+    ),
+    (
+        "SYCL_BE",
+        re.compile("-|PI_[A-Z0-9_]+"),
+        "write PI_ and the backend in upper case, or - for none",
+    ),
 )
 _NAME: Final = re.compile(r"lib(?P<interface>ur_adapter|pi)_(?P<backend>\w+)\.so(\.\d+)*")
 _INTERFACES: Final = {"ur_adapter": "UR", "pi": "PI"}
@@ -72,7 +84,12 @@ def deduce(library: str) -> PluginEntry:
         return PluginEntry(library, "PI", UNKNOWN)
     interface, name = _INTERFACES[match["interface"]], match["backend"]
     backend = _BACKENDS.get(name, name)
-    return PluginEntry(library, interface, backend, f"PI_{name.upper()}" if interface == "PI" and backend != UNKNOWN else "")
+    return PluginEntry(
+        library,
+        interface,
+        backend,
+        f"PI_{name.upper()}" if interface == "PI" and backend != UNKNOWN else "",
+    )
 
 
 def sycl_be_names(entries: Iterable[PluginEntry | Refusal]) -> dict[str, str]:
@@ -93,9 +110,14 @@ def _entry(line: str, path: Path, number: int, found_via: str) -> PluginEntry | 
     try:
         fields = shlex.split(line, comments=True)
     except ValueError:
-        return refusal(f"a quote or a backslash in {line!r} has no end", "close the quote, or quote the backslash")
+        return refusal(
+            f"a quote or a backslash in {line!r} has no end",
+            "close the quote, or quote the backslash",
+        )
     if len(fields) not in (1, 4) or not fields[0]:
-        return refusal(f"{line!r} has {len(fields)} fields", f"{_FORM}; quote a path that holds blanks")
+        return refusal(
+            f"{line!r} has {len(fields)} fields", f"{_FORM}; quote a path that holds blanks"
+        )
     library = str(path.parent / fields[0]) if "/" in fields[0] else fields[0]
     if len(fields) == 1:
         return deduce(library)

@@ -65,11 +65,14 @@ class PluginReport:
 
 
 def probe_all(
-    candidates: Sequence[PluginCandidate], timeout: float | None = None, environment: Mapping[str, str] | None = None
+    candidates: Sequence[PluginCandidate],
+    timeout: float | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> list[PluginReport]:
     """Probe candidates, all at once; the reports are in the order of `candidates`. `environment`: see `adapters.load`."""
     requests = [
-        Request(__name__, {"candidate": asdict(candidate), "environment": dict(environment or {})}) for candidate in candidates
+        Request(__name__, {"candidate": asdict(candidate), "environment": dict(environment or {})})
+        for candidate in candidates
     ]
     reports = []
     for candidate, outcome in zip(candidates, run_all(requests, timeout), strict=True):
@@ -99,10 +102,17 @@ def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
         plugin = load(candidate, environment=data["environment"], progress=progress)
     except FairleadError as error:
         missing = error.missing if isinstance(error, LibraryError) else ()
-        return {"ok": False, "reason": reason_of(error), "remedy": error.remedy, "missing": list(missing)}
+        return {
+            "ok": False,
+            "reason": reason_of(error),
+            "remedy": error.remedy,
+            "missing": list(missing),
+        }
     progress("asking its platforms for their devices")
     warnings = list(plugin.warnings)
-    platforms = [_describe(number, platform, warnings) for number, platform in enumerate(plugin.platforms)]
+    platforms = [
+        _describe(number, platform, warnings) for number, platform in enumerate(plugin.platforms)
+    ]
     answer = {
         "ok": True,
         "real_path": plugin.path,
@@ -131,16 +141,28 @@ def _describe(number: int, platform: Platform, warnings: list[str]) -> dict[str,
     try:
         for device in platform.devices:
             devices.append(
-                {"name": device.name, "type": device.type, "driver_version": device.driver_version, "backend": device.backend}
+                {
+                    "name": device.name,
+                    "type": device.type,
+                    "driver_version": device.driver_version,
+                    "backend": device.backend,
+                }
             )
     except FairleadError as error:
         warnings.append(f"its platform {number} failed to describe its devices: {error}")
     return {**about, "devices": devices}
 
 
-def _report(candidate: PluginCandidate, data: dict[str, Any], seconds: float, notes: Sequence[str]) -> PluginReport:
+def _report(
+    candidate: PluginCandidate, data: dict[str, Any], seconds: float, notes: Sequence[str]
+) -> PluginReport:
     platforms = tuple(
-        PlatformReport(**{**platform, "devices": tuple(DeviceReport(**device) for device in platform["devices"])})
+        PlatformReport(
+            **{
+                **platform,
+                "devices": tuple(DeviceReport(**device) for device in platform["devices"]),
+            }
+        )
         for platform in data.pop("platforms", ())
     )
     lists = {name: tuple(data.pop(name, ())) for name in ("notes", "warnings", "missing")}

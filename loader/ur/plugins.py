@@ -90,9 +90,20 @@ class Plugins:
     @property
     def reasons(self) -> tuple[str, ...]:
         """A sentence for everything that was passed over, looked at in vain, or has no platform."""
-        refused = (f"{r.what}: {r.reason}" + (f" ({r.remedy})" if r.remedy else "") for r in self.refusals)
-        idle = (f"{p.path}: {p.idle}" + (f" ({p.remedy})" if p.remedy else "") for p in self.plugins if p.idle)
-        return (*refused, *idle, *self.failures, *(f"{place.path}: {place.state}" for place in self.search.places))
+        refused = (
+            f"{r.what}: {r.reason}" + (f" ({r.remedy})" if r.remedy else "") for r in self.refusals
+        )
+        idle = (
+            f"{p.path}: {p.idle}" + (f" ({p.remedy})" if p.remedy else "")
+            for p in self.plugins
+            if p.idle
+        )
+        return (
+            *refused,
+            *idle,
+            *self.failures,
+            *(f"{place.path}: {place.state}" for place in self.search.places),
+        )
 
     def select(self, selector: Selector | None = None) -> tuple[Device, ...]:
         """The devices that `selector` picks, or the environment's; all of them if neither says anything.
@@ -100,20 +111,34 @@ class Plugins:
         Raises NotFoundError (…DEVICE_NOT_FOUND) with every reason if that leaves none.
         """
         if self.closed:
-            raise FairleadError(f"these {_NOUN[self.interface]}s are closed", remedy="open them again")
+            raise FairleadError(
+                f"these {_NOUN[self.interface]}s are closed", remedy="open them again"
+            )
         selector = selector or self.selector
         devices = self.devices
         chosen = tuple(selector.select(devices)) if selector else devices
         if trace_bits("SYCL_PI_TRACE") & 1:
             for device in chosen:
-                pi_trace("basic", f"Selected device:\n  platform: {device.platform.name}\n  device: {device.name}")
+                pi_trace(
+                    "basic",
+                    f"Selected device:\n  platform: {device.platform.name}\n  device: {device.name}",
+                )
         if not chosen:
-            there = (f"{name} is {device.name}" for name, device in zip(selector_strings(devices), devices, strict=True))
-            asked = [f"{selector.variable}={selector.text} selects none of the devices"] if selector and devices else []
+            there = (
+                f"{name} is {device.name}"
+                for name, device in zip(selector_strings(devices), devices, strict=True)
+            )
+            asked = (
+                [f"{selector.variable}={selector.text} selects none of the devices"]
+                if selector and devices
+                else []
+            )
             raise NotFoundError(
                 "no device can be used" if not devices else "the device selector leaves no device",
                 (*asked, *there, *self.reasons),
-                code="UR_RESULT_ERROR_DEVICE_NOT_FOUND" if self.interface == "UR" else "PI_ERROR_DEVICE_NOT_FOUND",
+                code="UR_RESULT_ERROR_DEVICE_NOT_FOUND"
+                if self.interface == "UR"
+                else "PI_ERROR_DEVICE_NOT_FOUND",
                 remedy="correct the selector, `fairlead devices` shows what picks each device"
                 if devices
                 else "run `fairlead doctor`",
@@ -147,7 +172,12 @@ class Plugins:
     def __enter__(self) -> Plugins:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
 
@@ -172,10 +202,14 @@ def open_plugins(
     found = FIND[interface](environ, accepts_backend=wanted.accepts_backend if wanted else None)
     _tell_search(interface, found)
     refusals = list(found.refusals)
-    candidates = list(_wanted([c for c in found.candidates if isinstance(c, PluginCandidate)], refusals))
+    candidates = list(
+        _wanted([c for c in found.candidates if isinstance(c, PluginCandidate)], refusals)
+    )
     plugins: dict[int, Plugin] = {}
     waiting = dict(enumerate(candidates))
-    while waiting:  # for each that is refused, the file of its name in the next place takes its turn
+    while (
+        waiting
+    ):  # for each that is refused, the file of its name in the next place takes its turn
         refused: dict[int, Refusal] = {}
         for number, result in _open_all(waiting, interface, environment):
             if isinstance(result, Plugin):
@@ -188,7 +222,9 @@ def open_plugins(
             for number, candidate in waiting.items()
             if number in refused and candidate.others
         }
-    opened = Plugins(interface, [plugins[number] for number in sorted(plugins)], refusals, found, wanted)
+    opened = Plugins(
+        interface, [plugins[number] for number in sorted(plugins)], refusals, found, wanted
+    )
     _tell_devices(opened)
     return opened
 
@@ -198,8 +234,16 @@ def _open_all(
 ) -> Iterator[tuple[int, Plugin | Refusal]]:
     """Each candidate as an open plugin, or why it is none."""
     untried: set[Candidate] = set()
-    unsound = judge(list(candidates.values()), partial(_probe, untried=untried, environment=environment), interface.lower())
-    probed = set(candidates.values()) - untried if secure_environ().get("FAIRLEAD_PROBE") != "0" else set[Candidate]()
+    unsound = judge(
+        list(candidates.values()),
+        partial(_probe, untried=untried, environment=environment),
+        interface.lower(),
+    )
+    probed = (
+        set(candidates.values()) - untried
+        if secure_environ().get("FAIRLEAD_PROBE") != "0"
+        else set[Candidate]()
+    )
     for number, candidate in candidates.items():
         if candidate in unsound:
             yield number, unsound[candidate]
@@ -207,7 +251,10 @@ def _open_all(
         try:
             plugin = load(candidate, environment=environment, judged=candidate in probed)
         except FairleadError as error:
-            yield number, Refusal(candidate.library, reason_of(error), error.remedy, candidate.found_via)
+            yield (
+                number,
+                Refusal(candidate.library, reason_of(error), error.remedy, candidate.found_via),
+            )
             continue
         _tell_loaded(plugin)
         yield number, plugin
@@ -222,15 +269,23 @@ def _close(plugins: Sequence[Plugin]) -> None:
 
 def environment_selector(environ: Mapping[str, str] | None = None) -> Selector | None:
     """What ONEAPI_DEVICE_SELECTOR, SYCL_DEVICE_FILTER or SYCL_BE ask for; SYCL_BE's names are those of plugins.conf."""
-    entries = [entry for entry in read_config(shipped_config(), "plugins.conf") if isinstance(entry, PluginEntry)]
+    entries = [
+        entry
+        for entry in read_config(shipped_config(), "plugins.conf")
+        if isinstance(entry, PluginEntry)
+    ]
     return from_environment(environ, sycl_be={**SYCL_BE_NAMES, **sycl_be_names(entries)})
 
 
-def _wanted(candidates: Sequence[PluginCandidate], refusals: list[Refusal]) -> Iterator[PluginCandidate]:
+def _wanted(
+    candidates: Sequence[PluginCandidate], refusals: list[Refusal]
+) -> Iterator[PluginCandidate]:
     for candidate in candidates:
         if pattern := excluding_pattern(candidate.library):
             reason = f"excluded by FAIRLEAD_EXCLUDE ({pattern})"
-            refusals.append(Refusal(candidate.library, reason, "change FAIRLEAD_EXCLUDE", candidate.found_via))
+            refusals.append(
+                Refusal(candidate.library, reason, "change FAIRLEAD_EXCLUDE", candidate.found_via)
+            )
         else:
             yield candidate
 
@@ -241,7 +296,9 @@ def _probe(
     """The reports of all; the candidates for which no child could be started are put into `untried`."""
     from .plugin_probe import probe_all  # a process whose plugins are all known does without it
 
-    reports = probe_all([c for c in candidates if isinstance(c, PluginCandidate)], environment=environment)
+    reports = probe_all(
+        [c for c in candidates if isinstance(c, PluginCandidate)], environment=environment
+    )
     untried.update(report.candidate for report in reports if not report.probed)
     return reports
 
@@ -278,10 +335,14 @@ def _place(place: Place) -> str:
 
 def _tell_loaded(plugin: Plugin) -> None:
     name = plugin.path.rsplit("/", 1)[-1]
-    _log().info(f"loaded {_NOUN[plugin.interface]} 0x{plugin.library.handle:x} ({plugin.path}), {plugin.version}")
+    _log().info(
+        f"loaded {_NOUN[plugin.interface]} 0x{plugin.library.handle:x} ({plugin.path}), {plugin.version}"
+    )
     for note in plugin.notes:
         _log().info(f"{name}: {note}")
-    pi_trace("basic", f"Plugin found and successfully loaded: {name} [ PluginVersion: {plugin.version} ]")
+    pi_trace(
+        "basic", f"Plugin found and successfully loaded: {name} [ PluginVersion: {plugin.version} ]"
+    )
 
 
 def _tell_devices(opened: Plugins) -> None:
@@ -291,4 +352,6 @@ def _tell_devices(opened: Plugins) -> None:
     with suppress(FairleadError):
         devices = opened.devices
         for name, device in zip(selector_strings(devices), devices, strict=True):
-            pi_trace("all", f"Device [{name}]: {device.type}, {device.name}, {device.platform.name}")
+            pi_trace(
+                "all", f"Device [{name}]: {device.type}, {device.name}, {device.platform.name}"
+            )

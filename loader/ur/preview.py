@@ -24,7 +24,10 @@ from ..pi.abi import PI
 #: PI functions by the version that introduced them, the oldest first: what the ABI data tells, and the first later one.
 SINCE: Final = dict(
     sorted(
-        [*((f.name, f.since) for f in PI.slots if f.since > (1, 0)), ("piextCommandBufferUpdateKernelLaunch", (15, 48))],
+        [
+            *((f.name, f.since) for f in PI.slots if f.since > (1, 0)),
+            ("piextCommandBufferUpdateKernelLaunch", (15, 48)),
+        ],
         key=lambda item: item[1],
     )
 )
@@ -75,20 +78,44 @@ def preview(path: str | os.PathLike[str]) -> Preview:
         exports, symbol_versions = _dynamic_symbols(path)
     except LibraryError as error:
         return Preview("", reason=error.message, remedy=error.remedy)
-    except Exception as error:  # pyelftools meets a damaged file with whatever its parsing runs into
-        return Preview("", reason=f"its symbol table cannot be read: {error}", remedy="install it again")
+    except (
+        Exception
+    ) as error:  # pyelftools meets a damaged file with whatever its parsing runs into
+        return Preview(
+            "", reason=f"its symbol table cannot be read: {error}", remedy="install it again"
+        )
     for symbol, reason in _NO_ADAPTERS.items():
         if symbol in exports:
-            return Preview("", exports, _ur_version(path, symbol_versions), reason, "name an adapter: libur_adapter_*.so.0")
+            return Preview(
+                "",
+                exports,
+                _ur_version(path, symbol_versions),
+                reason,
+                "name an adapter: libur_adapter_*.so.0",
+            )
     if any(map(_UR_GETTER.fullmatch, exports)):
         return Preview("UR", exports, _ur_version(path, symbol_versions))
     if "piPluginInit" in exports:
         return _plugin(exports)
-    if any(map(_LOADER_VERSION.fullmatch, symbol_versions)) and "clIcdGetPlatformIDsKHR" not in exports:
+    if (
+        any(map(_LOADER_VERSION.fullmatch, symbol_versions))
+        and "clIcdGetPlatformIDsKHR" not in exports
+    ):
         reason = "it is an OpenCL loader, which leads to drivers and is none itself"
-        return Preview("", exports, reason=reason, remedy="name the driver, adapter or plugin itself", is_loader=True)
+        return Preview(
+            "",
+            exports,
+            reason=reason,
+            remedy="name the driver, adapter or plugin itself",
+            is_loader=True,
+        )
     reason = "it exports no urGet…ProcAddrTable function and no piPluginInit, so it is neither a Unified Runtime adapter nor a PI plugin"
-    return Preview("", exports, reason=reason, remedy="name an adapter (libur_adapter_*.so.0) or a plugin (libpi_*.so)")
+    return Preview(
+        "",
+        exports,
+        reason=reason,
+        remedy="name an adapter (libur_adapter_*.so.0) or a plugin (libpi_*.so)",
+    )
 
 
 def _plugin(exports: frozenset[str]) -> Preview:
@@ -99,14 +126,22 @@ def _plugin(exports: frozenset[str]) -> Preview:
     if not whole or newest >= _LAST_BEFORE:
         return Preview("PI", exports, version)
     reason = f"it is a plugin of a Plugin Interface before {PI_MAJOR}: it lacks what {_LAST_BEFORE[0]}.{_LAST_BEFORE[1]} added"
-    remedy = f"install a plugin of PI {PI_MAJOR}, such as DPC++ 2024.2 has, or a Unified Runtime adapter"
-    return Preview("PI", exports, version, f"{reason}, and its function table is laid out differently", remedy)
+    remedy = (
+        f"install a plugin of PI {PI_MAJOR}, such as DPC++ 2024.2 has, or a Unified Runtime adapter"
+    )
+    return Preview(
+        "PI", exports, version, f"{reason}, and its function table is laid out differently", remedy
+    )
 
 
 def _ur_version(path: str, symbol_versions: list[str]) -> str:
     """The API's version by the file's full name, else by its symbol versions. An adapter's are 0.0 in all releases: no version."""
     named = (match[1] for match in map(_FILE_VERSION.search, _same_files(path)) if match)
-    versions = (match[1] for match in map(_SYMBOL_VERSION.fullmatch, symbol_versions) if match and match[1] != "0.0")
+    versions = (
+        match[1]
+        for match in map(_SYMBOL_VERSION.fullmatch, symbol_versions)
+        if match and match[1] != "0.0"
+    )
     return next(named, "") or next(versions, "")
 
 
@@ -131,9 +166,14 @@ def _dynamic_symbols(path: str) -> tuple[frozenset[str], list[str]]:
 
     with open(path, "rb") as file:
         elf = ELFFile(file)
-        segment = next((segment for segment in elf.iter_segments() if isinstance(segment, DynamicSegment)), None)
+        segment = next(
+            (segment for segment in elf.iter_segments() if isinstance(segment, DynamicSegment)),
+            None,
+        )
         symbols = islice(segment.iter_symbols(), _MAX_SYMBOLS) if segment else ()
         exports = frozenset(symbol.name for symbol in symbols if symbol["st_shndx"] != "SHN_UNDEF")
         section = elf.get_section_by_name(".gnu.version_d")
         versions = section.iter_versions() if isinstance(section, GNUVerDefSection) else ()
-        return exports - {""}, [auxiliary.name for _, auxiliaries in versions for auxiliary in auxiliaries]
+        return exports - {""}, [
+            auxiliary.name for _, auxiliaries in versions for auxiliary in auxiliaries
+        ]

@@ -137,13 +137,17 @@ class DevicePattern:
         if self.type == "*":
             return path
         name = "fpga" if self.type == "acc" else self.type
-        return name if path == "*" else f"{name}:{path}"  # a type and a number: only SYCL_DEVICE_FILTER can say that
+        return (
+            name if path == "*" else f"{name}:{path}"
+        )  # a type and a number: only SYCL_DEVICE_FILTER can say that
 
     def covers(self, other: DevicePattern) -> bool:
         """Whether each device that `other` names is one that this names, or lies below one."""
         if self.type not in ("*", other.type) or len(self.path) > len(other.path):
             return False
-        return all(mine in ("*", theirs) for mine, theirs in zip(self.path, other.path, strict=False))
+        return all(
+            mine in ("*", theirs) for mine, theirs in zip(self.path, other.path, strict=False)
+        )
 
 
 _ALL: Final = DevicePattern()
@@ -187,7 +191,10 @@ class Selector:
         for device in devices:
             backend, kind = device.backend, device.type
             if (backend, kind) not in rules:
-                rules[backend, kind] = self._tree(backend, kind, False), self._tree(backend, kind, True)
+                rules[backend, kind] = (
+                    self._tree(backend, kind, False),
+                    self._tree(backend, kind, True),
+                )
             accepts, discards = rules[backend, kind]
             number = numbers[backend]
             numbers[backend] = number + 1
@@ -197,24 +204,35 @@ class Selector:
     def accepts_backend(self, backend: str) -> bool:
         """Whether a device of this backend could be selected. False only if none can be: its plugin need not be opened."""
         discards = self._patterns(backend.lower(), True)
-        return any(not any(d.covers(a) for d in discards) for a in self._patterns(backend.lower(), False))
+        return any(
+            not any(d.covers(a) for d in discards) for a in self._patterns(backend.lower(), False)
+        )
 
     def explain(self) -> str:
         """What counts and why, in plain words, a line for each thing to know."""
-        accepts = [str(term) for term in self.terms if not term.discard] or ["*:* (nothing is accepted by name)"]
+        accepts = [str(term) for term in self.terms if not term.discard] or [
+            "*:* (nothing is accepted by name)"
+        ]
         discards = [str(term)[1:] for term in self.terms if term.discard]
         but = f", but not {', '.join(discards)}" if discards else ""
         lines = [f"{self.variable}={self.text} selects {', '.join(accepts)}{but}"]
         if self.variable in (SYCL_DEVICE_FILTER, SYCL_BE):
             lines.append(f"{self.variable} is deprecated: use {ONEAPI_DEVICE_SELECTOR}")
-        lines += [f"{assignment} has no effect: {self.variable} is set, and wins over it" for assignment in self.ignored]
+        lines += [
+            f"{assignment} has no effect: {self.variable} is set, and wins over it"
+            for assignment in self.ignored
+        ]
         return "\n".join(lines)
 
     def _patterns(self, backend: str, discard: bool) -> list[DevicePattern]:
         """What the terms say about one backend. Only discards, about whatever backend, mean that all the rest is accepted."""
         if not discard and all(term.discard for term in self.terms):
             return [_ALL]
-        terms = (term for term in self.terms if term.discard == discard and term.backend in ("*", backend))
+        terms = (
+            term
+            for term in self.terms
+            if term.discard == discard and term.backend in ("*", backend)
+        )
         return [pattern for term in terms for pattern in term.devices]
 
     def _tree(self, backend: str, kind: str, discard: bool) -> _Tree:
@@ -241,7 +259,9 @@ def _step(trees: Sequence[_Tree], number: int) -> list[_Tree]:
     return [tree[key] for tree in trees for key in (number, "*") if key in tree]
 
 
-def _pick(device: D, accepts: Sequence[_Tree], discards: Sequence[_Tree], selected: list[D]) -> None:
+def _pick(
+    device: D, accepts: Sequence[_Tree], discards: Sequence[_Tree], selected: list[D]
+) -> None:
     """Append the device and what lies below it to `selected`, as far as accepted and not discarded."""
     for tree in discards:
         if _HERE in tree:
@@ -266,14 +286,18 @@ def parse(text: str, *, backends: Iterable[str] = BACKENDS) -> Selector:
     """
     backends = tuple(backends)
     whole = _Piece(ONEAPI_DEVICE_SELECTOR, text, _grammar(_GRAMMAR, backends), 0, text)
-    return Selector(whole.variable, text, tuple(_term(piece, backends) for piece in whole.split(";")))
+    return Selector(
+        whole.variable, text, tuple(_term(piece, backends) for piece in whole.split(";"))
+    )
 
 
 def parse_filter(text: str, *, backends: Iterable[str] = BACKENDS) -> Selector:
     """The selector that a value of SYCL_DEVICE_FILTER stands for. `backends` and errors as for `parse`."""
     backends = (*backends, *FILTER_BACKENDS)
     whole = _Piece(SYCL_DEVICE_FILTER, text, _grammar(_FILTER_GRAMMAR, backends), 0, text)
-    return Selector(whole.variable, text, tuple(_filter_item(piece, backends) for piece in whole.split(",")))
+    return Selector(
+        whole.variable, text, tuple(_filter_item(piece, backends) for piece in whole.split(","))
+    )
 
 
 def of_backend(name: str, mapping: Mapping[str, str] = SYCL_BE_NAMES) -> Selector:
@@ -283,7 +307,11 @@ def of_backend(name: str, mapping: Mapping[str, str] = SYCL_BE_NAMES) -> Selecto
     """
     if name not in mapping:
         message = f"{name!r} is no backend that {SYCL_BE} can name. Legal are: {', '.join(mapping) or 'none'}. {PRECEDENCE}"
-        raise SelectorError(message, code=SYCL_BE, remedy=f"correct {SYCL_BE}, or unset it and use {ONEAPI_DEVICE_SELECTOR}")
+        raise SelectorError(
+            message,
+            code=SYCL_BE,
+            remedy=f"correct {SYCL_BE}, or unset it and use {ONEAPI_DEVICE_SELECTOR}",
+        )
     return Selector(SYCL_BE, name, (Term(False, mapping[name], (_ALL,)),))
 
 
@@ -299,13 +327,23 @@ def from_environment(
     backends. Raises SelectorError for an illegal value, and for ONEAPI_DEVICE_SELECTOR together with SYCL_DEVICE_FILTER.
     """
     environ = secure_environ(environ)
-    selector, device_filter, name = (environ.get(v, "") for v in (ONEAPI_DEVICE_SELECTOR, SYCL_DEVICE_FILTER, SYCL_BE))
+    selector, device_filter, name = (
+        environ.get(v, "") for v in (ONEAPI_DEVICE_SELECTOR, SYCL_DEVICE_FILTER, SYCL_BE)
+    )
     if selector and device_filter:
         message = f"{ONEAPI_DEVICE_SELECTOR} and {SYCL_DEVICE_FILTER} are both set and cannot be combined. {PRECEDENCE}"
-        raise SelectorError(message, code=ONEAPI_DEVICE_SELECTOR, remedy=f"unset {SYCL_DEVICE_FILTER}: it is deprecated")
+        raise SelectorError(
+            message,
+            code=ONEAPI_DEVICE_SELECTOR,
+            remedy=f"unset {SYCL_DEVICE_FILTER}: it is deprecated",
+        )
     if not selector and not device_filter:
         return of_backend(name, sycl_be) if name else None
-    result = parse(selector, backends=backends) if selector else parse_filter(device_filter, backends=backends)
+    result = (
+        parse(selector, backends=backends)
+        if selector
+        else parse_filter(device_filter, backends=backends)
+    )
     return replace(result, ignored=(f"{SYCL_BE}={name}",)) if name else result
 
 
@@ -351,17 +389,32 @@ def _term(piece: _Piece, backends: Sequence[str]) -> Term:
     rest = piece.at(1, piece.text[1:]) if discard else piece
     backend, *devices = rest.split(":")
     if not rest.text:
-        raise rest.error("a term is missing", "write one, such as 'opencl:gpu', or remove the extra ';' or '!'")
+        raise rest.error(
+            "a term is missing", "write one, such as 'opencl:gpu', or remove the extra ';' or '!'"
+        )
     if not backend.text:
-        raise backend.error("the backend is missing before ':'", "name a backend, or write '*' for every one")
+        raise backend.error(
+            "the backend is missing before ':'", "name a backend, or write '*' for every one"
+        )
     if backend.text.lower() not in ("*", *backends):
-        raise backend.error(f"{backend.text!r} is no backend", f"name one of: *, {', '.join(backends)}")
+        raise backend.error(
+            f"{backend.text!r} is no backend", f"name one of: *, {', '.join(backends)}"
+        )
     if not devices:
         end = rest.at(len(rest.text), "")
-        raise end.error(f"{rest.text!r} names no devices", f"write '{rest.text}:*' for all devices of the backend")
+        raise end.error(
+            f"{rest.text!r} names no devices",
+            f"write '{rest.text}:*' for all devices of the backend",
+        )
     if len(devices) > 1:
-        raise devices[1].at(-1, ":").error(f"{rest.text!r} has a second ':'", "separate devices by ',' and terms by ';'")
-    return Term(discard, backend.text.lower(), tuple(_device(device) for device in devices[0].split(",")))
+        raise (
+            devices[1]
+            .at(-1, ":")
+            .error(f"{rest.text!r} has a second ':'", "separate devices by ',' and terms by ';'")
+        )
+    return Term(
+        discard, backend.text.lower(), tuple(_device(device) for device in devices[0].split(","))
+    )
 
 
 def _device(piece: _Piece) -> DevicePattern:
@@ -374,7 +427,9 @@ def _device(piece: _Piece) -> DevicePattern:
         remedy = "give the device by its number or as '*'"
         raise first.error(f"{piece.text!r} names sub-devices of a type of device", remedy)
     if len(parts) > _MAX_LEVELS:
-        raise parts[_MAX_LEVELS].error(f"{piece.text!r} has more than two levels of sub-devices", "remove the last ones")
+        raise parts[_MAX_LEVELS].error(
+            f"{piece.text!r} has more than two levels of sub-devices", "remove the last ones"
+        )
     path: list[int | str] = []
     for part in parts:
         if part.text == "*":
@@ -401,6 +456,12 @@ def _filter_item(piece: _Piece, backends: Sequence[str]) -> Term:
         number = int(parts.pop(0).text)
     if parts:
         text = parts[0].text
-        problem = f"{text!r} is no backend, type or number that may stand here" if text else "a device is missing"
-        raise parts[0].error(problem, "write backend:type:number, in this order, with the names of the grammar")
+        problem = (
+            f"{text!r} is no backend, type or number that may stand here"
+            if text
+            else "a device is missing"
+        )
+        raise parts[0].error(
+            problem, "write backend:type:number, in this order, with the names of the grammar"
+        )
     return Term(False, backend, (DevicePattern(kind, (number,)),))

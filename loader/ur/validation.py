@@ -37,7 +37,18 @@ from ..base.memory import POINTER_SIZE, read_word
 from ..base.search import secure_environ
 from ..base.table import DispatchTable, changing
 from .abi import UR, UR_RESULT_SUCCESS
-from .validation_rules import MEMORY, Extent, Given, Query, Rules, Used, Wrong, all_rules, counted_kinds, read_handles
+from .validation_rules import (
+    MEMORY,
+    Extent,
+    Given,
+    Query,
+    Rules,
+    Used,
+    Wrong,
+    all_rules,
+    counted_kinds,
+    read_handles,
+)
 
 PARAMETER: Final = "UR_LAYER_PARAMETER_VALIDATION"
 LIFETIME: Final = "UR_LAYER_LIFETIME_VALIDATION"
@@ -56,7 +67,9 @@ _STANDS_FOR: Final = {
 }
 _SANITIZERS: Final = {"UR_LAYER_ASAN", "UR_LAYER_MSAN", "UR_LAYER_TSAN"}
 
-_ADAPTER_GET: Final = 0  # the slot of urAdapterGet in every layout, so that it tells whose table this is
+_ADAPTER_GET: Final = (
+    0  # the slot of urAdapterGet in every layout, so that it tells whose table this is
+)
 _DEPTH: Final = 8  # frames of a stack that are kept
 _PACKAGE: Final = __name__.partition(".")[0]
 
@@ -64,7 +77,9 @@ Report: TypeAlias = Callable[[str], None]
 _Stack: TypeAlias = "tuple[tuple[str, int], ...]"  # innermost first: file, line
 
 
-def layer_names(environ: Mapping[str, str] | None = None, *, report: Report | None = None) -> frozenset[str]:
+def layer_names(
+    environ: Mapping[str, str] | None = None, *, report: Report | None = None
+) -> frozenset[str]:
     """The validation layers that `UR_ENABLE_LAYERS`, a comma-separated list, asks for; UR_LAYER_FULL_VALIDATION is resolved.
 
     A name that is not known (the real loader says nothing) and a sanitizer, which needs a compiler's help, give a line to `report`,
@@ -74,7 +89,9 @@ def layer_names(environ: Mapping[str, str] | None = None, *, report: Report | No
     names = list(dict.fromkeys(name.strip() for name in listed.split(",") if name.strip()))
     for name in names:
         if name in _SANITIZERS:
-            (report or _warn)(f"UR_ENABLE_LAYERS: {name} is not offered: it needs kernels that the DPC++ compiler instrumented")
+            (report or _warn)(
+                f"UR_ENABLE_LAYERS: {name} is not offered: it needs kernels that the DPC++ compiler instrumented"
+            )
         elif name not in _STANDS_FOR:
             (report or _warn)(
                 f"UR_ENABLE_LAYERS is a comma list, and there is no layer {name}; there are {', '.join(_STANDS_FOR)}"
@@ -118,7 +135,8 @@ def _stack() -> _Stack:
 def _lines(stack: _Stack) -> tuple[str, ...]:
     sources = (linecache.getline(file, line).strip() for file, line in stack)
     return tuple(
-        f"{file}:{line}: {source}" if source else f"{file}:{line}" for (file, line), source in zip(stack, sources, strict=True)
+        f"{file}:{line}: {source}" if source else f"{file}:{line}"
+        for (file, line), source in zip(stack, sources, strict=True)
     )
 
 
@@ -213,7 +231,9 @@ class Validation:
                 self._count(rules, arguments, -1)
             return
         # without the lock: this may ask the adapter
-        given = [(each, _outgoing(each, rules.function, layer.next, arguments)) for each in rules.given]
+        given = [
+            (each, _outgoing(each, rules.function, layer.next, arguments)) for each in rules.given
+        ]
         with self._lock:
             for each, handles in given:
                 size = arguments[each.size] if each.size is not None else 0
@@ -249,7 +269,9 @@ class Validation:
     def _find_dead(self, used: Used, arguments: Sequence[int]) -> Wrong | None:
         """What is wrong with the objects in a parameter. NULL is the affair of the parameter checks."""
         one = used.count is None
-        for i, handle in enumerate([arguments[used.index]] if used.count is None else self._listed(used, arguments)):
+        for i, handle in enumerate(
+            [arguments[used.index]] if used.count is None else self._listed(used, arguments)
+        ):
             found = self._objects.get((used.kind, handle))
             if not handle or (found is None and self._is_older(used.kind, handle)):
                 continue
@@ -276,7 +298,9 @@ class Validation:
             return self._late
         table = read_word(handle)
         function = read_word(table) if table else None
-        ours = function and any(function == other.pointer(_ADAPTER_GET) for other, _ in self._attached)
+        ours = function and any(
+            function == other.pointer(_ADAPTER_GET) for other, _ in self._attached
+        )
         if not ours or self._other_kind(handle):
             return False
         self._late = True
@@ -285,7 +309,14 @@ class Validation:
 
     def _other_kind(self, handle: int) -> str:
         """What a handle really is, "" if that is not known."""
-        return next((o.kind for o in self._objects.values() if o.handle == handle and (o.count > 0 or o.lent)), "")
+        return next(
+            (
+                o.kind
+                for o in self._objects.values()
+                if o.handle == handle and (o.count > 0 or o.lent)
+            ),
+            "",
+        )
 
     def _count(self, rules: Rules, arguments: Sequence[int], sign: int) -> None:
         """Count what a call does to references; with `sign` -1, undo that, because the call has failed.
@@ -329,14 +360,17 @@ class Validation:
             returned = read_word(arguments[query.returned]) if arguments[query.returned] else None
             room = arguments[query.size]
             for handle in read_handles(
-                arguments[query.value], min(room, room if returned is None else returned) // POINTER_SIZE
+                arguments[query.value],
+                min(room, room if returned is None else returned) // POINTER_SIZE,
             ):
                 if handle:
                     self._objects.setdefault((kind, handle), _Object(kind, handle)).lent = True
 
     # Bounds
 
-    def _find_outside(self, extent: Extent, function: Function, arguments: Sequence[int]) -> Wrong | None:
+    def _find_outside(
+        self, extent: Extent, function: Function, arguments: Sequence[int]
+    ) -> Wrong | None:
         """Whether a call touches what is behind the end of a buffer, or of the USM memory that a pointer leads into."""
         p, begin, size = function.parameters[extent.index], 0, arguments[extent.size]
         if p.stars:

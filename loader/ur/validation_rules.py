@@ -46,7 +46,9 @@ _BEGINS: Final = {
 }
 
 MEMORY: Final = "USM memory"
-_MOST: Final = 4096  # handles of an array that are looked at: a count that is garbage must not take forever
+_MOST: Final = (
+    4096  # handles of an array that are looked at: a count that is garbage must not take forever
+)
 
 
 class Wrong(NamedTuple):
@@ -123,7 +125,15 @@ class Rules(NamedTuple):
 def all_rules() -> tuple[Rules, ...]:
     """The rules of all functions, by slot."""
     return tuple(
-        Rules(f, tuple(_checks(f)), tuple(_all_used(f)), tuple(_all_given(f)), _query(f), tuple(_extents(f))) for f in UR.slots
+        Rules(
+            f,
+            tuple(_checks(f)),
+            tuple(_all_used(f)),
+            tuple(_all_given(f)),
+            _query(f),
+            tuple(_extents(f)),
+        )
+        for f in UR.slots
     )
 
 
@@ -160,13 +170,18 @@ def _count_index(function: Function, index: int) -> int | None:
 
 
 def _is_handle_list(p: Parameter) -> bool:
-    return p.stars == 1 and bool(p.length) and UR.resolve(p.type) == "handle" and "out" not in p.words
+    return (
+        p.stars == 1 and bool(p.length) and UR.resolve(p.type) == "handle" and "out" not in p.words
+    )
 
 
 def _invalid(kind: str) -> str:
     """The code for a bad object of a kind; not every kind has one."""
     stem = kind.removeprefix("ur_").removeprefix("exp_").removesuffix("_handle_t").upper()
-    names = (f"UR_RESULT_ERROR_INVALID_{stem}{suffix}" for suffix in ("", "_OBJECT", "_EXP", "_HANDLE_EXP"))
+    names = (
+        f"UR_RESULT_ERROR_INVALID_{stem}{suffix}"
+        for suffix in ("", "_OBJECT", "_EXP", "_HANDLE_EXP")
+    )
     return next((name for name in names if name in UR.codes), "UR_RESULT_ERROR_INVALID_NULL_HANDLE")
 
 
@@ -184,9 +199,17 @@ def _null_checks(function: Function) -> Iterator[_Check]:
         for i, p in enumerate(function.parameters):
             base = UR.resolve(p.type)
             is_handle = not p.stars and base == "handle"
-            if "optional" in p.words or is_handle != handles_first or not (is_handle or p.stars or base == "callback"):
+            if (
+                "optional" in p.words
+                or is_handle != handles_first
+                or not (is_handle or p.stars or base == "callback")
+            ):
                 continue
-            code = "UR_RESULT_ERROR_INVALID_NULL_HANDLE" if is_handle else "UR_RESULT_ERROR_INVALID_NULL_POINTER"
+            code = (
+                "UR_RESULT_ERROR_INVALID_NULL_HANDLE"
+                if is_handle
+                else "UR_RESULT_ERROR_INVALID_NULL_POINTER"
+            )
             yield functools.partial(_check_null, i, Wrong(p.name, "it is NULL", code))
 
 
@@ -202,7 +225,9 @@ def _value_checks(function: Function) -> Iterator[_Check]:
             yield functools.partial(_check_value, i, p, mask)
 
 
-def _check_value(index: int, p: Parameter, mask: int | None, arguments: Sequence[int]) -> Wrong | None:
+def _check_value(
+    index: int, p: Parameter, mask: int | None, arguments: Sequence[int]
+) -> Wrong | None:
     value = arguments[index] & 0xFFFFFFFF
     if mask is None:
         what = "" if value in UR.groups[p.type] else f"{p.type} has no value {value:#x}"
@@ -219,18 +244,24 @@ def _list_checks(function: Function) -> Iterator[_Check]:
         optional, code = "optional" in p.words, _MISMATCH.get(p.type, "")
         if "out" in p.words:
             if UR.resolve(p.type) == "handle":
-                yield functools.partial(_check_pair, i, count, p.name, "", "UR_RESULT_ERROR_INVALID_SIZE")
+                yield functools.partial(
+                    _check_pair, i, count, p.name, "", "UR_RESULT_ERROR_INVALID_SIZE"
+                )
         elif optional and code:
             yield functools.partial(_check_pair, i, count, p.name, code, code)
         elif optional and UR.resolve(p.type) == "struct":
-            yield functools.partial(_check_pair, i, count, p.name, "UR_RESULT_ERROR_INVALID_NULL_POINTER", "")
+            yield functools.partial(
+                _check_pair, i, count, p.name, "UR_RESULT_ERROR_INVALID_NULL_POINTER", ""
+            )
         if _is_handle_list(p):
             is_wait_list = optional and p.type == "ur_event_handle_t"
             element = code if is_wait_list else "UR_RESULT_ERROR_INVALID_NULL_HANDLE"
             yield functools.partial(_check_elements, i, count, p.name, element)
 
 
-def _check_pair(index: int, count: int, name: str, no_list: str, no_count: str, arguments: Sequence[int]) -> Wrong | None:
+def _check_pair(
+    index: int, count: int, name: str, no_list: str, no_count: str, arguments: Sequence[int]
+) -> Wrong | None:
     """A list and the number of its elements are both there or both 0; "" as a code allows that half."""
     pointer, elements = arguments[index], arguments[count]
     if elements and not pointer and no_list:
@@ -240,7 +271,9 @@ def _check_pair(index: int, count: int, name: str, no_list: str, no_count: str, 
     return None
 
 
-def _check_elements(index: int, count: int, name: str, code: str, arguments: Sequence[int]) -> Wrong | None:
+def _check_elements(
+    index: int, count: int, name: str, code: str, arguments: Sequence[int]
+) -> Wrong | None:
     handles = read_handles(arguments[index], arguments[count])
     return Wrong(f"{name}[{handles.index(0)}]", "it is NULL", code) if 0 in handles else None
 
@@ -252,8 +285,12 @@ def _query_checks(function: Function) -> Iterator[_Check]:
     null = "UR_RESULT_ERROR_INVALID_NULL_POINTER"
     size = _count_index(function, value)
     if size is not None:
-        yield functools.partial(_check_pair, value, size, "pPropValue", null, "UR_RESULT_ERROR_INVALID_SIZE")
-    neither = Wrong("pPropValue", "it is NULL, and so is pPropSizeRet: nothing can be answered", null)
+        yield functools.partial(
+            _check_pair, value, size, "pPropValue", null, "UR_RESULT_ERROR_INVALID_SIZE"
+        )
+    neither = Wrong(
+        "pPropValue", "it is NULL, and so is pPropSizeRet: nothing can be answered", null
+    )
     yield lambda arguments: None if arguments[value] or arguments[returned] else neither
 
 
@@ -275,7 +312,11 @@ def _all_given(function: Function) -> Iterator[Given]:
     gets = "Get" in function.name
     for i, p in enumerate(function.parameters):
         is_memory = p.name == "ppMem" and function.name in _ALLOCATES
-        is_out = bool(p.stars) and UR.resolve(p.type) == "handle" and not {"out", "inout"}.isdisjoint(p.words)
+        is_out = (
+            bool(p.stars)
+            and UR.resolve(p.type) == "handle"
+            and not {"out", "inout"}.isdisjoint(p.words)
+        )
         if not (is_memory or is_out):
             continue
         kind = _kind(p)
@@ -283,18 +324,34 @@ def _all_given(function: Function) -> Iterator[Given]:
         created = "alloc" in p.words or (kind in counted_kinds() and not gets)
         # urDeviceRelease leaves root devices alone
         always = not created or (gets and kind == "ur_device_handle_t")
-        yield Given(i, kind, _count_index(function, i), i + 1, _index(function, "size"), created, always, "inout" in p.words)
+        yield Given(
+            i,
+            kind,
+            _count_index(function, i),
+            i + 1,
+            _index(function, "size"),
+            created,
+            always,
+            "inout" in p.words,
+        )
 
 
 def _query(function: Function) -> Query | None:
     value, returned = _index(function, "pPropValue"), _index(function, "pPropSizeRet")
     if value is None or returned is None or not function.parameters[value].type_from:
         return None
-    name, size = _index(function, function.parameters[value].type_from), _index(function, function.parameters[value].length)
+    name, size = (
+        _index(function, function.parameters[value].type_from),
+        _index(function, function.parameters[value].length),
+    )
     assert name is not None and size is not None
     group = function.parameters[name].type
-    answers = {c.value: c.answer.removesuffix("[]") for c in UR.constants.values() if c.group == group}
-    kinds = {constant: answer for constant, answer in answers.items() if UR.resolve(answer) == "handle"}
+    answers = {
+        c.value: c.answer.removesuffix("[]") for c in UR.constants.values() if c.group == group
+    }
+    kinds = {
+        constant: answer for constant, answer in answers.items() if UR.resolve(answer) == "handle"
+    }
     return Query(name, value, size, returned, kinds) if kinds else None
 
 

@@ -32,7 +32,26 @@ from .usm import pools as usm_pools
 from .usm import transfers as usm_transfers
 
 __all__ = [
-    "adapter", "buffers", "command_appends", "command_buffers", "command_launches", "command_transfers", "command_updates", "contexts",
-    "devices", "events", "kernel_info", "kernels", "launches", "platforms", "program_builds", "programs", "queues", "samplers", "transfers",
-    "usm", "usm_pools", "usm_transfers",
-]  # fmt: skip
+    "adapter",
+    "buffers",
+    "command_appends",
+    "command_buffers",
+    "command_launches",
+    "command_transfers",
+    "command_updates",
+    "contexts",
+    "devices",
+    "events",
+    "kernel_info",
+    "kernels",
+    "launches",
+    "platforms",
+    "program_builds",
+    "programs",
+    "queues",
+    "samplers",
+    "transfers",
+    "usm",
+    "usm_pools",
+    "usm_transfers",
+]

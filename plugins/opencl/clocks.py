@@ -36,5 +36,7 @@ def times(device: Device) -> tuple[int, int]:
     assert marker is not None
     queue.drain()
     after = time.monotonic_ns()
-    ended = query(queue.table, "clGetEventProfilingInfo", marker.cl, OPENCL["CL_PROFILING_COMMAND_END"])
+    ended = query(
+        queue.table, "clGetEventProfilingInfo", marker.cl, OPENCL["CL_PROFILING_COMMAND_END"]
+    )
     return int.from_bytes(ended, "little"), (before + after) // 2

@@ -70,9 +70,14 @@ class Adapter(Object):
         self._callback: tuple[Any, Any] | None = None
         self._callback_level = LEVELS.index("quiet")
         for function in (
-            self.urAdapterGet, self.urAdapterGetInfo, self.urAdapterGetLastError, self.urAdapterSetLoggerCallback,
-            self.urAdapterSetLoggerCallbackLevel, self.urAdapterRetain, self.urAdapterRelease,
-        ):  # fmt: skip
+            self.urAdapterGet,
+            self.urAdapterGetInfo,
+            self.urAdapterGetLastError,
+            self.urAdapterSetLoggerCallback,
+            self.urAdapterSetLoggerCallbackLevel,
+            self.urAdapterRetain,
+            self.urAdapterRelease,
+        ):
             self.entry(function)
 
     # what an adapter's author uses
@@ -100,7 +105,9 @@ class Adapter(Object):
         if isinstance(cls, str):
             cls = type(cls, (Object,), {"type": cls, "counted": counted})
         if UR.resolve(getattr(cls, "type", "")) != "handle":
-            raise TypeError(f"{cls.__name__}.type is no type of a handle, such as ur_queue_handle_t")
+            raise TypeError(
+                f"{cls.__name__}.type is no type of a handle, such as ur_queue_handle_t"
+            )
         self._kinds[cls.type] = cls
         return cls
 
@@ -179,8 +186,13 @@ class Adapter(Object):
         self._last.text = ffi.new("char[]", text)  # good until this thread asks again
         return self._last.text, getattr(self._last, "code", 0)
 
-    def urAdapterSetLoggerCallback(self, pfnLoggerCallback: int, pUserData: int, level: int) -> None:
-        self._callback = ffi.cast(_LOGGER_CALLBACK, pfnLoggerCallback), ffi.cast("void *", pUserData)
+    def urAdapterSetLoggerCallback(
+        self, pfnLoggerCallback: int, pUserData: int, level: int
+    ) -> None:
+        self._callback = (
+            ffi.cast(_LOGGER_CALLBACK, pfnLoggerCallback),
+            ffi.cast("void *", pUserData),
+        )
         self._callback_level = level
 
     def urAdapterSetLoggerCallbackLevel(self, level: int) -> None:
@@ -195,7 +207,9 @@ class Adapter(Object):
         for name, method in self._counting():
             if name not in functions:
                 count = getattr(self.registry, method)
-                functions[name] = _shaped(lambda thing, count=count: count(thing), UR.functions[name].parameters[0].name)
+                functions[name] = _shaped(
+                    lambda thing, count=count: count(thing), UR.functions[name].parameters[0].name
+                )
         return Entries(self.registry, functions, self.fail)
 
     def fail(self, error: BaseException, routine: str) -> int:
@@ -233,7 +247,9 @@ class Adapter(Object):
         for function in UR.functions.values():
             first = function.parameters[0]
             if len(function.parameters) == 1 and first.type in self._kinds:
-                yield from ((function.name, word) for word in ("retain", "release") if word in first.words)
+                yield from (
+                    (function.name, word) for word in ("retain", "release") if word in first.words
+                )
 
     def _code(self, error: BaseException, routine: str) -> int:
         if isinstance(error, URError):
@@ -243,7 +259,10 @@ class Adapter(Object):
         for cls in type(error).__mro__:
             name = self.codes.get(cls)
             if name is not None:
-                self.explain(getattr(error, "value", 0), reason_of(error) if isinstance(error, CodeError) else str(error))
+                self.explain(
+                    getattr(error, "value", 0),
+                    reason_of(error) if isinstance(error, CodeError) else str(error),
+                )
                 self.log("info", f"{routine}: {error}")
                 return code_of(name if isinstance(name, str) else name(error))
         self.explain(0, f"{type(error).__name__}: {error}")
@@ -262,7 +281,9 @@ def _known(name: str) -> Function:
 
 def _shaped(function: Any, *parameters: str) -> Any:
     """`function`, which now appears to have parameters of these names."""
-    function.__signature__ = inspect.Signature([inspect.Parameter(p, inspect.Parameter.POSITIONAL_ONLY) for p in parameters])
+    function.__signature__ = inspect.Signature(
+        [inspect.Parameter(p, inspect.Parameter.POSITIONAL_ONLY) for p in parameters]
+    )
     return function
 
 

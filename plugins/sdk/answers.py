@@ -20,10 +20,24 @@ from .objects import Object
 
 #: The format of a number in `struct`, by its type in C.
 _FORMATS: Final = {
-    "bool": "?", "int8_t": "b", "uint8_t": "B", "int16_t": "h", "uint16_t": "H", "int": "i", "int32_t": "i", "uint32_t": "I",
-    "int64_t": "q", "uint64_t": "Q", "size_t": "N", "intptr_t": "n", "uintptr_t": "N", "float": "f", "double": "d",
-    "handle": "N", "pointer": "N",
-}  # fmt: skip
+    "bool": "?",
+    "int8_t": "b",
+    "uint8_t": "B",
+    "int16_t": "h",
+    "uint16_t": "H",
+    "int": "i",
+    "int32_t": "i",
+    "uint32_t": "I",
+    "int64_t": "q",
+    "uint64_t": "Q",
+    "size_t": "N",
+    "intptr_t": "n",
+    "uintptr_t": "N",
+    "float": "f",
+    "double": "d",
+    "handle": "N",
+    "pointer": "N",
+}
 
 Encode = Callable[[Any, Callable[[Object], int]], bytes]
 
@@ -80,7 +94,10 @@ def encoder(answer: str) -> Encode:
 @cache
 def properties(group: str) -> dict[int, Encode]:
     """The properties of an info type, `ur_device_info_t`: value → encoder."""
-    return {value: encoder(UR.constants[name].answer) for value, name in UR.groups.get(group, {}).items()}
+    return {
+        value: encoder(UR.constants[name].answer)
+        for value, name in UR.groups.get(group, {}).items()
+    }
 
 
 def misfit(encoders: dict[int, Encode], name: int, value: Any) -> str:

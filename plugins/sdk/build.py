@@ -33,7 +33,11 @@ def configuration(module: str, *, here: bool = True) -> str:
     """What a shell is told: `module`, and, if it is to stay `here`, where this Python, its library and its packages are."""
     lines = {"module": module}
     if here:
-        lines |= {"program": sys.executable, "library": python_library(), "site": sysconfig.get_path("purelib")}
+        lines |= {
+            "program": sys.executable,
+            "library": python_library(),
+            "site": sysconfig.get_path("purelib"),
+        }
     if any("\n" in value for value in lines.values()):
         raise ValueError(f"a path has a line break in it: {lines}")
     return "".join(f"{name}={value}\n" for name, value in lines.items())
@@ -54,13 +58,17 @@ def configure(shell: Path, output: Path, module: str, *, here: bool = True) -> N
     if len(text) >= ROOM:
         raise ValueError("the configuration is too long")
     output.parent.mkdir(parents=True, exist_ok=True)
-    scratch = output.with_name(f".{output.name}.{os.getpid()}")  # a library that is mapped must not change under its users
+    scratch = output.with_name(
+        f".{output.name}.{os.getpid()}"
+    )  # a library that is mapped must not change under its users
     scratch.write_bytes(data[:at] + text.ljust(ROOM, b"\0") + data[at + ROOM :])
     scratch.chmod(0o755)
     os.replace(scratch, output)
 
 
-def build_adapter(module: str | os.PathLike[str], output: str | os.PathLike[str] | None = None) -> Path:
+def build_adapter(
+    module: str | os.PathLike[str], output: str | os.PathLike[str] | None = None
+) -> Path:
     """Build the adapter of `module`, an importable module's name or the path of a `.py` file, and return the library's path.
 
     `output` is a file, or a folder; by default it is `libur_adapter_NAME.so.0` in the current one, where NAME is that of the
@@ -78,7 +86,9 @@ def build_adapter(module: str | os.PathLike[str], output: str | os.PathLike[str]
         if spec is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     if spec is not None and not _may_have_adapter(spec):
-        raise ValueError(f'{name} has no variable `adapter`: write `adapter = fairlead.plugins.Adapter("{short}")` in it')
+        raise ValueError(
+            f'{name} has no variable `adapter`: write `adapter = fairlead.plugins.Adapter("{short}")` in it'
+        )
     short = short.removesuffix("_adapter")
     return _build("libfairlead_shell.so", name, Path(output or "."), f"libur_adapter_{short}.so.0")
 
@@ -95,7 +105,10 @@ def _may_have_adapter(spec: ModuleSpec) -> bool:
         raise ValueError(f"{error.filename}, line {error.lineno}: {error.msg}") from None
     bound = {symbol.get_name() for symbol in names if symbol.is_assigned() or symbol.is_imported()}
     hidden = {"__getattr__", "globals", "exec"}.intersection(symbol.get_name() for symbol in names)
-    stars = any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(ast.parse(source)))
+    stars = any(
+        isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+        for node in ast.walk(ast.parse(source))
+    )
     return "adapter" in bound or bool(hidden) or stars
 
 
@@ -104,7 +117,9 @@ def build_plugin(adapter: str | os.PathLike[str], output: str | os.PathLike[str]
 
     Raises FileNotFoundError if there is no such library.
     """
-    path = Path(adapter).absolute()  # not resolved: what it needs lies beside it, not beside what a link leads to
+    path = Path(
+        adapter
+    ).absolute()  # not resolved: what it needs lies beside it, not beside what a link leads to
     if not path.exists():
         raise FileNotFoundError(path)
     return _build("libfairlead_pi_shell.so", str(path), Path(output), "libpi_opencl.so")

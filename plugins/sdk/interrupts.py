@@ -21,7 +21,10 @@ _MOMENT: Final = 0.01  # seconds
 
 def defer_interrupts() -> None:
     """Put the handler in place, if this is the main thread and the default one is there."""
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ):
         signal.signal(signal.SIGINT, _interrupted)
 
 

@@ -25,7 +25,9 @@ from ._native import ffi, lib
 _QUARANTINE: Final = 1 << 16  # so many others are freed before an address comes again
 _SIZE: Final = ffi.sizeof("fl_handle")
 _NO_ADAPTER: Final = 0xFFFF
-_KINDS: Final = {name.removeprefix("kind_"): getattr(lib, name) for name in dir(lib) if name.startswith("kind_")}
+_KINDS: Final = {
+    name.removeprefix("kind_"): getattr(lib, name) for name in dir(lib) if name.startswith("kind_")
+}
 
 #: `gone[0]` is not 0 if there is something to reap.
 gone: Final = lib.fl_gone()
@@ -99,7 +101,9 @@ class Registry:
         """The object of a handle that is lent; None if there is no such handle."""
         found = self._lent.get(handle)
         thing = found() if found is not None else None
-        return thing if thing is not None and thing.type == type_name and not thing._closed else None
+        return (
+            thing if thing is not None and thing.type == type_name and not thing._closed else None
+        )
 
     def give(self, thing: Object) -> int:
         """The handle of an object for a caller that has one more reference from now on."""
@@ -124,7 +128,9 @@ class Registry:
         if not thing.counted:
             return False
         with self._lock:
-            if lib.fl_release(thing.handle) != 1:  # less: it is lent, or gone, and the caller has none to give back
+            if (
+                lib.fl_release(thing.handle) != 1
+            ):  # less: it is lent, or gone, and the caller has none to give back
                 return False
             self._leave(thing)
             return True
@@ -177,7 +183,9 @@ class Registry:
     def _leave(self, thing: Object) -> None:
         handle, thing.handle = thing.handle, 0
         owned, lent = self.of(thing.type).pop(handle, None), self._lent.pop(handle, None)
-        if owned is not None or lent is not None:  # else it has ended with the last reference in Python
+        if (
+            owned is not None or lent is not None
+        ):  # else it has ended with the last reference in Python
             self._give_up(handle)
 
     def _give_up(self, handle: int) -> None:

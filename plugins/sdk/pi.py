@@ -61,7 +61,9 @@ def _direct(adapter: DispatchTable, name: str) -> int:
     """The adapter's function for one of PI that does nothing but count references, 0 for another one."""
     if not _COUNTS.fullmatch(name):
         return 0
-    if name == "piKernelRelease" and adapter.pointer(_slot("urKernelSetArgValue")) in layers.stubs(UR, "unsupported"):
+    if name == "piKernelRelease" and adapter.pointer(_slot("urKernelSetArgValue")) in layers.stubs(
+        UR, "unsupported"
+    ):
         return 0  # the arguments of kernels are kept on this side, and go with them
     return adapter.pointer(_slot(_COUNTS.sub(r"ur\1\2", name)))
 
@@ -75,7 +77,9 @@ def _slot(name: str) -> int:
 def _adapter(library: str) -> DispatchTable:
     path = library if "/" in library else str(Path(__file__).parents[1] / library)
     if path not in _adapters:
-        opened, binding = open_and_bind(PluginCandidate(path, "the plugin's configuration"), judged=True)
+        opened, binding = open_and_bind(
+            PluginCandidate(path, "the plugin's configuration"), judged=True
+        )
         _complete(binding, opened)
         _adapters[path] = binding.table
     return _adapters[path]

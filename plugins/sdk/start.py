@@ -67,7 +67,9 @@ def start(address: int) -> None:
         for index in range(shell.entry_count):
             name = ffi.string(shell.names[index]).decode()
             if name in running.entries:
-                body = ffi.addressof(lib, f"c_{name}") if name in in_c else getattr(lib, f"py_{name}")
+                body = (
+                    ffi.addressof(lib, f"c_{name}") if name in in_c else getattr(lib, f"py_{name}")
+                )
                 shell.bodies[index] = ffi.cast("void *", body)
         adapter.at_exit = lambda: shell.at_exit(lib.py_teardown)
         adapter.at_exit()
@@ -86,7 +88,9 @@ def shell_at(address: int) -> Any:
 
 def load(module: str) -> Adapter:
     """The adapter of a module, `package.module`, or of a file, `/path/to/adapter.py`."""
-    found = _import_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
+    found = (
+        _import_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
+    )
     adapter = getattr(found, "adapter", None)
     if not isinstance(adapter, Adapter):
         raise StartError(f"{module} has no variable `adapter` that is a fairlead.plugins.Adapter")
@@ -131,7 +135,9 @@ def _bind(name: str) -> None:
                 _bind(name)
         return found(number, *arguments)
 
-    find.__code__ = find.__code__.replace(co_filename=f"{ENTRY}{name}, looked for>")  # Ctrl-C must not end it half-way
+    find.__code__ = find.__code__.replace(
+        co_filename=f"{ENTRY}{name}, looked for>"
+    )  # Ctrl-C must not end it half-way
     only = having[0].compiled.get(name) if len(having) == 1 else None
     ffi.def_extern(name=f"py_{name}", error=_UNKNOWN)(only or find)
 
@@ -140,7 +146,9 @@ def _reap() -> None:
     reap()
 
 
-_reap.__code__ = _reap.__code__.replace(co_filename=f"{ENTRY}of C>")  # Ctrl-C must not end it half-way
+_reap.__code__ = _reap.__code__.replace(
+    co_filename=f"{ENTRY}of C>"
+)  # Ctrl-C must not end it half-way
 ffi.def_extern(name="py_reap")(_reap)
 
 

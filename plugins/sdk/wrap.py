@@ -61,7 +61,9 @@ _WAIT_LISTS: Final = {
 }
 
 #: Numbers that say how much of other arguments is read: the largest one, and the code for another.
-_RANGES: Final = {name: (range(1, 4), "INVALID_WORK_DIMENSION") for name in ("workDim", "numWorkDim")}
+_RANGES: Final = {
+    name: (range(1, 4), "INVALID_WORK_DIMENSION") for name in ("workDim", "numWorkDim")
+}
 
 #: What the specification has for one function alone: a condition, and its code.
 _OWN_RULES: Final = {
@@ -99,7 +101,9 @@ def check_parameters(function: Function, body: Callable[..., Any]) -> None:
     """Raise TypeError if `body` names a parameter that the entry point does not have."""
     known = [p.name for p in function.parameters]
     if unknown := [name for name in _named(body) if name not in known]:
-        raise TypeError(f"{function.name} has no parameter {', '.join(unknown)}; it has {', '.join(known)}")
+        raise TypeError(
+            f"{function.name} has no parameter {', '.join(unknown)}; it has {', '.join(known)}"
+        )
 
 
 def _named(body: Callable[..., Any]) -> Sequence[str]:
@@ -112,7 +116,10 @@ def _named(body: Callable[..., Any]) -> Sequence[str]:
 
 
 def compile_entry(
-    registry: Registry, function: Function, body: Callable[..., Any], fail: Callable[[BaseException, str], int]
+    registry: Registry,
+    function: Function,
+    body: Callable[..., Any],
+    fail: Callable[[BaseException, str], int],
 ) -> Callable[..., int]:
     """What C calls for `function`: with the adapter's number, and the arguments as they come. `body` does the work, and `fail`
     turns what it raises into a code."""
@@ -123,7 +130,10 @@ class Entries(Mapping[str, Callable[..., int]]):
     """What C calls, by the names of the entry points. One is compiled when it is first asked for: a program uses a few of them."""
 
     def __init__(
-        self, registry: Registry, bodies: Mapping[str, Callable[..., Any]], fail: Callable[[BaseException, str], int]
+        self,
+        registry: Registry,
+        bodies: Mapping[str, Callable[..., Any]],
+        fail: Callable[[BaseException, str], int],
     ) -> None:
         self._registry, self._bodies, self._fail = registry, bodies, fail
         self.compiled: dict[str, Callable[..., int]] = {}
@@ -131,7 +141,9 @@ class Entries(Mapping[str, Callable[..., int]]):
     def __getitem__(self, name: str) -> Callable[..., int]:
         found = self.compiled.get(name)
         if found is None:
-            found = compile_entry(self._registry, UR.functions[name], self._bodies[name], self._fail)
+            found = compile_entry(
+                self._registry, UR.functions[name], self._bodies[name], self._fail
+            )
             self.compiled[name] = found
         return found
 
@@ -177,7 +189,9 @@ def _objects(registry: Registry, type_name: str, pointer: Any, count: int, code:
     things = [owned.get(handle) for handle in handles]
     if None in things:
         lent = (registry.find_lent(type_name, handle) for handle in handles)
-        things = [other if thing is None else thing for thing, other in zip(things, lent, strict=True)]
+        things = [
+            other if thing is None else thing for thing, other in zip(things, lent, strict=True)
+        ]
         if None in things:
             raise Refused(code if all(handles) or code in _LIST_CODES else _NULL_HANDLE)
     return things
@@ -219,7 +233,13 @@ def _give_list(registry: Registry, things: list[Any], room: int, into: Any, coun
 
 
 def _answer(
-    encoders: dict[int, Encode], registry: Registry, value: Any, name: int, size: int, into: int, size_ret: Any
+    encoders: dict[int, Encode],
+    registry: Registry,
+    value: Any,
+    name: int,
+    size: int,
+    into: int,
+    size_ret: Any,
 ) -> None:
     """The protocol of ur…GetInfo."""
     if value is None:
@@ -233,7 +253,9 @@ def _answer(
         if size < len(data):
             raise Refused(_INVALID_SIZE)
         if encode is encode_pointers:
-            for index, each in enumerate(value):  # the one answer that leads further: the caller's array has the addresses
+            for index, each in enumerate(
+                value
+            ):  # the one answer that leads further: the caller's array has the addresses
                 _copy(ffi.cast("uintptr_t *", into)[index], each)
         else:
             _memmove(_cast(_CHARS, into), data, len(data))
@@ -259,27 +281,41 @@ class _Entry:
         self.named = _named(body)
         self.is_query = self.parameters.keys() >= set(_QUERY) and "pPropValue" not in self.named
         self.scope: dict[str, Any] = {
-            "_body": body, "_registry": registry, "_give": registry.give, "_find": _find, "_objects": _objects,
-            "_numbers": _numbers, "_unpack": ffi.unpack, "_text": _text, "_keep": _keep, "_give_list": _give_list, "_answer": _answer,
-            "_unfit": unfit, "_Refused": Refused, "_gone": gone, "_reap": reap,
-        }  # fmt: skip
+            "_body": body,
+            "_registry": registry,
+            "_give": registry.give,
+            "_find": _find,
+            "_objects": _objects,
+            "_numbers": _numbers,
+            "_unpack": ffi.unpack,
+            "_text": _text,
+            "_keep": _keep,
+            "_give_list": _give_list,
+            "_answer": _answer,
+            "_unfit": unfit,
+            "_Refused": Refused,
+            "_gone": gone,
+            "_reap": reap,
+        }
         self.outputs = [p for p in function.parameters if _is_output(p)]
         self.list_count = self._list_count()
 
     def compile(self, fail: Callable[[BaseException, str], int]) -> Callable[..., int]:
         """The function that C calls."""
         name = self.function.name
-        source = "\n".join([
-            f"def {name}(_adapter, {', '.join(self.parameters)}):",
-            "    try:",
-            "        if _gone[0]: _reap()",
-            *(f"        {line}" for line in (*self._inputs(), *self._call())),
-            "        return 0",
-            "    except _Refused as _refused:",
-            "        return _refused.code",
-            "    except BaseException as _error:",
-            f"        return _fail(_error, {name!r})",
-        ])  # fmt: skip
+        source = "\n".join(
+            [
+                f"def {name}(_adapter, {', '.join(self.parameters)}):",
+                "    try:",
+                "        if _gone[0]: _reap()",
+                *(f"        {line}" for line in (*self._inputs(), *self._call())),
+                "        return 0",
+                "    except _Refused as _refused:",
+                "        return _refused.code",
+                "    except BaseException as _error:",
+                f"        return _fail(_error, {name!r})",
+            ]
+        )
         self.scope["_fail"] = fail
         exec(compile(source, f"{ENTRY}{name}>", "exec"), self.scope)
         return self.scope[name]
@@ -323,7 +359,9 @@ class _Entry:
 
     def _handle_array(self, p: Parameter) -> Iterator[str]:
         code = INVALID.get(p.type, "INVALID_VALUE")
-        if "optional" in p.words:  # a wait list, as a rule; urEventWait's is none, and another code is listed there
+        if (
+            "optional" in p.words
+        ):  # a wait list, as a rule; urEventWait's is none, and another code is listed there
             code = _WAIT_LISTS.get(p.name, code)
             yield self._consistent(p)
         yield from self._null(p)
@@ -331,7 +369,9 @@ class _Entry:
 
     def _consistent(self, p: Parameter) -> str:
         """A list is there if, and only if, its count is not 0."""
-        return _refuse_if(f"bool({p.name}) != ({p.length} > 0)", _WAIT_LISTS.get(p.name, "INVALID_VALUE"))
+        return _refuse_if(
+            f"bool({p.name}) != ({p.length} > 0)", _WAIT_LISTS.get(p.name, "INVALID_VALUE")
+        )
 
     def _output(self, p: Parameter) -> Iterator[str]:
         if p.name != self.list_count:
@@ -349,7 +389,9 @@ class _Entry:
         if base == "char":
             yield f"{p.name} = _text({p.name}) if {p.name} else None"
         elif count is not None and p.stars == 1 and base != "struct":
-            numbers = "_unpack" if p.length in _RANGES else "_numbers"  # a count that was looked at already
+            numbers = (
+                "_unpack" if p.length in _RANGES else "_numbers"
+            )  # a count that was looked at already
             yield f"{p.name} = {numbers}({p.name}, {p.length}) if {p.name} else {'[]' if p.name in _WAIT_LISTS else 'None'}"
         elif "optional" in p.words:
             yield f"if not {p.name}: {p.name} = None"
@@ -375,18 +417,26 @@ class _Entry:
             yield _refuse_if(f"{where} and {value} & ~{mask}", "INVALID_ENUMERATION")
         elif values:
             self.scope[f"_values_{type_name}"] = frozenset(values)
-            yield _refuse_if(f"{where} and {value} not in _values_{type_name}", "INVALID_ENUMERATION")
+            yield _refuse_if(
+                f"{where} and {value} not in _values_{type_name}", "INVALID_ENUMERATION"
+            )
 
     # what goes out
 
     def _call(self) -> Iterator[str]:
-        arguments = ", ".join(f"bool({name})" if _is_option(self.parameters[name]) else name for name in self.named)
+        arguments = ", ".join(
+            f"bool({name})" if _is_option(self.parameters[name]) else name for name in self.named
+        )
         if self.is_query:
             yield f"_value = _body({arguments})"
             self.scope["_encoders"] = properties(self.parameters["propName"].type)
             yield f"_answer(_encoders, _registry, _value, {', '.join(_QUERY)})"
             return
-        returned = [p for p in self.outputs if p.name != self.list_count and (p.name not in self.named or _is_option(p))]
+        returned = [
+            p
+            for p in self.outputs
+            if p.name != self.list_count and (p.name not in self.named or _is_option(p))
+        ]
         targets = [f"_r{index}" for index in range(len(returned))]
         yield f"_value = _body({arguments})"
         if not targets:
@@ -402,8 +452,18 @@ class _Entry:
     def _store(self, target: str, p: Parameter) -> str:
         if _is_list(p):
             return f"_give_list(_registry, {target}, {p.length}, {p.name}, {self.list_count})"
-        value = f"_give({target})" if UR.resolve(p.type) == "handle" else f"_keep({target})" if p.type == "char" else target
-        return f"if {p.name}: {p.name}[0] = {value}" if "optional" in p.words else f"{p.name}[0] = {value}"
+        value = (
+            f"_give({target})"
+            if UR.resolve(p.type) == "handle"
+            else f"_keep({target})"
+            if p.type == "char"
+            else target
+        )
+        return (
+            f"if {p.name}: {p.name}[0] = {value}"
+            if "optional" in p.words
+            else f"{p.name}[0] = {value}"
+        )
 
     def _list_count(self) -> str:
         """The output that says how many there are, where an array of handles is asked for; "" in all other functions."""
@@ -424,7 +484,9 @@ def _is_list(p: Parameter) -> bool:
 
 def _is_option(p: Parameter) -> bool:
     """Whether it is an output of one handle that the caller may not want, which a function may ask for by naming it."""
-    return _is_output(p) and "optional" in p.words and not p.length and UR.resolve(p.type) == "handle"
+    return (
+        _is_output(p) and "optional" in p.words and not p.length and UR.resolve(p.type) == "handle"
+    )
 
 
 assert set(INVALID) <= set(UR.types)

@@ -38,7 +38,9 @@ IMPORTS = {
 
 @pytest.mark.parametrize("order", IMPORTS)
 def test_the_order_of_imports_does_not_matter(run_python: RunPython, order: str) -> None:
-    assert run_python(PROGRAM.format(imports=IMPORTS[order]) + "print('done')").out.endswith("done\n")
+    assert run_python(PROGRAM.format(imports=IMPORTS[order]) + "print('done')").out.endswith(
+        "done\n"
+    )
 
 
 ENDINGS = {
@@ -52,7 +54,11 @@ ENDINGS = {
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_the_interpreter_ends_cleanly(run_python: RunPython, ending: str) -> None:
-    done = run_python(PROGRAM.format(imports=IMPORTS["pyopencl-first"]) + ENDINGS[ending] + "\nprint('done', flush=True)")
+    done = run_python(
+        PROGRAM.format(imports=IMPORTS["pyopencl-first"])
+        + ENDINGS[ending]
+        + "\nprint('done', flush=True)"
+    )
     assert done.out.endswith("done\n")
     assert "Traceback" not in done.err
 
@@ -86,8 +92,12 @@ print("released")
 """
 
 
-@pytest.mark.parametrize("platform", platforms(), ids=lambda platform: os.path.basename(platform.driver.path))
-def test_a_queue_is_left_while_a_replay_runs_on_it(run_python: RunPython, platform: Platform) -> None:
+@pytest.mark.parametrize(
+    "platform", platforms(), ids=lambda platform: os.path.basename(platform.driver.path)
+)
+def test_a_queue_is_left_while_a_replay_runs_on_it(
+    run_python: RunPython, platform: Platform
+) -> None:
     """Intel's driver would hang."""
     assert run_python(LEAVING, platform.driver.path).out == "released\n"
 
@@ -100,6 +110,10 @@ def test_a_capture_in_a_forked_child(run_python: RunPython) -> None:
     assert "parent" in run_python(code + "    " + body).out
 
 
-def test_the_drivers_of_the_test_extra_are_among_those_tested(request: pytest.FixtureRequest) -> None:
+def test_the_drivers_of_the_test_extra_are_among_those_tested(
+    request: pytest.FixtureRequest,
+) -> None:
     names = {os.path.basename(platform.driver.path) for platform in platforms()}
-    assert {"libpocl-21062cec.so", "libintelocl.so"} <= {name.split(".so")[0] + ".so" for name in names}
+    assert {"libpocl-21062cec.so", "libintelocl.so"} <= {
+        name.split(".so")[0] + ".so" for name in names
+    }

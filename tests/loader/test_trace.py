@@ -244,7 +244,11 @@ print(found.summary())
 """)
     lines = done.out.splitlines()
     assert lines[0].split() == ["function", "calls", "failed", "total", "us", "self", "us"]
-    assert len(lines) == 4 and len({len(text) for text in lines}) == 1 and lines[1].startswith("urQueueFinish")
+    assert (
+        len(lines) == 4
+        and len({len(text) for text in lines}) == 1
+        and lines[1].startswith("urQueueFinish")
+    )
 
 
 def test_a_saved_trace_is_chrome_json(child: Child, tmp_path: Path) -> None:
@@ -268,9 +272,13 @@ print(threading.get_native_id(), found.calls[0].begin, found.calls[0].duration)
     ]
     first = calls[0]
     assert (first["tid"], first["ts"], first["dur"]) == (tid, begin / 1000, length / 1000)
-    assert first["args"]["propName"] == "UR_DEVICE_INFO_NAME" and first["args"]["pPropValue"].endswith('("Fake")')
+    assert first["args"]["propName"] == "UR_DEVICE_INFO_NAME" and first["args"][
+        "pPropValue"
+    ].endswith('("Fake")')
     assert first["args"]["result"] == "UR_RESULT_SUCCESS" and first["args"]["table"] == "fake"
-    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    names = {
+        event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"
+    }
     assert names[tid] == "MainThread" and "worker" in names.values()
     assert [event["pid"] for event in events if event["name"] == "process_name"] == [first["pid"]]
 
@@ -392,8 +400,12 @@ def plain(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["SYCL_UR_TRACE", "SYCL_PI_TRACE"])
-@pytest.mark.parametrize(("value", "printed"), [("2", True), ("-1", True), ("0x3", True), ("1", False), ("", False)])
-def test_sycl_variables_print_ur_calls_to_stdout(name: str, value: str, printed: bool, child: Child) -> None:
+@pytest.mark.parametrize(
+    ("value", "printed"), [("2", True), ("-1", True), ("0x3", True), ("1", False), ("", False)]
+)
+def test_sycl_variables_print_ur_calls_to_stdout(
+    name: str, value: str, printed: bool, child: Child
+) -> None:
     done = child(CALL, **{name: value})
     assert plain(done.out) == (UR_LINES.format("   ") if printed else "") and done.err == ""
 
@@ -416,7 +428,10 @@ def test_the_tracing_layer_prints_where_its_logger_says(child: Child, tmp_path: 
     layers = "UR_LAYER_FULL_VALIDATION, UR_LAYER_TRACING"
     lines = UR_LINES.format("   ")
     assert plain(child(CALL, UR_ENABLE_LAYERS=layers).err) == lines
-    assert plain(child(CALL, UR_ENABLE_LAYERS=layers, UR_LOG_TRACING="level:info;output:stdout").out) == lines
+    assert (
+        plain(child(CALL, UR_ENABLE_LAYERS=layers, UR_LOG_TRACING="level:info;output:stdout").out)
+        == lines
+    )
     child(CALL, UR_ENABLE_LAYERS=layers, UR_LOG_TRACING=f"level:info;output:file,{tmp_path}/t.log")
     assert plain((tmp_path / "t.log").read_text()) == lines
     quiet = child(CALL, UR_ENABLE_LAYERS=layers, UR_LOG_TRACING="level:error")
@@ -435,7 +450,11 @@ def test_fairlead_trace_prints_to_stderr(child: Child) -> None:
 
 def test_several_variables_each_get_their_lines(child: Child) -> None:
     done = child(
-        CALL, FAIRLEAD_TRACE="ur", SYCL_UR_TRACE="2", UR_ENABLE_LAYERS="UR_LAYER_TRACING", UR_LOG_TRACING="level:quiet"
+        CALL,
+        FAIRLEAD_TRACE="ur",
+        SYCL_UR_TRACE="2",
+        UR_ENABLE_LAYERS="UR_LAYER_TRACING",
+        UR_LOG_TRACING="level:quiet",
     )
     assert plain(done.out) == UR_LINES.format("   ") and plain(done.err) == UR_LINES.format("")
 
@@ -449,12 +468,18 @@ def test_an_unknown_element_is_a_warning_and_no_exception(child: Child) -> None:
 
 def test_a_trace_file_is_written_at_the_end(child: Child, tmp_path: Path) -> None:
     done = child(
-        CALL + "import os; print(os.getpid())", FAIRLEAD_TRACE="ur,pi,cl", FAIRLEAD_TRACE_FILE=f"{tmp_path}/calls-%p.json"
+        CALL + "import os; print(os.getpid())",
+        FAIRLEAD_TRACE="ur,pi,cl",
+        FAIRLEAD_TRACE_FILE=f"{tmp_path}/calls-%p.json",
     )
     assert done.err == ""
     events = json.loads((tmp_path / f"calls-{done.out.strip()}.json").read_text())["traceEvents"]
     assert [event["name"] for event in events if event["ph"] == "X"] == ["urAdapterGet"]
-    child(CALL + "pi.piContextRetain(1)", FAIRLEAD_TRACE="ur,pi,times", FAIRLEAD_TRACE_FILE=f"{tmp_path}/calls.txt")
+    child(
+        CALL + "pi.piContextRetain(1)",
+        FAIRLEAD_TRACE="ur,pi,times",
+        FAIRLEAD_TRACE_FILE=f"{tmp_path}/calls.txt",
+    )
     assert plain((tmp_path / "calls.txt").read_text()) == (
         "urAdapterGet(.NumEntries = 0, .phAdapters = nullptr, .pNumAdapters = 0x.. (1)) -> UR_RESULT_SUCCESS; TIME\n"
         "---> piContextRetain(\n\tpi_context context : 0x1\n) ---> \tpi_result : PI_ERROR_UNSUPPORTED_FEATURE; TIME\n\n"
@@ -463,7 +488,11 @@ def test_a_trace_file_is_written_at_the_end(child: Child, tmp_path: Path) -> Non
 
 def test_a_trace_file_that_cannot_be_written_is_a_warning(child: Child, tmp_path: Path) -> None:
     done = child(CALL, FAIRLEAD_TRACE="ur", FAIRLEAD_TRACE_FILE=f"{tmp_path}/no/folder.json")
-    assert "FAIRLEAD_TRACE_FILE" in done.err and "No such file" in done.err and done.err.count("\n") == 1
+    assert (
+        "FAIRLEAD_TRACE_FILE" in done.err
+        and "No such file" in done.err
+        and done.err.count("\n") == 1
+    )
 
 
 def test_printing_survives_pointers_that_lead_nowhere_and_a_closed_stdout(child: Child) -> None:

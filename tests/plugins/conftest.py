@@ -24,7 +24,9 @@ DRIVERS: Final = {"intel": "Intel", "pocl": "Portable Computing Language"}
 @pytest.fixture(scope="session")
 def adapter() -> Plugin:
     """The adapter. It stays open until the process ends, as in every program that uses one."""
-    return load(PluginCandidate(str(LIBRARY), "test", backend="opencl"), environment=nested_environment())
+    return load(
+        PluginCandidate(str(LIBRARY), "test", backend="opencl"), environment=nested_environment()
+    )
 
 
 @pytest.fixture(scope="session")

@@ -115,7 +115,11 @@ class Diagnosis:
         if self.pyopencl is None or not self.pyopencl.loader:
             return ()
         read = {os.path.realpath(file) for file in self.pyopencl.reads}
-        seen = {driver.real_path for driver in self.drivers if os.path.realpath(driver.manifest or driver.library) in read}
+        seen = {
+            driver.real_path
+            for driver in self.drivers
+            if os.path.realpath(driver.manifest or driver.library) in read
+        }
         return tuple(driver for driver in self.usable if driver.real_path not in seen)
 
     def as_dict(self) -> dict[str, Any]:
@@ -136,7 +140,11 @@ def examine(timeout: float | None = None) -> Diagnosis:
             "system": f"{platform.system()} {platform.release()} {platform.machine()}",
             "user": nodes.user_name(),
         },
-        variables=(*_variables(), *_own_variables(drivers), *(VariableReport(*used) for used in plugin_doctor.variables())),
+        variables=(
+            *_variables(),
+            *_own_variables(drivers),
+            *(VariableReport(*used) for used in plugin_doctor.variables()),
+        ),
         places=search.places,
         drivers=drivers,
         refusals=search.refusals,
@@ -146,7 +154,9 @@ def examine(timeout: float | None = None) -> Diagnosis:
         pyopencl=pyopencl,
         nodes=nodes.device_nodes(),
         caches=nodes.cache_directories(driver.real_path for driver in drivers),
-        plugins=plugin_doctor.survey([driver.real_path for driver in drivers if driver.state == "usable"], timeout),
+        plugins=plugin_doctor.survey(
+            [driver.real_path for driver in drivers if driver.state == "usable"], timeout
+        ),
     )
     return replace(facts, problems=problems(facts))
 
@@ -162,10 +172,16 @@ def _variables() -> Iterator[VariableReport]:
 def _own_variables(drivers: Sequence[DriverReport]) -> Iterator[VariableReport]:
     """fairlead's own variables, which other loaders do not know."""
     left_out = ", ".join(driver.library for driver in drivers if driver.state == "excluded")
-    quirks_off, probe_off = (secure_environ().get(name) == "0" for name in ("FAIRLEAD_QUIRKS", "FAIRLEAD_PROBE"))
+    quirks_off, probe_off = (
+        secure_environ().get(name) == "0" for name in ("FAIRLEAD_QUIRKS", "FAIRLEAD_PROBE")
+    )
     outcomes = {
-        "FAIRLEAD_EXCLUDE": f"leaves out {left_out}" if left_out else "no effect: it fits no driver that was found",
-        "FAIRLEAD_QUIRKS": "all quirks are switched off" if quirks_off else "no effect: only 0 means something",
+        "FAIRLEAD_EXCLUDE": f"leaves out {left_out}"
+        if left_out
+        else "no effect: it fits no driver that was found",
+        "FAIRLEAD_QUIRKS": "all quirks are switched off"
+        if quirks_off
+        else "no effect: only 0 means something",
         "FAIRLEAD_PROBE": "programs open drivers without a probe; this report probes them all the same"
         if probe_off
         else "no effect: only 0 means something",
@@ -174,18 +190,26 @@ def _own_variables(drivers: Sequence[DriverReport]) -> Iterator[VariableReport]:
     for name, outcome in outcomes.items():
         if name in os.environ:
             trusted = name in secure_environ()
-            yield VariableReport(name, os.environ[name], outcome if trusted else "ignored: this process is set-uid or set-gid")
+            yield VariableReport(
+                name,
+                os.environ[name],
+                outcome if trusted else "ignored: this process is set-uid or set-gid",
+            )
 
 
 def _drivers(candidates: Sequence[Candidate], timeout: float | None) -> tuple[DriverReport, ...]:
     """Probe what is not excluded; the reports are in the order of the search."""
     patterns = {candidate: excluding_pattern(candidate) for candidate in candidates}
-    probed = iter(probe_all([candidate for candidate in candidates if not patterns[candidate]], timeout))
+    probed = iter(
+        probe_all([candidate for candidate in candidates if not patterns[candidate]], timeout)
+    )
     reports: list[DriverReport] = []
     for candidate in candidates:
         if patterns[candidate]:
             reason = f"FAIRLEAD_EXCLUDE leaves it out ({patterns[candidate]})"
-            reports.append(replace(_driver(ProbeReport(candidate, False, reason)), state="excluded"))
+            reports.append(
+                replace(_driver(ProbeReport(candidate, False, reason)), state="excluded")
+            )
         else:
             reports.append(_without_duplicates(_driver(next(probed)), reports))
     folders = {os.path.dirname(driver.manifest) for driver in reports if driver.state == "usable"}
@@ -216,20 +240,34 @@ def _driver(report: ProbeReport) -> DriverReport:
 
 def _without_duplicates(driver: DriverReport, before: Iterable[DriverReport]) -> DriverReport:
     """The search tells files apart; which file a bare soname stands for is only known once it has been opened."""
-    same = next((other for other in before if driver.real_path and other.real_path == driver.real_path), None)
-    return replace(driver, state="duplicate", reason=f"same file as {same.library}") if same else driver
+    same = next(
+        (other for other in before if driver.real_path and other.real_path == driver.real_path),
+        None,
+    )
+    return (
+        replace(driver, state="duplicate", reason=f"same file as {same.library}")
+        if same
+        else driver
+    )
 
 
 def _is_spare(driver: DriverReport, folders: set[str]) -> bool:
     """Whether it is gone and was registered in a Python environment, in a folder which registers a usable driver too."""
     return (
-        is_gone(driver) and driver.found_via in ("Python prefix", "PoCL wheel") and os.path.dirname(driver.manifest) in folders
+        is_gone(driver)
+        and driver.found_via in ("Python prefix", "PoCL wheel")
+        and os.path.dirname(driver.manifest) in folders
     )
 
 
 def _as_absent(driver: DriverReport) -> DriverReport:
     remedy = f"nothing; or, to have it no longer registered, delete {driver.manifest}"
-    return replace(driver, state="absent", reason="the package that registers it did not install it", remedy=remedy)
+    return replace(
+        driver,
+        state="absent",
+        reason="the package that registers it did not install it",
+        remedy=remedy,
+    )
 
 
 def _quirks(drivers: Sequence[DriverReport]) -> tuple[QuirkReport, ...]:
@@ -241,4 +279,7 @@ def _quirks(drivers: Sequence[DriverReport]) -> tuple[QuirkReport, ...]:
         applied = ", ".join(driver.real_path for driver in drivers if quirk.id in driver.quirks)
         return f"applied to {applied}" if applied else "not needed"
 
-    return tuple(QuirkReport(quirk.id, quirk.when, quirk.does, quirk.answers, state(quirk)) for quirk in quirks.QUIRKS)
+    return tuple(
+        QuirkReport(quirk.id, quirk.when, quirk.does, quirk.answers, state(quirk))
+        for quirk in quirks.QUIRKS
+    )

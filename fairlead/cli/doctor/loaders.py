@@ -26,9 +26,18 @@ from ...loader.base.library import dynamic_section, find_library, linker_cache
 from ...loader.base.search import secure_environ
 
 _DIRECTORIES: Final = (
-    "/lib", "/lib64", "/lib/*-linux-gnu", "/usr/lib", "/usr/lib64", "/usr/lib/*-linux-gnu", "/usr/local/lib",
-    "/usr/local/lib64", "/usr/local/cuda*/lib64", "/opt/rocm*/lib", "/opt/intel/oneapi/compiler/*/lib",
-)  # fmt: skip
+    "/lib",
+    "/lib64",
+    "/lib/*-linux-gnu",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/lib/*-linux-gnu",
+    "/usr/local/lib",
+    "/usr/local/lib64",
+    "/usr/local/cuda*/lib64",
+    "/opt/rocm*/lib",
+    "/opt/intel/oneapi/compiler/*/lib",
+)
 
 #: What only one loader's file holds. (All of them hold "clGetICDLoaderInfoOCLICD", and ocl-icd's debug messages name ocl-icd,
 #: but so does the build path of a Khronos loader.)
@@ -106,11 +115,21 @@ def _files() -> Iterator[str]:
             yield from paths
     environ = secure_environ()
     prefixes = (sys.prefix, sys.base_prefix, environ.get("CONDA_PREFIX", ""))
-    directories = [glob.escape(part) for part in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if part]
-    directories += [os.path.join(glob.escape(prefix), "lib") for prefix in dict.fromkeys(prefixes) if prefix]
+    directories = [
+        glob.escape(part)
+        for part in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":")
+        if part
+    ]
+    directories += [
+        os.path.join(glob.escape(prefix), "lib") for prefix in dict.fromkeys(prefixes) if prefix
+    ]
     directories += _DIRECTORIES
-    for package in (place for place in sys.path if os.path.basename(place) in ("site-packages", "dist-packages")):
-        directories += [os.path.join(glob.escape(package), part) for part in ("*", "*.libs", "*/.libs", "*/lib")]
+    for package in (
+        place for place in sys.path if os.path.basename(place) in ("site-packages", "dist-packages")
+    ):
+        directories += [
+            os.path.join(glob.escape(package), part) for part in ("*", "*.libs", "*/.libs", "*/lib")
+        ]
     for directory in dict.fromkeys(directories):
         for name in sorted(glob.glob(os.path.join(directory, "libOpenCL[.-]*"))):
             if ".so" in name:
@@ -130,7 +149,9 @@ def _identify(path: str) -> tuple[str, str]:
     data = _read(path)
     if not data:
         return "not readable", ""
-    kind = next((kind for mark, kind in _MARKS if mark in data), "no loader: a vendor's own library")
+    kind = next(
+        (kind for mark, kind in _MARKS if mark in data), "no loader: a vendor's own library"
+    )
     versions = [match.decode() for match in _VERSION_NODE.findall(data)]
     return kind, max(versions, default="")
 
@@ -139,10 +160,15 @@ def _extension() -> Path | None:
     """The file of PyOpenCL's extension module."""
     try:
         spec = importlib.util.find_spec("pyopencl")
-    except (ImportError, ValueError):  # somebody else's import hook, or a module put into sys.modules by hand
+    except (
+        ImportError,
+        ValueError,
+    ):  # somebody else's import hook, or a module put into sys.modules by hand
         return None
     packages = (spec.submodule_search_locations if spec else None) or ()
-    paths = (Path(package) / f"_cl{suffix}" for package in packages for suffix in EXTENSION_SUFFIXES)
+    paths = (
+        Path(package) / f"_cl{suffix}" for package in packages for suffix in EXTENSION_SUFFIXES
+    )
     return next((path for path in paths if path.is_file()), None)
 
 
@@ -158,7 +184,9 @@ def _reads(data: bytes, package: Path) -> Iterator[str]:
         return secure_environ().get(variable, "") if variable.encode() in data else ""
 
     built_in = _VENDOR_DIRECTORY.search(data)
-    vendors = value("OPENCL_VENDOR_PATH") or (os.fsdecode(built_in[0]) if built_in else str(SYSTEM_VENDORS))
+    vendors = value("OPENCL_VENDOR_PATH") or (
+        os.fsdecode(built_in[0]) if built_in else str(SYSTEM_VENDORS)
+    )
     place = value("OCL_ICD_VENDORS") or vendors
     yield from filter(None, value("OCL_ICD_FILENAMES").split(":"))
     if os.path.isdir(place):

@@ -20,7 +20,16 @@ from typing import Final
 from ...loader.base.search import secure_environ
 
 #: Nodes through which drivers reach their devices, as patterns below /dev.
-_NODES: Final = ("dri/renderD*", "kfd", "nvidiactl", "nvidia[0-9]*", "nvidia-uvm", "dxg", "mali[0-9]*", "kgsl-3d0")
+_NODES: Final = (
+    "dri/renderD*",
+    "kfd",
+    "nvidiactl",
+    "nvidia[0-9]*",
+    "nvidia-uvm",
+    "dxg",
+    "mali[0-9]*",
+    "kgsl-3d0",
+)
 
 
 @dataclass(frozen=True)
@@ -118,5 +127,7 @@ def _directories(names: list[str]) -> Iterator[CacheDirectory]:
 
 def _can_write(path: Path) -> bool:
     """Whether the directory is writable, or can be made: then the nearest one above it that exists is."""
-    nearest = next(place for place in (path.absolute(), *path.absolute().parents) if os.path.lexists(place))
+    nearest = next(
+        place for place in (path.absolute(), *path.absolute().parents) if os.path.lexists(place)
+    )
     return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)

@@ -18,7 +18,14 @@ from ...loader.trace.trace import APIS
 from ...loader.ur.discovery import FIND, PluginCandidate, explain_variables
 from ...loader.ur.plugin_config import shipped_config
 from ...loader.ur.plugins import environment_selector
-from ...loader.ur.selector import ONEAPI_DEVICE_SELECTOR, SYCL_BE, SYCL_DEVICE_FILTER, Selector, SelectorError, selector_strings
+from ...loader.ur.selector import (
+    ONEAPI_DEVICE_SELECTOR,
+    SYCL_BE,
+    SYCL_DEVICE_FILTER,
+    Selector,
+    SelectorError,
+    selector_strings,
+)
 from ...loader.ur.validation import layer_names
 
 if TYPE_CHECKING:
@@ -28,8 +35,14 @@ _PARTS: Final = 64  # of a device, in a selector
 _SELECTORS: Final = (ONEAPI_DEVICE_SELECTOR, SYCL_DEVICE_FILTER, SYCL_BE)
 #: What the bits of a variable print.
 _TRACES: Final = {
-    "SYCL_PI_TRACE": ((1, "prints the plugins that are found"), (2, "prints the calls of PI and Unified Runtime to stdout")),
-    "SYCL_UR_TRACE": ((1, "prints the adapters that are found"), (2, "prints the calls of Unified Runtime to stdout")),
+    "SYCL_PI_TRACE": (
+        (1, "prints the plugins that are found"),
+        (2, "prints the calls of PI and Unified Runtime to stdout"),
+    ),
+    "SYCL_UR_TRACE": (
+        (1, "prints the adapters that are found"),
+        (2, "prints the calls of Unified Runtime to stdout"),
+    ),
 }
 #: The loggers that fairlead has, and what they say.
 _LOGS: Final = {
@@ -129,7 +142,9 @@ def survey(drivers: Sequence[str], timeout: float | None = None) -> PluginSurvey
     from ...plugins import reference_adapter
 
     found = {interface: find() for interface, find in FIND.items()}
-    candidates = [c for search in found.values() for c in search.candidates if isinstance(c, PluginCandidate)]
+    candidates = [
+        c for search in found.values() for c in search.candidates if isinstance(c, PluginCandidate)
+    ]
     patterns = {candidate: excluding_pattern(candidate.library) for candidate in candidates}
     wanted = [candidate for candidate in candidates if not patterns[candidate]]
     environment = registered(drivers) if wanted else {}
@@ -186,7 +201,9 @@ def _state(candidate: PluginCandidate, report: PluginReport) -> PluginState:
 
 
 def _platform(platform: PlatformReport) -> PluginPlatform:
-    devices = tuple(PluginDevice("", True, d.type, d.name, d.driver_version) for d in platform.devices)
+    devices = tuple(
+        PluginDevice("", True, d.type, d.name, d.driver_version) for d in platform.devices
+    )
     return PluginPlatform(platform.name, platform.version, platform.backend, devices)
 
 
@@ -194,7 +211,11 @@ def _without_duplicates(state: PluginState, before: Sequence[PluginState]) -> Pl
     """Whether two names lead to one file that no path told apart is only known once it has been opened."""
     paths = {(other.interface, other.real_path): other for other in before if other.real_path}
     same = paths.get((state.interface, state.real_path))
-    return replace(state, state="duplicate", reason=f"same file as {same.library}", platforms=()) if same else state
+    return (
+        replace(state, state="duplicate", reason=f"same file as {same.library}", platforms=())
+        if same
+        else state
+    )
 
 
 # Which devices the selector leaves
@@ -211,7 +232,10 @@ class _Selectable:
 
     def sub_devices(self) -> Sequence[_Selectable]:
         parts = _PARTS if self.level < 2 else 0
-        return [_Selectable(self.backend, self.type, self.root or self, self.level + 1) for _ in range(parts)]
+        return [
+            _Selectable(self.backend, self.type, self.root or self, self.level + 1)
+            for _ in range(parts)
+        ]
 
 
 def _numbered(states: Sequence[PluginState], selector: Selector | None) -> Iterator[PluginState]:
@@ -225,15 +249,25 @@ def _numbered(states: Sequence[PluginState], selector: Selector | None) -> Itera
     strings: dict[int, str] = {}
     selected: set[_Selectable] = set()
     for interface in FIND:
-        own = [id(device) for state in states if state.interface == interface for device in state.devices]
+        own = [
+            id(device)
+            for state in states
+            if state.interface == interface
+            for device in state.devices
+        ]
         devices = [seen[key] for key in own]
         strings |= zip(own, selector_strings(devices), strict=True)
-        selected |= {device.root or device for device in (selector.select(devices) if selector else devices)}
+        selected |= {
+            device.root or device for device in (selector.select(devices) if selector else devices)
+        }
     for state in states:
         platforms = tuple(
             replace(
                 platform,
-                devices=tuple(replace(d, selector=strings[id(d)], selected=seen[id(d)] in selected) for d in platform.devices),
+                devices=tuple(
+                    replace(d, selector=strings[id(d)], selected=seen[id(d)] in selected)
+                    for d in platform.devices
+                ),
             )
             for platform in state.platforms
         )
@@ -254,7 +288,11 @@ def variables() -> Iterator[tuple[str, str, str]]:
     for name in sorted(os.environ):
         effect = _effect(name, report)
         if effect:
-            yield name, os.environ[name], effect if name in environ else "ignored: this process is set-uid or set-gid"
+            yield (
+                name,
+                os.environ[name],
+                effect if name in environ else "ignored: this process is set-uid or set-gid",
+            )
 
 
 def _effect(name: str, selector: SelectorReport | None) -> str:
@@ -268,25 +306,42 @@ def _effect(name: str, selector: SelectorReport | None) -> str:
     if name in _TRACES:
         bits = trace_bits(name)
         done = [text for bit, text in _TRACES[name] if bits & bit]
-        return "; ".join(done) or "no effect: 1 prints what is found, 2 prints calls, -1 prints everything"
+        return (
+            "; ".join(done)
+            or "no effect: 1 prints what is found, 2 prints calls, -1 prints everything"
+        )
     if name == "UR_ENABLE_LAYERS":
         unknown: list[str] = []
         on = sorted(layer_names(report=unknown.append))
         done = [f"checks the calls through adapters: {', '.join(on)}"] if on else []
-        done += ["prints them where UR_LOG_TRACING says"] if "UR_LAYER_TRACING" in os.environ[name] else []
+        done += (
+            ["prints them where UR_LOG_TRACING says"]
+            if "UR_LAYER_TRACING" in os.environ[name]
+            else []
+        )
         return "; ".join([*done, *unknown]) or "names no layer"
     if name.startswith("UR_LOG_"):
         return _log_effect(name.removeprefix("UR_LOG_"))
     if name == "FAIRLEAD_TRACE":
         words = [word.strip() for word in os.environ[name].split(",")]
         apis = [word for word in APIS if word in words]
-        where = "records them for FAIRLEAD_TRACE_FILE" if os.environ.get("FAIRLEAD_TRACE_FILE") else "prints them to stderr"
+        where = (
+            "records them for FAIRLEAD_TRACE_FILE"
+            if os.environ.get("FAIRLEAD_TRACE_FILE")
+            else "prints them to stderr"
+        )
         return (
-            f"traces the calls of {', '.join(apis)}; {where}" if apis else f"no effect: it is a comma list of {', '.join(APIS)}"
+            f"traces the calls of {', '.join(apis)}; {where}"
+            if apis
+            else f"no effect: it is a comma list of {', '.join(APIS)}"
         )
     if name == "FAIRLEAD_TRACE_FILE":
         asked = os.environ.get("FAIRLEAD_TRACE")
-        return "the calls that FAIRLEAD_TRACE names are saved there" if asked else "no effect: FAIRLEAD_TRACE is not set"
+        return (
+            "the calls that FAIRLEAD_TRACE names are saved there"
+            if asked
+            else "no effect: FAIRLEAD_TRACE is not set"
+        )
     return ""
 
 

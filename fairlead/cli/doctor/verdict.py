@@ -67,7 +67,9 @@ def problems(facts: Diagnosis) -> tuple[Problem, ...]:
     if not facts.usable:
         severity = "warning" if any(plugin.devices for plugin in facts.plugins.plugins) else "error"
         found.append(Problem(severity, "OpenCL", "no driver with a device is usable", _INSTALL))
-    return tuple(sorted(found, key=lambda problem: problem.severity))  # "error" < "warning"; the order within each stays
+    return tuple(
+        sorted(found, key=lambda problem: problem.severity)
+    )  # "error" < "warning"; the order within each stays
 
 
 def _driver_problems(facts: Diagnosis) -> Iterator[Problem]:
@@ -79,19 +81,34 @@ def _driver_problems(facts: Diagnosis) -> Iterator[Problem]:
             yield Problem("error", driver.library, driver.reason, _remedy(driver))
         elif driver.state == "idle" and closed:
             yield Problem(
-                "error", driver.library, f"{driver.reason}; {closed[0].path} is closed to this user", closed[0].remedy
+                "error",
+                driver.library,
+                f"{driver.reason}; {closed[0].path} is closed to this user",
+                closed[0].remedy,
             )
         elif driver.state == "idle":
-            remedy = driver.remedy or "check that its device is in this machine; if it is not, there is nothing to do"
+            remedy = (
+                driver.remedy
+                or "check that its device is in this machine; if it is not, there is nothing to do"
+            )
             yield Problem("warning", driver.library, driver.reason, remedy)
         if driver.state in ("usable", "idle"):
             for note in driver.notes:
-                yield Problem("warning", driver.library, note, f"update the driver, or leave it out: {_exclusion(driver)}")
+                yield Problem(
+                    "warning",
+                    driver.library,
+                    note,
+                    f"update the driver, or leave it out: {_exclusion(driver)}",
+                )
 
 
 def is_gone(driver: DriverReport) -> bool:
     """Whether it was refused and nothing lies where its library should be."""
-    return driver.state == "refused" and os.path.isabs(driver.library) and not os.path.lexists(driver.library)
+    return (
+        driver.state == "refused"
+        and os.path.isabs(driver.library)
+        and not os.path.lexists(driver.library)
+    )
 
 
 def _remedy(driver: DriverReport) -> str:
@@ -118,11 +135,18 @@ def _plugin_problems(facts: Diagnosis) -> Iterator[Problem]:
         leave_out = f"leave it out: {_exclusion(plugin)}"
         if plugin.state == "refused":
             yield Problem(
-                "error", plugin.library, plugin.reason, f"{plugin.remedy}; or {leave_out}" if plugin.remedy else leave_out
+                "error",
+                plugin.library,
+                plugin.reason,
+                f"{plugin.remedy}; or {leave_out}" if plugin.remedy else leave_out,
             )
         elif plugin.state == "idle":
             on_gpu = plugin.backend != "opencl" and closed
-            remedy = closed[0].remedy if on_gpu else plugin.remedy or "run a program of its vendor's that lists devices"
+            remedy = (
+                closed[0].remedy
+                if on_gpu
+                else plugin.remedy or "run a program of its vendor's that lists devices"
+            )
             yield Problem("warning", plugin.library, plugin.reason, remedy)
         for warning in plugin.warnings:
             yield Problem("warning", plugin.library, warning, f"update it, or {leave_out}")
@@ -131,11 +155,18 @@ def _plugin_problems(facts: Diagnosis) -> Iterator[Problem]:
             yield Problem("error", refusal.what, refusal.reason, refusal.remedy)
     devices = [device for plugin in survey.plugins for device in plugin.devices]
     if survey.selector and survey.selector.error:
-        yield Problem("error", survey.selector.variable, survey.selector.error, survey.selector.remedy)
+        yield Problem(
+            "error", survey.selector.variable, survey.selector.error, survey.selector.remedy
+        )
     elif survey.selector and devices and not any(device.selected for device in devices):
         there = ", ".join(dict.fromkeys(device.selector for device in devices))
         reason = f"it selects none of the devices that are there: {there}"
-        yield Problem("error", survey.selector.variable, reason, f"correct or unset {survey.selector.variable}")
+        yield Problem(
+            "error",
+            survey.selector.variable,
+            reason,
+            f"correct or unset {survey.selector.variable}",
+        )
 
 
 def _search_problems(facts: Diagnosis) -> Iterator[Problem]:
@@ -150,11 +181,17 @@ def _variable_problems(facts: Diagnosis) -> Iterator[Problem]:
     environ = secure_environ()
     home, index = environ.get("PYOPENCL_HOME"), environ.get("OCL_ICD_DEFAULT_PLATFORM")
     if home and not os.path.isdir(home):
-        yield Problem("error", "PYOPENCL_HOME", f"{home} is no directory", "correct or unset PYOPENCL_HOME")
-    count = sum(len(driver.platforms) for driver in facts.drivers if driver.state in ("usable", "idle"))
+        yield Problem(
+            "error", "PYOPENCL_HOME", f"{home} is no directory", "correct or unset PYOPENCL_HOME"
+        )
+    count = sum(
+        len(driver.platforms) for driver in facts.drivers if driver.state in ("usable", "idle")
+    )
     if index and count and not (index.isdecimal() and int(index) < count):
         reason = f"there is no platform {index}: they are numbered 0 to {count - 1}"
-        yield Problem("error", "OCL_ICD_DEFAULT_PLATFORM", reason, "correct or unset OCL_ICD_DEFAULT_PLATFORM")
+        yield Problem(
+            "error", "OCL_ICD_DEFAULT_PLATFORM", reason, "correct or unset OCL_ICD_DEFAULT_PLATFORM"
+        )
 
 
 #: Device nodes that belong to one vendor, its drivers' libraries, and what helps if no such driver is registered.
@@ -165,7 +202,11 @@ _VENDORS: Final = (
         "write libnvidia-opencl.so.1 into /etc/OpenCL/vendors/nvidia.icd; a container is to be started with the NVIDIA container "
         "toolkit and NVIDIA_DRIVER_CAPABILITIES=compute,utility as well",
     ),
-    ("/dev/kfd", ("*amdocl*", "*RusticlOpenCL*"), "install ROCm's package rocm-opencl-runtime, or Mesa's rusticl"),
+    (
+        "/dev/kfd",
+        ("*amdocl*", "*RusticlOpenCL*"),
+        "install ROCm's package rocm-opencl-runtime, or Mesa's rusticl",
+    ),
 )
 
 
@@ -174,22 +215,42 @@ def _machine_problems(facts: Diagnosis) -> Iterator[Problem]:
     for node in facts.nodes:
         if not node.accessible:
             yield Problem(
-                "warning", node.path, f"this user may not read and write it ({node.mode}, group {node.group})", node.remedy
+                "warning",
+                node.path,
+                f"this user may not read and write it ({node.mode}, group {node.group})",
+                node.remedy,
             )
     for path, patterns, remedy in _VENDORS:
-        registered = any(fnmatch(driver.library, pattern) for driver in facts.drivers for pattern in patterns)
+        registered = any(
+            fnmatch(driver.library, pattern) for driver in facts.drivers for pattern in patterns
+        )
         if not registered and any(node.path == path for node in facts.nodes):
-            yield Problem("warning", path, "there is such a device, and no driver of its vendor is registered", remedy)
+            yield Problem(
+                "warning",
+                path,
+                "there is such a device, and no driver of its vendor is registered",
+                remedy,
+            )
     for cache in facts.caches:
         if not cache.writable:
-            severity, effect = ("error", "has no device") if cache.essential else ("warning", "compiles every kernel anew")
+            severity, effect = (
+                ("error", "has no device")
+                if cache.essential
+                else ("warning", "compiles every kernel anew")
+            )
             remedy = f"make it writable, or name another directory in {cache.variable}"
             yield Problem(
-                severity, cache.path, f"this user may not write it, and a driver that keeps kernels in it {effect}", remedy
+                severity,
+                cache.path,
+                f"this user may not write it, and a driver that keeps kernels in it {effect}",
+                remedy,
             )
     pyopencl = facts.pyopencl
     if pyopencl and pyopencl.needs and not pyopencl.loader:
         reason = f"it needs {pyopencl.needs}, which is not found"
         yield Problem(
-            "error", f"PyOpenCL {pyopencl.version}", reason, "pip install --force-reinstall pyopencl, or install an ICD loader"
+            "error",
+            f"PyOpenCL {pyopencl.version}",
+            reason,
+            "pip install --force-reinstall pyopencl, or install an ICD loader",
         )

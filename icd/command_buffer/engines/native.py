@@ -44,8 +44,16 @@ _ALL_FIELDS: Final = 0x1F
 #: CPU driver (2026.22.10) never gives back some 2 KB that each command of an enqueue takes, not even with the context: a C program of
 #: nothing but enqueues grows as fast. PoCL 3.1 crashes where it finds a launch to be wrong, such as one with too large a work-group.
 _DEFECTS: Final = (
-    ("Intel(R) OpenCL", "", "each enqueue of one takes memory for good in this driver, some 2 KB a command"),
-    ("Portable Computing Language", "PoCL 3.", "a launch that this driver refuses to record ends the process"),
+    (
+        "Intel(R) OpenCL",
+        "",
+        "each enqueue of one takes memory for good in this driver, some 2 KB a command",
+    ),
+    (
+        "Portable Computing Language",
+        "PoCL 3.",
+        "a launch that this driver refuses to record ends the process",
+    ),
 )
 
 #: The function that records an operation; `order_only` ones record nothing.
@@ -75,7 +83,14 @@ class Support:
     def defect(self) -> str:
         """Why its command-buffers are not taken unless they are asked for; "" if nothing is wrong with them."""
         here = self.platform
-        return next((why for name, version, why in _DEFECTS if here.name == name and version in here.version), "")
+        return next(
+            (
+                why
+                for name, version, why in _DEFECTS
+                if here.name == name and version in here.version
+            ),
+            "",
+        )
 
     def function(self, name: str) -> Any:
         """A function of the extension, with the parameters that it has in this version."""
@@ -90,7 +105,11 @@ def _function(platform: Platform, name: str, old: bool) -> Any:
     function = OPENCL.functions[name]
     if not old or not name.startswith("clCommand") or name == "clCommandNDRangeKernelKHR":
         return function.prototype(found)
-    parameters = [OPENCL.ctype(p.type, p.stars, p.const) for p in function.parameters if p.name != "properties"]
+    parameters = [
+        OPENCL.ctype(p.type, p.stars, p.const)
+        for p in function.parameters
+        if p.name != "properties"
+    ]
     return ctypes.CFUNCTYPE(OPENCL.ctype(function.returns), *parameters)(found)
 
 
@@ -123,7 +142,9 @@ def _support(device: Device) -> Support | None:
     return Support(device.platform, version, mutable, simultaneous, out_of_order)
 
 
-def why_not(support: Support | None, array: Any, order: Order, updatable: bool, in_order: bool) -> str:
+def why_not(
+    support: Support | None, array: Any, order: Order, updatable: bool, in_order: bool
+) -> str:
     """Why the driver's command-buffers cannot hold these commands; "" if they can."""
     if support is None:
         return "the driver has no cl_khr_command_buffer"
@@ -135,7 +156,11 @@ def why_not(support: Support | None, array: Any, order: Order, updatable: bool, 
         op = OPS[array[index].op]
         if op in _NOTHING:
             continue
-        if op not in _FUNCTIONS or (op.startswith("svm") and support.version < _SVM) or not support.function(_FUNCTIONS[op]):
+        if (
+            op not in _FUNCTIONS
+            or (op.startswith("svm") and support.version < _SVM)
+            or not support.function(_FUNCTIONS[op])
+        ):
             return f"command {index} is a {op}, which cl_khr_command_buffer {'.'.join(map(str, support.version))} does not have"
     return ""
 
@@ -147,14 +172,18 @@ class NativeCommandBuffer:
     All of them raise OpenCLError if the driver refuses something.
     """
 
-    def __init__(self, support: Support, context: int, device: int, properties: int, *, updatable: bool) -> None:
+    def __init__(
+        self, support: Support, context: int, device: int, properties: int, *, updatable: bool
+    ) -> None:
         self._support, self._updatable = support, updatable
         self.in_order = not properties & OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
         self._kernels: list[int] = []
         self._points: list[list[int]] = []  # of each command: the sync-points that stand for it
         self._array: Any = None
         self.mutable: dict[int, int] = {}
-        self._shapes: dict[int, tuple[int, bool]] = {}  # of launches: dimensions, whether a local size was given
+        self._shapes: dict[
+            int, tuple[int, bool]
+        ] = {}  # of launches: dimensions, whether a local size was given
         self.cl = 0
         self.queue = new_queue(context, device, properties)
         self.cl = self._create()
@@ -178,14 +207,25 @@ class NativeCommandBuffer:
 
     def finalize(self) -> None:
         """No more commands."""
-        check(self._support.function("clFinalizeCommandBufferKHR")(self.cl), "clFinalizeCommandBufferKHR")
+        check(
+            self._support.function("clFinalizeCommandBufferKHR")(self.cl),
+            "clFinalizeCommandBufferKHR",
+        )
 
     def _create(self) -> int:
-        flags = OPENCL["CL_COMMAND_BUFFER_SIMULTANEOUS_USE_KHR"] if self._support.simultaneous else 0
+        flags = (
+            OPENCL["CL_COMMAND_BUFFER_SIMULTANEOUS_USE_KHR"] if self._support.simultaneous else 0
+        )
         flags |= OPENCL["CL_COMMAND_BUFFER_MUTABLE_KHR"] if self._updatable else 0
-        properties = (ctypes.c_uint64 * 3)(OPENCL["CL_COMMAND_BUFFER_FLAGS_KHR"], flags, 0) if flags else None
+        properties = (
+            (ctypes.c_uint64 * 3)(OPENCL["CL_COMMAND_BUFFER_FLAGS_KHR"], flags, 0)
+            if flags
+            else None
+        )
         code, queues = ctypes.c_int32(), (ctypes.c_void_p * 1)(self.queue)
-        made = self._support.function("clCreateCommandBufferKHR")(1, queues, properties, ctypes.byref(code))
+        made = self._support.function("clCreateCommandBufferKHR")(
+            1, queues, properties, ctypes.byref(code)
+        )
         check(code.value, "clCreateCommandBufferKHR")
         return made
 
@@ -205,13 +245,17 @@ class NativeCommandBuffer:
         out = ctypes.byref(handle) if is_kernel and self._updatable else None
         head: list[Any] = [self.cl, None]
         if is_kernel:
-            fields = (ctypes.c_uint64 * 3)(OPENCL["CL_MUTABLE_DISPATCH_UPDATABLE_FIELDS_KHR"], _ALL_FIELDS, 0)
+            fields = (ctypes.c_uint64 * 3)(
+                OPENCL["CL_MUTABLE_DISPATCH_UPDATABLE_FIELDS_KHR"], _ALL_FIELDS, 0
+            )
             head.append(fields if self._updatable else None)
         elif self._support.version >= _WITH_PROPERTIES:
             head.append(None)
         arguments = getattr(self, f"_{op}")(command)
         check(
-            self._support.function(_FUNCTIONS[op])(*head, *arguments, len(waits), listed, ctypes.byref(point), out),
+            self._support.function(_FUNCTIONS[op])(
+                *head, *arguments, len(waits), listed, ctypes.byref(point), out
+            ),
             _FUNCTIONS[op],
         )
         self._points.append([point.value])
@@ -228,12 +272,24 @@ class NativeCommandBuffer:
         for index in range(lib.fl_argument_count(command.arguments)):
             lib.fl_get_argument(command.arguments, index, argument)
             if argument.kind == _POINTER:
-                check(call(kernel, "clSetKernelArgSVMPointer", index, address(argument.value)), "clSetKernelArgSVMPointer")
+                check(
+                    call(kernel, "clSetKernelArgSVMPointer", index, address(argument.value)),
+                    "clSetKernelArgSVMPointer",
+                )
             elif argument.kind:
-                check(call(kernel, "clSetKernelArg", index, argument.size, address(argument.value)), "clSetKernelArg")
+                check(
+                    call(kernel, "clSetKernelArg", index, argument.size, address(argument.value)),
+                    "clSetKernelArg",
+                )
         n, dim = command.n, command.work_dim
         sizes = [(ctypes.c_size_t * dim)(*n[at : at + dim]) for at in (0, 3, 6)]
-        return kernel, dim, sizes[0] if command.has_offset else None, sizes[1], sizes[2] if command.has_local else None
+        return (
+            kernel,
+            dim,
+            sizes[0] if command.has_offset else None,
+            sizes[1],
+            sizes[2] if command.has_local else None,
+        )
 
     def _copy(self, command: Any) -> tuple[Any, ...]:
         return address(command.source), address(command.target), *command.n[0:3]
@@ -243,7 +299,13 @@ class NativeCommandBuffer:
         return address(command.source), address(command.target), *rows, *command.n[9:13]
 
     def _fill(self, command: Any) -> tuple[Any, ...]:
-        return address(command.target), address(command.pattern), command.pattern_size, command.n[0], command.n[1]
+        return (
+            address(command.target),
+            address(command.pattern),
+            command.pattern_size,
+            command.n[0],
+            command.n[1],
+        )
 
     def _svm_copy(self, command: Any) -> tuple[Any, ...]:
         return address(command.target), address(command.source), command.n[0]
@@ -261,16 +323,23 @@ class NativeCommandBuffer:
     def update(self, commands: Sequence[int]) -> int:
         """Launches have changed in the array: give the driver their arguments and sizes. Returns OpenCL's code, CL_INVALID_VALUE for what
         cannot be said: another number of dimensions, and a local size that the driver is to choose from now on."""
-        shapes = {index: (self._array[index].work_dim, bool(self._array[index].has_local)) for index in commands}
+        shapes = {
+            index: (self._array[index].work_dim, bool(self._array[index].has_local))
+            for index in commands
+        }
         for index, (dim, local) in shapes.items():
             had_dim, had_local = self._shapes[index]
             if dim != had_dim or (had_local and not local):
                 return _INVALID_VALUE
         keep: list[Any] = []
         configs = [self._config(index, keep) for index in commands]
-        kinds = (ctypes.c_uint32 * len(configs))(*[OPENCL["CL_STRUCTURE_TYPE_MUTABLE_DISPATCH_CONFIG_KHR"]] * len(configs))
+        kinds = (ctypes.c_uint32 * len(configs))(
+            *[OPENCL["CL_STRUCTURE_TYPE_MUTABLE_DISPATCH_CONFIG_KHR"]] * len(configs)
+        )
         pointers = (ctypes.c_void_p * len(configs))(*map(ctypes.addressof, configs))
-        code = self._support.function("clUpdateMutableCommandsKHR")(self.cl, len(configs), kinds, pointers)
+        code = self._support.function("clUpdateMutableCommandsKHR")(
+            self.cl, len(configs), kinds, pointers
+        )
         if not code:
             self._shapes |= shapes
         return code
@@ -298,7 +367,9 @@ class NativeCommandBuffer:
             len(pointers),
             dim,
         )
-        config.arg_list, config.arg_svm_list = (ctypes.addressof(rows) if len(rows) else None for rows in lists)
+        config.arg_list, config.arg_svm_list = (
+            ctypes.addressof(rows) if len(rows) else None for rows in lists
+        )
         config.global_work_offset, config.global_work_size = map(ctypes.addressof, sizes[:2])
         config.local_work_size = ctypes.addressof(sizes[2]) if command.has_local else None
         return config

@@ -41,7 +41,11 @@ class Program:
         steps, slots = schedule.steps, externals or {}
         array = ffi.new("fl_step[]", max(1, len(steps)))
         for number, (target, step) in enumerate(zip(array, steps, strict=False)):
-            all_waits = [*step.waits, *(len(steps) + slot for slot in slots[number])] if number in slots else step.waits
+            all_waits = (
+                [*step.waits, *(len(steps) + slot for slot in slots[number])]
+                if number in slots
+                else step.waits
+            )
             target.command = _BARRIER if step.command == BARRIER else step.command
             target.lane, target.signals = step.lane, step.signals
             target.first_wait, target.wait_count = len(waits), len(all_waits)
@@ -60,7 +64,13 @@ class Program:
             "exported": ffi.new("void *[]", max(1, len(exports))),
             "other_count": len(others),
             "others": ffi.new("void *[]", [ffi.cast("void *", kernel) for kernel in others]),
-            **dict(zip(("set_pointer", "copy_memory", "fill_memory"), (ffi.cast("void *", f) for f in memory), strict=True)),
+            **dict(
+                zip(
+                    ("set_pointer", "copy_memory", "fill_memory"),
+                    (ffi.cast("void *", f) for f in memory),
+                    strict=True,
+                )
+            ),
         }
         self._kept = owner, program
         self.native = ffi.gc(ffi.new("fl_program *", program), lib.fl_release)
@@ -117,7 +127,11 @@ class Route:
         )
 
     def enqueue(
-        self, times: int = 1, waits: Sequence[int] = (), externals: Sequence[int] = (), wanted: bool = True
+        self,
+        times: int = 1,
+        waits: Sequence[int] = (),
+        externals: Sequence[int] = (),
+        wanted: bool = True,
     ) -> tuple[int, int, int, list[int]]:
         """Enqueue it `times` times, the driver's once, after `waits` and after the last enqueue.
 
@@ -127,11 +141,23 @@ class Route:
         if externals and self.program is not None:
             self.program.give_externals(externals)
         wait_list = _handles(waits) if waits else ffi.NULL
-        code = lib.fl_enqueue(self._native, times, len(waits), wait_list, self._event if wanted else ffi.NULL, self._failed)
+        code = lib.fl_enqueue(
+            self._native,
+            times,
+            len(waits),
+            wait_list,
+            self._event if wanted else ffi.NULL,
+            self._failed,
+        )
         if code:
             return code, 0, _command(self._failed[0]), []
         event = int(ffi.cast("uintptr_t", self._event[0])) if wanted else 0
-        return 0, event, -1, self.program.exported() if self._exports and self.program is not None else []
+        return (
+            0,
+            event,
+            -1,
+            self.program.exported() if self._exports and self.program is not None else [],
+        )
 
 
 def _handles(handles: Sequence[int]) -> Any:

@@ -74,7 +74,12 @@ def declarations(api: Any) -> Iterator[str]:
 
 
 def _passed_by_value(api: Any) -> list[str]:
-    found = (p.type for f in api.slots for p in f.parameters if not p.stars and api.resolve(p.type) == "struct")
+    found = (
+        p.type
+        for f in api.slots
+        for p in f.parameters
+        if not p.stars and api.resolve(p.type) == "struct"
+    )
     return sorted(set(found))
 
 
@@ -86,13 +91,15 @@ def _thunk(api: Any, function: Any) -> str:
         words.append(_WORDS.get(base, "FL_NUMBER({})").format(p.name))
     names = ", ".join(p.name for p in function.parameters)
     void, slot = function.returns == "void", function.slot
-    is_number = api.ctype(function.returns) is not None and api.resolve(function.returns.rstrip("*")) not in (
-        "handle",
-        "void*",
-        "void",
-    )
+    is_number = api.ctype(function.returns) is not None and api.resolve(
+        function.returns.rstrip("*")
+    ) not in ("handle", "void*", "void")
     is_number = is_number and not function.returns.endswith("*")
-    back = "(void)0" if void else f"return ({function.returns})" + ("" if is_number else "(uintptr_t)") + "call.result"
+    back = (
+        "(void)0"
+        if void
+        else f"return ({function.returns})" + ("" if is_number else "(uintptr_t)") + "call.result"
+    )
     forward = f"((fn_{function.name} *)next[{slot}])({names});"
     return f"""\
 typedef {function.c_declaration("fn_" + function.name)};
@@ -146,7 +153,11 @@ def _stubs(api: Any, name: str, code: str) -> Iterator[str]:
 def _shape(api: Any, function: Any, parameter: Any) -> str:
     """The fl_shape of a parameter. Raw memory is only read where its length is told, and it is not the data of a transfer."""
     base = api.resolve(parameter.type) if parameter.type != "callback" else "callback"
-    counts = [index for index, p in enumerate(function.parameters) if p.name == parameter.length and not p.stars]
+    counts = [
+        index
+        for index, p in enumerate(function.parameters)
+        if p.name == parameter.length and not p.stars
+    ]
     counted = counts[0] if counts else -1
     if not parameter.stars:
         return f"{{3, -1, {_size(api, parameter.type)}}}" if base == "struct" else _NOTHING
@@ -167,25 +178,40 @@ def _size(api: Any, type_name: str) -> int:
 def thunks(api: Any, name: str, unsupported: str, uninitialized: str) -> str:
     """The C file of an API: `fl_thunks_NAME` (layer.h) and what it is made of. The two codes are what stubs answer."""
     layers = range(LAYERS)
-    lines = [f"/* Generated from {api.path.name} by loader/base/native/build.py. */", '#include "layer.h"', ""]
+    lines = [
+        f"/* Generated from {api.path.name} by loader/base/native/build.py. */",
+        '#include "layer.h"',
+        "",
+    ]
     lines += declarations(api)
     lines.append("static fl_layer layers[FL_LAYERS];")
     lines.append('static __thread fl_layer *current __attribute__((tls_model("initial-exec")));')
     lines += (_thunk(api, function) for function in api.slots)
     lines += _layer(api)
     lines += (f"LAYER({number})" for number in layers)
-    lines.append(f"static void *const *const tables[FL_LAYERS] = {{{', '.join(f'table_{number}' for number in layers)}}};")
+    lines.append(
+        f"static void *const *const tables[FL_LAYERS] = {{{', '.join(f'table_{number}' for number in layers)}}};"
+    )
     lines += _stubs(api, "unsupported", unsupported)
     lines += _stubs(api, "uninitialized", uninitialized)
-    shapes = [[_shape(api, function, parameter) for parameter in function.parameters] for function in api.slots]
+    shapes = [
+        [_shape(api, function, parameter) for parameter in function.parameters]
+        for function in api.slots
+    ]
     lines.append("static const fl_shape shapes[] = {")
-    lines += (f"    {', '.join(row)}, /* {function.name} */" for function, row in zip(api.slots, shapes, strict=True) if row)
+    lines += (
+        f"    {', '.join(row)}, /* {function.name} */"
+        for function, row in zip(api.slots, shapes, strict=True)
+        if row
+    )
     lines.append("};")
     firsts, total = [], 0
     for row in shapes:
         firsts.append(total)
         total += len(row)
-    lines.append(f"static const uint16_t first_shape[] = {{{', '.join(map(str, [*firsts, total]))}}};")
+    lines.append(
+        f"static const uint16_t first_shape[] = {{{', '.join(map(str, [*firsts, total]))}}};"
+    )
     lines.append(f"extern const fl_thunks fl_thunks_{name};")
     members = f"{len(api.slots)}, layers, tables, unsupported, uninitialized, shapes, first_shape"
     lines.append(f"const fl_thunks fl_thunks_{name} = {{{members}}};")
@@ -206,7 +232,9 @@ def write_thunks(directory: Path) -> list[Path]:
     written = []
     for name, prefix in (("ur", "UR_RESULT_ERROR_"), ("pi", "PI_ERROR_")):
         data = api(HERE.parents[1] / name / f"{name}.abi")
-        codes = (str(data.codes[prefix + what]) for what in ("UNSUPPORTED_FEATURE", "UNINITIALIZED"))
+        codes = (
+            str(data.codes[prefix + what]) for what in ("UNSUPPORTED_FEATURE", "UNINITIALIZED")
+        )
         written.append(write_if_new(directory / f"thunks_{name}.c", thunks(data, name, *codes)))
     return written
 
@@ -220,11 +248,16 @@ def ffibuilder() -> Any:
     ffi = FFI()
     for name in ("layer.cdef.h", "native.cdef.h"):
         ffi.cdef((HERE / name).read_text(encoding="utf-8"))
-    ffi.cdef('extern "Python" int fl_python_before(fl_call *);\nextern "Python" void fl_python_after(fl_call *);')
+    ffi.cdef(
+        'extern "Python" int fl_python_before(fl_call *);\nextern "Python" void fl_python_after(fl_call *);'
+    )
     ffi.set_source(
         "fairlead.loader.base._native",
         '#include "native.h"',
-        sources=[*(os.path.relpath(HERE / source) for source in SOURCES), *map(os.path.relpath, generated)],
+        sources=[
+            *(os.path.relpath(HERE / source) for source in SOURCES),
+            *map(os.path.relpath, generated),
+        ],
         depends=[os.path.relpath(path) for path in HERE.glob("*.h")],
         include_dirs=[str(HERE)],
         extra_compile_args=["-O2", *WARNINGS, *strict],

@@ -35,17 +35,32 @@ class Place:
     __slots__ = ("after", "buffer", "command", "event", "events")
 
     def __init__(
-        self, buffer: CommandBuffer, sync_points: Sequence[int], events: Sequence[Event], event: bool, command: bool
+        self,
+        buffer: CommandBuffer,
+        sync_points: Sequence[int],
+        events: Sequence[Event],
+        event: bool,
+        command: bool,
     ) -> None:
         buffer.check_open()
         if command and not buffer.updatable:
-            raise failure("INVALID_OPERATION", "the command-buffer is not updatable, so that it has no command handles")
+            raise failure(
+                "INVALID_OPERATION",
+                "the command-buffer is not updatable, so that it has no command handles",
+            )
         if events:
             buffer.context.check_same("an event of the wait list", *events)
         self.buffer, self.after = buffer, buffer.after(sync_points)
         self.events, self.event, self.command = events, event, command
 
-    def add(self, op: str, command: str, numbers: Sequence[int] = (), keep: Sequence[Any] = (), **fields: Any) -> Appended:
+    def add(
+        self,
+        op: str,
+        command: str,
+        numbers: Sequence[int] = (),
+        keep: Sequence[Any] = (),
+        **fields: Any,
+    ) -> Appended:
         """Append an operation; `command` is its ur_command_t after UR_COMMAND_, `keep` the objects that it uses."""
         commands = self.buffer.commands
         index = commands.add(op, self.after, numbers, order_only=op == "hint", **fields)
@@ -58,7 +73,9 @@ class Place:
         if self.events:
             buffer.waits[index] = list(self.events)
         if self.event:
-            event = buffer.signals[index] = CommandEvent(buffer.context, UR[f"UR_COMMAND_{command}"])
+            event = buffer.signals[index] = CommandEvent(
+                buffer.context, UR[f"UR_COMMAND_{command}"]
+            )
         if self.command:
             handle = buffer.updates[index] = Command(buffer, index)
         return index + 1, event, handle
@@ -75,9 +92,15 @@ def _check_allocation(place: Place, address: int, size: int) -> None:
 
 @adapter.entry
 def urCommandBufferAppendUSMPrefetchExp(
-    hCommandBuffer: CommandBuffer, pMemory: int, size: int, flags: int,
-    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
-) -> Appended:  # fmt: skip
+    hCommandBuffer: CommandBuffer,
+    pMemory: int,
+    size: int,
+    flags: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
     place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     _check_allocation(place, pMemory, size)
     return place.add("hint", "USM_PREFETCH")
@@ -85,9 +108,15 @@ def urCommandBufferAppendUSMPrefetchExp(
 
 @adapter.entry
 def urCommandBufferAppendUSMAdviseExp(
-    hCommandBuffer: CommandBuffer, pMemory: int, size: int, advice: int,
-    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
-) -> Appended:  # fmt: skip
+    hCommandBuffer: CommandBuffer,
+    pMemory: int,
+    size: int,
+    advice: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
     place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     _check_allocation(place, pMemory, size)
     return place.add("hint", "USM_ADVISE")

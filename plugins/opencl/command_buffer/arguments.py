@@ -19,9 +19,14 @@ from ..kernels import Kernel
 from ..usm.allocations import Buffers, Intel, pointer_argument, strategy_of
 
 _ICD: Final = (
-    "fl_new_command", "fl_change_arguments", "fl_release_arguments", "fl_set_argument", "fl_get_argument", "fl_argument_count",
+    "fl_new_command",
+    "fl_change_arguments",
+    "fl_release_arguments",
+    "fl_set_argument",
+    "fl_get_argument",
+    "fl_argument_count",
     "fl_update_ways",
-)  # fmt: skip
+)
 lib.fl_use_icd(*(ffi.cast("void *", address(icd_ffi.addressof(icd_lib, name))) for name in _ICD))
 
 #: What is wrong with the argument `index`, by the end of the code's name.
@@ -42,13 +47,16 @@ def launches_of(context: Context, commands: Commands) -> Any:
     """What C is told of a command-buffer whose launches it reads: an `fl_launches *`."""
     strategy, registry = strategy_of(context), adapter.registry
     assert registry is not None
-    made = ffi.new("fl_launches *", {
-        "adapter": registry.number,
-        "no_pointers": 0 if strategy else UR["UR_RESULT_ERROR_INVALID_OPERATION"],
-        "null_is_pointer": strategy is Intel,  # NVIDIA's driver takes no NULL for SVM
-        "cl_context": context.cl,
-        "commands": ffi.cast("void *", address(commands.native)),
-    })  # fmt: skip
+    made = ffi.new(
+        "fl_launches *",
+        {
+            "adapter": registry.number,
+            "no_pointers": 0 if strategy else UR["UR_RESULT_ERROR_INVALID_OPERATION"],
+            "null_is_pointer": strategy is Intel,  # NVIDIA's driver takes no NULL for SVM
+            "cl_context": context.cl,
+            "commands": ffi.cast("void *", address(commands.native)),
+        },
+    )
     if strategy is Buffers:
         made.part, made.context = lib.py_part, context.cookie
     return made

@@ -78,7 +78,9 @@ class CommandBuffer(Object):
 
     type = "ur_exp_command_buffer_handle_t"
 
-    def __init__(self, context: Context, device: Device, updatable: bool, in_order: bool, profiling: bool) -> None:
+    def __init__(
+        self, context: Context, device: Device, updatable: bool, in_order: bool, profiling: bool
+    ) -> None:
         self.context, self.device = context, device
         self.updatable, self.in_order, self.profiling = updatable, in_order, profiling
         self.commands = Commands()
@@ -86,8 +88,12 @@ class CommandBuffer(Object):
         self.signals: dict[int, CommandEvent] = {}
         self.updates: dict[int, Command] = {}
         self.launches = launches_of(context, self.commands)  # as C reads them
-        self.copies: dict[Any, Any] = {}  # kernel, and what was set on it besides arguments → a copy of ours
-        self.native: NativeCommandBuffer | None = None  # the driver's own, where the program has asked for that
+        self.copies: dict[
+            Any, Any
+        ] = {}  # kernel, and what was set on it besides arguments → a copy of ours
+        self.native: NativeCommandBuffer | None = (
+            None  # the driver's own, where the program has asked for that
+        )
         self.runner: Runner | None = None
         self._explained = False
 
@@ -122,19 +128,30 @@ class CommandBuffer(Object):
         Raises URError (UNSUPPORTED_FEATURE) if the driver has none, or none for what is recorded.
         """
         if self.native is None and self.runner is not None:
-            raise failure("INVALID_OPERATION", "a native command-buffer is asked for before it is finalized")
+            raise failure(
+                "INVALID_OPERATION", "a native command-buffer is asked for before it is finalized"
+            )
         support = None if mode_of_environment() == "replay" else support_of(self.device.cl)
         order = Order(self.commands.dependencies, self.commands.order_only)
         reason = why_not(support, self.commands.array, order, self.updatable, self.in_order)
-        if self.waits or self.signals or any(len(command.kernels) > 1 for command in self.updates.values()):
-            reason = reason or "it has events or kernel alternatives, which cl_khr_command_buffer does not have"
+        if (
+            self.waits
+            or self.signals
+            or any(len(command.kernels) > 1 for command in self.updates.values())
+        ):
+            reason = (
+                reason
+                or "it has events or kernel alternatives, which cl_khr_command_buffer does not have"
+            )
         if reason:
             raise failure("UNSUPPORTED_FEATURE", f"there is no native command-buffer: {reason}")
         if self.native is None:
             assert support is not None
             properties = 0 if self.in_order else OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
             properties |= OPENCL["CL_QUEUE_PROFILING_ENABLE"] if self.profiling else 0
-            self.native = NativeCommandBuffer(support, self.context.cl, self.device.cl, properties, updatable=self.updatable)
+            self.native = NativeCommandBuffer(
+                support, self.context.cl, self.device.cl, properties, updatable=self.updatable
+            )
         if self.runner is None:
             self.native.record(self.commands.array, order)
         return self.native
@@ -167,7 +184,10 @@ class CommandBuffer(Object):
             profiled=self.profiling,
             native=self.native,
         )
-        self.launches.handle, self.launches.ways = self.handle, ffi.cast("void *", address(self.runner.ways))
+        self.launches.handle, self.launches.ways = (
+            self.handle,
+            ffi.cast("void *", address(self.runner.ways)),
+        )
 
     # running
 
@@ -179,17 +199,29 @@ class CommandBuffer(Object):
         self.context.check_same("the queue", queue)
         if queue.device is not self.device:
             raise failure("INVALID_DEVICE", "the queue is of another device")
-        outside = [event for events in self.waits.values() for event in events] if self.waits else ()
+        outside = (
+            [event for events in self.waits.values() for event in events] if self.waits else ()
+        )
         queue.check_waits((*waits, *outside))
         with runner.lock:
             before, beside = _present(waits), _present(outside)  # held until it is enqueued
             code, end, failed, events = runner.enqueue(
-                queue.cl, self.device.cl, queue.in_order, 1, _native(before), _native(beside), wanted
+                queue.cl,
+                self.device.cl,
+                queue.in_order,
+                1,
+                _native(before),
+                _native(beside),
+                wanted,
             )
-            queue.enqueued += 1  # after a failure too: what comes before the command that failed is enqueued
+            queue.enqueued += (
+                1  # after a failure too: what comes before the command that failed is enqueued
+            )
             if code:
                 raise opencl_error(
-                    code, "urEnqueueCommandBufferExp", f"Command {failed} could not be enqueued." if failed >= 0 else ""
+                    code,
+                    "urEnqueueCommandBufferExp",
+                    f"Command {failed} could not be enqueued." if failed >= 0 else "",
                 )
             first = None
             if events:
@@ -255,11 +287,15 @@ adapter.on_close.append(_unfinished.clear)
 
 
 @adapter.entry
-def urCommandBufferCreateExp(hContext: Context, hDevice: Device, pCommandBufferDesc: Any) -> CommandBuffer:
+def urCommandBufferCreateExp(
+    hContext: Context, hDevice: Device, pCommandBufferDesc: Any
+) -> CommandBuffer:
     hContext.check_device(hDevice)
     desc = pCommandBufferDesc
     _forget_finished()
-    return CommandBuffer(hContext, hDevice, bool(desc.isUpdatable), bool(desc.isInOrder), bool(desc.enableProfiling))
+    return CommandBuffer(
+        hContext, hDevice, bool(desc.isUpdatable), bool(desc.isInOrder), bool(desc.enableProfiling)
+    )
 
 
 @adapter.entry
@@ -286,7 +322,10 @@ def _descriptor(buffer: CommandBuffer) -> bytes:
     return bytes(_Descriptor(stype, None, buffer.updatable, buffer.in_order, buffer.profiling))
 
 
-adapter.info("urCommandBufferGetInfoExp", {
-    "UR_EXP_COMMAND_BUFFER_INFO_REFERENCE_COUNT": lambda buffer: buffer.references,
-    "UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR": _descriptor,
-})  # fmt: skip
+adapter.info(
+    "urCommandBufferGetInfoExp",
+    {
+        "UR_EXP_COMMAND_BUFFER_INFO_REFERENCE_COUNT": lambda buffer: buffer.references,
+        "UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR": _descriptor,
+    },
+)

@@ -52,19 +52,30 @@ def _append_launch(
     buffer, null = place.buffer, ffi.NULL
     buffer.context.check_same("a kernel", kernel, *others)
     if kernel in others:
-        raise failure("INVALID_VALUE", "the alternatives to a kernel do not contain the kernel itself")
+        raise failure(
+            "INVALID_VALUE", "the alternatives to a kernel do not contain the kernel itself"
+        )
     if local is not None:
         kernel.check_group(buffer.device, local)
     done = lib.fl_append_launch(
-        buffer.launches, dim, null if offset is None else offset, size, null if local is None else local, rows or null, count,
-        kernel.argument_count, native,
-    )  # fmt: skip
+        buffer.launches,
+        dim,
+        null if offset is None else offset,
+        size,
+        null if local is None else local,
+        rows or null,
+        count,
+        kernel.argument_count,
+        native,
+    )
     if done.code:
         raise refused(done.code, done.index, kernel)
     commands = buffer.commands
     try:
         copy = copy_of(buffer, kernel, done.addresses)
-        copies = {other: copy_of(buffer, other, done.addresses) for other in others} if others else {}
+        copies = (
+            {other: copy_of(buffer, other, done.addresses) for other in others} if others else {}
+        )
     except BaseException:
         icd_lib.fl_drop_command(commands.native)
         raise
@@ -79,10 +90,20 @@ def _append_launch(
 
 @adapter.entry
 def urCommandBufferAppendKernelLaunchWithArgsExp(
-    hCommandBuffer: CommandBuffer, hKernel: Kernel, workDim: int, pGlobalWorkOffset: Any, pGlobalWorkSize: Any, pLocalWorkSize: Any,
-    numArgs: int, pArgs: Any, phKernelAlternatives: list[Kernel],
-    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
-) -> Appended:  # fmt: skip
+    hCommandBuffer: CommandBuffer,
+    hKernel: Kernel,
+    workDim: int,
+    pGlobalWorkOffset: Any,
+    pGlobalWorkSize: Any,
+    pLocalWorkSize: Any,
+    numArgs: int,
+    pArgs: Any,
+    phKernelAlternatives: list[Kernel],
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
     place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     sizes = pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize
     return _append_launch(place, hKernel, workDim, *sizes, pArgs, numArgs, phKernelAlternatives)
@@ -90,18 +111,35 @@ def urCommandBufferAppendKernelLaunchWithArgsExp(
 
 @adapter.entry
 def urCommandBufferAppendKernelLaunchExp(
-    hCommandBuffer: CommandBuffer, hKernel: Kernel, workDim: int, pGlobalWorkOffset: Any, pGlobalWorkSize: Any, pLocalWorkSize: Any,
-    phKernelAlternatives: list[Kernel], pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
-) -> Appended:  # fmt: skip
+    hCommandBuffer: CommandBuffer,
+    hKernel: Kernel,
+    workDim: int,
+    pGlobalWorkOffset: Any,
+    pGlobalWorkSize: Any,
+    pLocalWorkSize: Any,
+    phKernelAlternatives: list[Kernel],
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
     place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     sizes = pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize
     with hKernel.lock:
         arguments = hKernel.arguments
     if len(arguments) != hKernel.argument_count:
-        raise failure("INVALID_KERNEL_ARGS", f"{len(arguments)} of its {hKernel.argument_count} arguments are set")
+        raise failure(
+            "INVALID_KERNEL_ARGS",
+            f"{len(arguments)} of its {hKernel.argument_count} arguments are set",
+        )
     rows = ffi.new(_ROWS, len(arguments))
-    kept = [_fill(row, index, argument) for row, (index, argument) in zip(rows, arguments.items(), strict=True)]
-    appended = _append_launch(place, hKernel, workDim, *sizes, rows, len(arguments), phKernelAlternatives, native=True)
+    kept = [
+        _fill(row, index, argument)
+        for row, (index, argument) in zip(rows, arguments.items(), strict=True)
+    ]
+    appended = _append_launch(
+        place, hKernel, workDim, *sizes, rows, len(arguments), phKernelAlternatives, native=True
+    )
     del kept
     return appended
 

@@ -9,7 +9,16 @@ from ....icd._native import ffi as icd_ffi
 from ..buffers import Buffer
 from ..core import adapter, failure
 from ..events import Event
-from ..transfers import LARGEST_PATTERN, check_pitches, check_range, check_rect, in_whole, is_power_of_two, region_of, three
+from ..transfers import (
+    LARGEST_PATTERN,
+    check_pitches,
+    check_range,
+    check_rect,
+    in_whole,
+    is_power_of_two,
+    region_of,
+    three,
+)
 from ..usm.allocations import as_copy, as_fill
 from ..usm.strategies import Operation
 from .appends import Appended, Place
@@ -22,7 +31,14 @@ def _check_range(buffer: Buffer, offset: int, size: int) -> None:
     check_range(buffer, offset, size)
 
 
-def _rect(origin: Any, other: Any, region: Any, pitches: Sequence[int], first: Buffer, second: Buffer | None) -> list[int]:
+def _rect(
+    origin: Any,
+    other: Any,
+    region: Any,
+    pitches: Sequence[int],
+    first: Buffer,
+    second: Buffer | None,
+) -> list[int]:
     """`fl_command.n` of a rectangle. Raises URError (INVALID_SIZE) for an empty one, or one that does not lie in its buffers."""
     size = region_of(region)
     check_rect(first, three(origin), size, *pitches[:2])
@@ -42,10 +58,14 @@ _ENDS: Final = {"read": "source", "read_rect": "source", "write": "target", "wri
 
 
 def _add_host(place: Place, op: str, buffer: Buffer, numbers: Sequence[int], host: int) -> Appended:
-    return place.add(op, f"MEM_BUFFER_{op.upper()}", numbers, (buffer,), host=host, **{_ENDS[op]: buffer.cl})
+    return place.add(
+        op, f"MEM_BUFFER_{op.upper()}", numbers, (buffer,), host=host, **{_ENDS[op]: buffer.cl}
+    )
 
 
-def _add_linear(place: Place, op: str, buffer: Buffer, offset: int, size: int, host: int) -> Appended:
+def _add_linear(
+    place: Place, op: str, buffer: Buffer, offset: int, size: int, host: int
+) -> Appended:
     """A "read" or a "write"."""
     _check_context(place, buffer)
     _check_range(buffer, offset, size)
@@ -53,7 +73,13 @@ def _add_linear(place: Place, op: str, buffer: Buffer, offset: int, size: int, h
 
 
 def _add_rect(
-    place: Place, op: str, buffer: Buffer, origins: tuple[Any, Any], region: Any, pitches: Sequence[int], host: int
+    place: Place,
+    op: str,
+    buffer: Buffer,
+    origins: tuple[Any, Any],
+    region: Any,
+    pitches: Sequence[int],
+    host: int,
 ) -> Appended:
     """A "read_rect" or a "write_rect": `origins` and `pitches` are those of the buffer, then those of host memory."""
     _check_context(place, buffer)
@@ -62,54 +88,117 @@ def _add_rect(
 
 @adapter.entry
 def urCommandBufferAppendMemBufferCopyExp(
-    hCommandBuffer: CommandBuffer, hSrcMem: Buffer, hDstMem: Buffer, srcOffset: int, dstOffset: int, size: int,
-    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
-) -> Appended:  # fmt: skip
+    hCommandBuffer: CommandBuffer,
+    hSrcMem: Buffer,
+    hDstMem: Buffer,
+    srcOffset: int,
+    dstOffset: int,
+    size: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
     place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     _check_context(place, hSrcMem, hDstMem)
     _check_range(hSrcMem, srcOffset, size)
     _check_range(hDstMem, dstOffset, size)
     numbers = (srcOffset, dstOffset, size)
-    return place.add("copy", "MEM_BUFFER_COPY", numbers, (hSrcMem, hDstMem), source=hSrcMem.cl, target=hDstMem.cl)
+    return place.add(
+        "copy", "MEM_BUFFER_COPY", numbers, (hSrcMem, hDstMem), source=hSrcMem.cl, target=hDstMem.cl
+    )
 
 
 @adapter.entry
 def urCommandBufferAppendMemBufferCopyRectExp(
-    hCommandBuffer: CommandBuffer, hSrcMem: Buffer, hDstMem: Buffer, srcOrigin: Any, dstOrigin: Any, region: Any,
-    srcRowPitch: int, srcSlicePitch: int, dstRowPitch: int, dstSlicePitch: int,
-    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
-) -> Appended:  # fmt: skip
+    hCommandBuffer: CommandBuffer,
+    hSrcMem: Buffer,
+    hDstMem: Buffer,
+    srcOrigin: Any,
+    dstOrigin: Any,
+    region: Any,
+    srcRowPitch: int,
+    srcSlicePitch: int,
+    dstRowPitch: int,
+    dstSlicePitch: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
     place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     _check_context(place, hSrcMem, hDstMem)
-    numbers = _rect(srcOrigin, dstOrigin, region, (srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch), hSrcMem, hDstMem)
-    (source, numbers[0:3]), (target, numbers[3:6]) = in_whole(hSrcMem, three(srcOrigin)), in_whole(hDstMem, three(dstOrigin))
-    return place.add("copy_rect", "MEM_BUFFER_COPY_RECT", numbers, (hSrcMem, hDstMem), source=source, target=target)
+    numbers = _rect(
+        srcOrigin,
+        dstOrigin,
+        region,
+        (srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch),
+        hSrcMem,
+        hDstMem,
+    )
+    (source, numbers[0:3]), (target, numbers[3:6]) = (
+        in_whole(hSrcMem, three(srcOrigin)),
+        in_whole(hDstMem, three(dstOrigin)),
+    )
+    return place.add(
+        "copy_rect",
+        "MEM_BUFFER_COPY_RECT",
+        numbers,
+        (hSrcMem, hDstMem),
+        source=source,
+        target=target,
+    )
 
 
 @adapter.entry
 def urCommandBufferAppendMemBufferReadExp(
-    hCommandBuffer: CommandBuffer, hBuffer: Buffer, offset: int, size: int, pDst: int,
-    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
-) -> Appended:  # fmt: skip
+    hCommandBuffer: CommandBuffer,
+    hBuffer: Buffer,
+    offset: int,
+    size: int,
+    pDst: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
     place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     return _add_linear(place, "read", hBuffer, offset, size, pDst)
 
 
 @adapter.entry
 def urCommandBufferAppendMemBufferWriteExp(
-    hCommandBuffer: CommandBuffer, hBuffer: Buffer, offset: int, size: int, pSrc: int,
-    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
-) -> Appended:  # fmt: skip
+    hCommandBuffer: CommandBuffer,
+    hBuffer: Buffer,
+    offset: int,
+    size: int,
+    pSrc: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
     place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     return _add_linear(place, "write", hBuffer, offset, size, pSrc)
 
 
 @adapter.entry
 def urCommandBufferAppendMemBufferReadRectExp(
-    hCommandBuffer: CommandBuffer, hBuffer: Buffer, bufferOffset: Any, hostOffset: Any, region: Any,
-    bufferRowPitch: int, bufferSlicePitch: int, hostRowPitch: int, hostSlicePitch: int, pDst: int,
-    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
-) -> Appended:  # fmt: skip
+    hCommandBuffer: CommandBuffer,
+    hBuffer: Buffer,
+    bufferOffset: Any,
+    hostOffset: Any,
+    region: Any,
+    bufferRowPitch: int,
+    bufferSlicePitch: int,
+    hostRowPitch: int,
+    hostSlicePitch: int,
+    pDst: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
     place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
     return _add_rect(place, "read_rect", hBuffer, (bufferOffset, hostOffset), region, pitches, pDst)
@@ -117,19 +206,34 @@ def urCommandBufferAppendMemBufferReadRectExp(
 
 @adapter.entry
 def urCommandBufferAppendMemBufferWriteRectExp(
-    hCommandBuffer: CommandBuffer, hBuffer: Buffer, bufferOffset: Any, hostOffset: Any, region: Any,
-    bufferRowPitch: int, bufferSlicePitch: int, hostRowPitch: int, hostSlicePitch: int, pSrc: int,
-    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
-) -> Appended:  # fmt: skip
+    hCommandBuffer: CommandBuffer,
+    hBuffer: Buffer,
+    bufferOffset: Any,
+    hostOffset: Any,
+    region: Any,
+    bufferRowPitch: int,
+    bufferSlicePitch: int,
+    hostRowPitch: int,
+    hostSlicePitch: int,
+    pSrc: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
     place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
-    return _add_rect(place, "write_rect", hBuffer, (bufferOffset, hostOffset), region, pitches, pSrc)
+    return _add_rect(
+        place, "write_rect", hBuffer, (bufferOffset, hostOffset), region, pitches, pSrc
+    )
 
 
 def _pattern(address: int, pattern_size: int, size: int) -> bytes:
     """The pattern of a fill. Raises URError (INVALID_SIZE) for one that does not fit."""
     if not pattern_size or not size or size % pattern_size:
-        raise failure("INVALID_SIZE", "a fill's size is a multiple of its pattern's, and neither is 0")
+        raise failure(
+            "INVALID_SIZE", "a fill's size is a multiple of its pattern's, and neither is 0"
+        )
     return bytes(icd_ffi.buffer(icd_ffi.cast("char *", address), pattern_size))
 
 
@@ -140,9 +244,17 @@ def _is_pattern(size: int, at: int) -> bool:
 
 @adapter.entry
 def urCommandBufferAppendMemBufferFillExp(
-    hCommandBuffer: CommandBuffer, hBuffer: Buffer, pPattern: int, patternSize: int, offset: int, size: int,
-    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
-) -> Appended:  # fmt: skip
+    hCommandBuffer: CommandBuffer,
+    hBuffer: Buffer,
+    pPattern: int,
+    patternSize: int,
+    offset: int,
+    size: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
     place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     _check_context(place, hBuffer)
     pattern = _pattern(pPattern, patternSize, size)
@@ -151,10 +263,18 @@ def urCommandBufferAppendMemBufferFillExp(
     if _is_pattern(patternSize, offset):
         memory = commands.pattern(pattern)
         return place.add(
-            "fill", "MEM_BUFFER_FILL", (offset, size), (hBuffer,), target=hBuffer.cl, pattern=memory, pattern_size=patternSize
+            "fill",
+            "MEM_BUFFER_FILL",
+            (offset, size),
+            (hBuffer,),
+            target=hBuffer.cl,
+            pattern=memory,
+            pattern_size=patternSize,
         )
     memory = commands.pattern(pattern * (size // patternSize))
-    return place.add("write", "MEM_BUFFER_FILL", (offset, size), (hBuffer,), target=hBuffer.cl, host=memory)
+    return place.add(
+        "write", "MEM_BUFFER_FILL", (offset, size), (hBuffer,), target=hBuffer.cl, host=memory
+    )
 
 
 # memory by address
@@ -166,9 +286,15 @@ def _add(place: Place, command: str, operation: Operation) -> Appended:
 
 @adapter.entry
 def urCommandBufferAppendUSMMemcpyExp(
-    hCommandBuffer: CommandBuffer, pDst: int, pSrc: int, size: int,
-    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
-) -> Appended:  # fmt: skip
+    hCommandBuffer: CommandBuffer,
+    pDst: int,
+    pSrc: int,
+    size: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
     place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     if not size:
         raise failure("INVALID_SIZE", "there is nothing to copy")
@@ -177,15 +303,24 @@ def urCommandBufferAppendUSMMemcpyExp(
 
 @adapter.entry
 def urCommandBufferAppendUSMFillExp(
-    hCommandBuffer: CommandBuffer, pMemory: int, pPattern: int, patternSize: int, size: int,
-    pSyncPointWaitList: list[int], phEventWaitList: list[Event], phEvent: bool, phCommand: bool,
-) -> Appended:  # fmt: skip
+    hCommandBuffer: CommandBuffer,
+    pMemory: int,
+    pPattern: int,
+    patternSize: int,
+    size: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
     place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     pattern = _pattern(pPattern, patternSize, size)
     commands = hCommandBuffer.commands
     if _is_pattern(patternSize, pMemory):
         memory = commands.pattern(pattern)
-        return _add(place, "USM_FILL", as_fill(hCommandBuffer.context, pMemory, memory, patternSize, size))
+        return _add(
+            place, "USM_FILL", as_fill(hCommandBuffer.context, pMemory, memory, patternSize, size)
+        )
     memory = commands.pattern(pattern * (size // patternSize))
     source = int(icd_ffi.cast("uintptr_t", memory))
     return _add(place, "USM_FILL", as_copy(hCommandBuffer.context, pMemory, source, size))

@@ -31,10 +31,19 @@ _WORDS: Final = ffi.typeof("uintptr_t[]")
 _ZEROS, _ONES = (0, 0, 0), (1, 1, 1)
 
 
-def _work_sizes(dim: int, offset: Sequence[int], size: Sequence[int], local: Sequence[int] | None) -> list[int]:
+def _work_sizes(
+    dim: int, offset: Sequence[int], size: Sequence[int], local: Sequence[int] | None
+) -> list[int]:
     """`fl_command.n` of a launch."""
     ones = _ONES[dim:]
-    return [*offset, *_ZEROS[dim:], *size, *ones, *(_ZEROS[:dim] if local is None else local), *ones]
+    return [
+        *offset,
+        *_ZEROS[dim:],
+        *size,
+        *ones,
+        *(_ZEROS[:dim] if local is None else local),
+        *ones,
+    ]
 
 
 class _Launch:
@@ -44,20 +53,32 @@ class _Launch:
         present = command.present
         self.command, self.kernel = command, command.kernel
         self.sizes = list(present.n[0:9])
-        self.dim, self.local, self.offset = present.work_dim, bool(present.has_local), bool(present.has_offset)
+        self.dim, self.local, self.offset = (
+            present.work_dim,
+            bool(present.has_local),
+            bool(present.has_offset),
+        )
 
     def read(self, kernel: int, dim: int, new_offset: Any, new_size: Any, new_local: Any) -> None:
         """Take over what an update asks for: the handle of a kernel, and sizes; 0 and NULL for what stays. Raises URError."""
         if kernel:
             self.kernel = _live("ur_kernel_handle_t", kernel, "INVALID_KERNEL")
             if self.kernel not in self.command.kernels:
-                raise failure("INVALID_VALUE", "the kernel is not one that the command was given as an alternative")
+                raise failure(
+                    "INVALID_VALUE",
+                    "the kernel is not one that the command was given as an alternative",
+                )
         if dim != self.dim and not (new_offset and new_size):
-            raise failure("INVALID_VALUE", "another number of dimensions needs a new offset and a new global size")
+            raise failure(
+                "INVALID_VALUE",
+                "another number of dimensions needs a new offset and a new global size",
+            )
         old = self.sizes
         offset = ffi.unpack(new_offset, dim) if new_offset else old[0:dim]
         size = ffi.unpack(new_size, dim) if new_size else old[3 : 3 + dim]
-        kept = None if new_size or not self.local else old[6 : 6 + dim]  # the driver chooses one for a new global size
+        kept = (
+            None if new_size or not self.local else old[6 : 6 + dim]
+        )  # the driver chooses one for a new global size
         local = ffi.unpack(new_local, dim) if new_local else kept
         self.sizes = _work_sizes(dim, offset, size, local)
         self.kernel.check_group(self.command.buffer.device, local)
@@ -92,7 +113,13 @@ class _Arguments:
         old = command.present.arguments if kernel is command.kernel else icd_ffi.NULL
         index = ffi.new("uint32_t *")
         code = lib.fl_read_update(
-            command.buffer.launches, update, _void(old), kernel.argument_count, _void(self.changes), self._room, index
+            command.buffer.launches,
+            update,
+            _void(old),
+            kernel.argument_count,
+            _void(self.changes),
+            self._room,
+            index,
         )
         if code:
             raise refused(code, index[0], kernel)
@@ -119,7 +146,10 @@ def _live(kind: str, handle: int, code: str) -> Any:
 def _runner_of(buffer: CommandBuffer) -> Runner:
     """What runs a command-buffer that can be updated. Raises URError (INVALID_OPERATION) for others."""
     if buffer.runner is None or not buffer.updatable:
-        raise failure("INVALID_OPERATION", "only a finalized command-buffer that was made updatable can be updated")
+        raise failure(
+            "INVALID_OPERATION",
+            "only a finalized command-buffer that was made updatable can be updated",
+        )
     return buffer.runner
 
 
@@ -133,9 +163,13 @@ def urCommandBufferUpdateKernelLaunchExp(
     with runner.lock, runner.changing():
         code = lib.FL_NOT_PLAIN
         if not runner.has_native:
-            code = lib.fl_update_plainly(hCommandBuffer.launches, pUpdateKernelLaunch, numKernelUpdates)
+            code = lib.fl_update_plainly(
+                hCommandBuffer.launches, pUpdateKernelLaunch, numKernelUpdates
+            )
         if code == lib.FL_NOT_PLAIN:
-            _update(hCommandBuffer, [pUpdateKernelLaunch + number for number in range(numKernelUpdates)])
+            _update(
+                hCommandBuffer, [pUpdateKernelLaunch + number for number in range(numKernelUpdates)]
+            )
         elif code:
             raise opencl_error(code, "urCommandBufferUpdateKernelLaunchExp")
 
@@ -156,15 +190,23 @@ def _update(buffer: CommandBuffer, updates: list[Any]) -> None:
             launch.read(new, dim, *sizes)
             kernel = launch.kernel
         arguments.append(_Arguments(command, kernel, update))
-        if kernel is not command.kernel and arguments[-1].indices() != set(range(kernel.argument_count)):
+        if kernel is not command.kernel and arguments[-1].indices() != set(
+            range(kernel.argument_count)
+        ):
             raise failure("INVALID_VALUE", "another kernel needs all of its arguments")
     _commit(buffer, launches, arguments)
 
 
 def _launch_command(buffer: CommandBuffer, handle: int) -> Command:
-    command = _live("ur_exp_command_buffer_command_handle_t", handle, "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP")
+    command = _live(
+        "ur_exp_command_buffer_command_handle_t",
+        handle,
+        "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP",
+    )
     if command.kernel is None or command.buffer is not buffer:
-        raise failure("INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP", "it is no launch of this command-buffer")
+        raise failure(
+            "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP", "it is no launch of this command-buffer"
+        )
     return command
 
 
@@ -175,7 +217,9 @@ class _Before:
         self._command, self._dim = command, command.dim
         self._launch = icd_ffi.new("fl_command *", command.present)
         old = self._launch.arguments
-        self._launch.arguments = icd_lib.fl_change_arguments(old, icd_lib.fl_argument_count(old), icd_ffi.NULL, 0)
+        self._launch.arguments = icd_lib.fl_change_arguments(
+            old, icd_lib.fl_argument_count(old), icd_ffi.NULL, 0
+        )
         if not self._launch.arguments:
             raise MemoryError("no memory for the update")
 
@@ -189,18 +233,26 @@ class _Before:
         icd_lib.fl_release_arguments(self._launch.arguments)
 
 
-def _commit(buffer: CommandBuffer, launches: dict[Command, _Launch], arguments: list[_Arguments]) -> None:
+def _commit(
+    buffer: CommandBuffer, launches: dict[Command, _Launch], arguments: list[_Arguments]
+) -> None:
     """Everything is in order: change the commands, and tell the runner. Raises OpenCLError if the driver's own command-buffer cannot be
     changed; then nothing is."""
     runner = _runner_of(buffer)
-    before = {new.command: _Before(new.command) for new in arguments} if buffer.native is not None else {}
+    before = (
+        {new.command: _Before(new.command) for new in arguments}
+        if buffer.native is not None
+        else {}
+    )
     changed = _relaunch(launches, arguments) if launches else {}
     code = 0
     for new in arguments:
         changed.setdefault(new.command.index, False)
         at = buffer.commands.array + new.command.index
         for change in new.changes:
-            code = code or icd_lib.fl_set_argument(at, change.index, change.kind, change.size, change.value)
+            code = code or icd_lib.fl_set_argument(
+                at, change.index, change.kind, change.size, change.value
+            )
     code = runner.update(changed) or code
     if not code:
         return
@@ -208,19 +260,29 @@ def _commit(buffer: CommandBuffer, launches: dict[Command, _Launch], arguments: 
         launch.restore()
     if before:  # SPEC clUpdateMutableCommandsKHR: then it has kept nothing; Intel's keeps what comes before what it refuses
         runner.update(changed)
-    raise opencl_error(code, "clUpdateMutableCommandsKHR" if before else "urCommandBufferUpdateKernelLaunchExp")
+    raise opencl_error(
+        code, "clUpdateMutableCommandsKHR" if before else "urCommandBufferUpdateKernelLaunchExp"
+    )
 
 
 def _relaunch(launches: dict[Command, _Launch], arguments: list[_Arguments]) -> dict[int, bool]:
     """Give commands other sizes and kernels: by their numbers, whether they launch another kernel now."""
-    lists = {command: _list(arguments, launch) for command, launch in launches.items() if launch.kernel is not command.kernel}
-    return {command.index: launch.commit(lists.get(command)) for command, launch in launches.items()}
+    lists = {
+        command: _list(arguments, launch)
+        for command, launch in launches.items()
+        if launch.kernel is not command.kernel
+    }
+    return {
+        command.index: launch.commit(lists.get(command)) for command, launch in launches.items()
+    }
 
 
 def _list(arguments: list[_Arguments], launch: _Launch) -> Any:
     """The arguments of a launch of another kernel."""
     (new,) = (new for new in arguments if new.command is launch.command)
-    made = icd_lib.fl_change_arguments(icd_ffi.NULL, launch.kernel.argument_count, new.changes, new.count)
+    made = icd_lib.fl_change_arguments(
+        icd_ffi.NULL, launch.kernel.argument_count, new.changes, new.count
+    )
     if not made:
         raise MemoryError("no memory for a launch's arguments")
     return made
@@ -242,7 +304,9 @@ def urCommandBufferUpdateWaitEventsExp(hCommand: Command, phEventWaitList: list[
     buffer = hCommand.buffer
     _runner_of(buffer)
     if len(phEventWaitList) != len(buffer.waits.get(hCommand.index, ())):
-        raise failure("INVALID_EVENT_WAIT_LIST", "a command waits for as many events as it was appended with")
+        raise failure(
+            "INVALID_EVENT_WAIT_LIST", "a command waits for as many events as it was appended with"
+        )
     buffer.context.check_same("an event of the wait list", *phEventWaitList)
     if phEventWaitList:
         buffer.waits[hCommand.index] = list(phEventWaitList)

@@ -49,7 +49,11 @@ _SUPPORT: Final = {
     "UR_DEVICE_INFO_USM_SYSTEM_SHARED_SUPPORT": "system",
 }
 _TOP: Final = 1 << 8 * ctypes.sizeof(ctypes.c_void_p)  # where addresses end
-_KINDS: Final = {"host": UR["UR_USM_TYPE_HOST"], "device": UR["UR_USM_TYPE_DEVICE"], "shared": UR["UR_USM_TYPE_SHARED"]}
+_KINDS: Final = {
+    "host": UR["UR_USM_TYPE_HOST"],
+    "device": UR["UR_USM_TYPE_DEVICE"],
+    "shared": UR["UR_USM_TYPE_SHARED"],
+}
 
 # which strategy
 
@@ -73,7 +77,9 @@ def _complain(message: str) -> None:
 def strategy_of(context: Context) -> type[Strategy] | None:
     """The strategy of a context, None if there is none that all its devices have."""
     if context.usm is None:
-        fitting = (cls for cls in _wanted() if all(cls.support(device) for device in context.devices))
+        fitting = (
+            cls for cls in _wanted() if all(cls.support(device) for device in context.devices)
+        )
         context.usm = (next(fitting, None),)
     return context.usm[0]
 
@@ -98,13 +104,18 @@ def located(context: Context, address: int, size: int) -> Allocation | None:
         raise failure("INVALID_SIZE", f"{size} bytes from {address:#x} on")
     allocation = find(context, address)
     if allocation is None and is_out_of_reach(address):
-        raise failure("INVALID_MEM_OBJECT", f"the device memory at {address:#x} is of another context")
+        raise failure(
+            "INVALID_MEM_OBJECT", f"the device memory at {address:#x} is of another context"
+        )
     if allocation is None and not (read(address, 1) and read(address + size - 1, 1)):
         allocation = foreign(context, strategy_of(context), address)
         if allocation is None:
             raise failure("INVALID_MEM_OBJECT", f"there is no memory at {address:#x}")
     if allocation is not None and address + size > allocation.end:
-        raise failure("INVALID_SIZE", f"{size} bytes from {address:#x} on, of an allocation that ends at {allocation.end:#x}")
+        raise failure(
+            "INVALID_SIZE",
+            f"{size} bytes from {address:#x} on, of an allocation that ends at {allocation.end:#x}",
+        )
     return allocation
 
 
@@ -131,7 +142,9 @@ def memory_functions(context: Context) -> MemoryFunctions:
     if strategy_of(context) is not Intel:
         return MemoryFunctions()
     routines = ("clSetKernelArgMemPointerINTEL", Intel.copy_routine, Intel.fill_routine)
-    return MemoryFunctions(*(context.platform.icd.extension_function(routine) or 0 for routine in routines))
+    return MemoryFunctions(
+        *(context.platform.icd.extension_function(routine) or 0 for routine in routines)
+    )
 
 
 def required_strategy(context: Context) -> type[Strategy]:
@@ -148,7 +161,9 @@ def as_copy(context: Context, target: int, source: int, size: int) -> Operation:
     return required_strategy(context).copy((target, to), (source, at), size)
 
 
-def as_fill(context: Context, address: int, pattern: Any, pattern_size: int, size: int) -> Operation:
+def as_fill(
+    context: Context, address: int, pattern: Any, pattern_size: int, size: int
+) -> Operation:
     """A fill as an operation of the replay engine. `pattern` leads to one that OpenCL takes, and is handed on as it is."""
     allocation = located(context, address, size)
     return required_strategy(context).fill((address, allocation), pattern, pattern_size, size)
@@ -219,11 +234,14 @@ def _check_descriptor(descriptor: Any, devices: Sequence[Device]) -> None:
     align = descriptor.align
     if align & (align - 1) or any(align > limits(device)[1] for device in devices):
         raise failure(
-            "INVALID_VALUE", f"an alignment of {align} bytes: a power of two, and not above the size of the largest data type"
+            "INVALID_VALUE",
+            f"an alignment of {align} bytes: a power of two, and not above the size of the largest data type",
         )
 
 
-def allocate(context: Context, kind: str, device: Device | None, descriptor: Any, pool: Any, size: int) -> int:
+def allocate(
+    context: Context, kind: str, device: Device | None, descriptor: Any, pool: Any, size: int
+) -> int:
     """The address of new memory, from a pool of usm_pools or not. Raises URError, OpenCLError."""
     if device is not None:
         context.check_device(device)
@@ -248,18 +266,28 @@ def urUSMHostAlloc(hContext: Context, pUSMDesc: Any, pool: Any, size: int) -> in
 
 
 @adapter.entry
-def urUSMDeviceAlloc(hContext: Context, hDevice: Device, pUSMDesc: Any, pool: Any, size: int) -> int:
+def urUSMDeviceAlloc(
+    hContext: Context, hDevice: Device, pUSMDesc: Any, pool: Any, size: int
+) -> int:
     return allocate(hContext, "device", hDevice, pUSMDesc, pool, size)
 
 
 @adapter.entry
-def urUSMSharedAlloc(hContext: Context, hDevice: Device, pUSMDesc: Any, pool: Any, size: int) -> int:
+def urUSMSharedAlloc(
+    hContext: Context, hDevice: Device, pUSMDesc: Any, pool: Any, size: int
+) -> int:
     return allocate(hContext, "shared", hDevice, pUSMDesc, pool, size)
 
 
 @adapter.entry
 def urUSMPitchedAllocExp(
-    hContext: Context, hDevice: Device, pUSMDesc: Any, pool: Any, widthInBytes: int, height: int, elementSizeBytes: int
+    hContext: Context,
+    hDevice: Device,
+    pUSMDesc: Any,
+    pool: Any,
+    widthInBytes: int,
+    height: int,
+    elementSizeBytes: int,
 ) -> tuple[int, int]:
     """Device memory whose rows begin at whole cache lines and whole elements."""
     if not widthInBytes or not height:
@@ -306,7 +334,9 @@ def urUSMGetMemAllocInfo(hContext: Context, pMem: int, propName: int) -> Any:
         "UR_USM_ALLOC_INFO_BASE_PTR": found.base,
         "UR_USM_ALLOC_INFO_SIZE": found.size,
         "UR_USM_ALLOC_INFO_DEVICE": found.device or 0,
-        "UR_USM_ALLOC_INFO_POOL": found.pool if found.pool is not None and found.pool.references else 0,
+        "UR_USM_ALLOC_INFO_POOL": found.pool
+        if found.pool is not None and found.pool.references
+        else 0,
     }.get(UR.groups["ur_usm_alloc_info_t"][propName])
 
 
@@ -315,8 +345,12 @@ def urUSMGetMemAllocInfo(hContext: Context, pMem: int, propName: int) -> Any:
 
 def _import(context: Context, address: int, size: int) -> None:
     strategy = strategy_of(context)
-    if strategy is None or not all(strategy.support(device).get("system") for device in context.devices):
-        raise failure("UNSUPPORTED_FEATURE", "the devices use no memory but what is allocated for them")
+    if strategy is None or not all(
+        strategy.support(device).get("system") for device in context.devices
+    ):
+        raise failure(
+            "UNSUPPORTED_FEATURE", "the devices use no memory but what is allocated for them"
+        )
     if find(context, address) is not None:
         raise failure("INVALID_VALUE", "the memory is USM already")
     located(context, address, size)
@@ -344,8 +378,12 @@ def urUSMReleaseExp(hContext: Context, pMem: int) -> None:
 
 
 @adapter.entry
-def urUSMHostAllocRegisterExp(hContext: Context, pHostMem: int, size: int, pProperties: Any) -> None:
-    if pProperties and pProperties.flags & ~sum(UR.groups["ur_exp_usm_host_alloc_register_flags_t"]):
+def urUSMHostAllocRegisterExp(
+    hContext: Context, pHostMem: int, size: int, pProperties: Any
+) -> None:
+    if pProperties and pProperties.flags & ~sum(
+        UR.groups["ur_exp_usm_host_alloc_register_flags_t"]
+    ):
         raise failure("INVALID_ENUMERATION", "ur_exp_usm_host_alloc_register_flags_t")
     if not size or size % mmap.PAGESIZE or pHostMem % mmap.PAGESIZE:
         raise failure("INVALID_VALUE", "whole pages are registered")
@@ -358,6 +396,15 @@ def urUSMHostAllocUnregisterExp(hContext: Context, pHostMem: int) -> None:
 
 
 __all__ = [
-    "Allocation", "Operation", "allocate", "allocations", "as_copy", "as_fill", "find", "memory_functions", "pointer_argument",
-    "strategy_of", "support",
-]  # fmt: skip
+    "Allocation",
+    "Operation",
+    "allocate",
+    "allocations",
+    "as_copy",
+    "as_fill",
+    "find",
+    "memory_functions",
+    "pointer_argument",
+    "strategy_of",
+    "support",
+]

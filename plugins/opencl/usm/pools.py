@@ -46,7 +46,9 @@ class Pool(Object):
 
     type = "ur_usm_pool_handle_t"
 
-    def __init__(self, context: Context, device: Device | None, flags: int, *, default: bool = False) -> None:
+    def __init__(
+        self, context: Context, device: Device | None, flags: int, *, default: bool = False
+    ) -> None:
         self._context = weakref.ref(context)
         self._held = None if default else context
         self.device, self.flags = device, flags
@@ -67,7 +69,13 @@ class Pool(Object):
         self.trim(0)
 
     def take(
-        self, context: Context, kind: str, device: Device | None, size: int, align: int, new: Callable[[], Allocation]
+        self,
+        context: Context,
+        kind: str,
+        device: Device | None,
+        size: int,
+        align: int,
+        new: Callable[[], Allocation],
     ) -> Allocation:
         """An allocation of the pool's: one that it kept, else what `new` gives. Raises URError (INVALID_VALUE,
         OUT_OF_RESOURCES).
@@ -96,7 +104,10 @@ class Pool(Object):
         if self.maximum and self.reserved + size > self.maximum:
             self.trim(max(0, self.maximum - size))
             if self.reserved + size > self.maximum:
-                raise failure("OUT_OF_RESOURCES", f"the pool may hold {self.maximum} bytes, and has {self.reserved}")
+                raise failure(
+                    "OUT_OF_RESOURCES",
+                    f"the pool may hold {self.maximum} bytes, and has {self.reserved}",
+                )
         self.reserved += size
         self.reserved_high = max(self.reserved_high, self.reserved)
 
@@ -104,7 +115,9 @@ class Pool(Object):
         allocation = new()
         if self.flags & _ZERO:
             queue = create_queue(self.context, key[1] or self.context.devices[0], 0)
-            fill(queue, "USM_FILL", (allocation.base, allocation), b"\0", allocation.size, (), False)
+            fill(
+                queue, "USM_FILL", (allocation.base, allocation), b"\0", allocation.size, (), False
+            )
             queue.drain()
         return allocation
 
@@ -112,7 +125,11 @@ class Pool(Object):
         """Take an allocation of the pool's back, which nothing uses any more. Raises OpenCLError."""
         with self._lock:
             self.used -= allocation.size
-            if self.references and self.reserved <= self.threshold and allocation.size <= self.largest:
+            if (
+                self.references
+                and self.reserved <= self.threshold
+                and allocation.size <= self.largest
+            ):
                 allocation.pool = None  # nothing leads back, so that the pool ends, and frees them, with its last reference
                 self._free.setdefault(allocation.key, []).append(allocation)
                 return
@@ -122,7 +139,9 @@ class Pool(Object):
     def trim(self, keep: int) -> None:
         """Give memory that is not in use back to the driver until no more than `keep` bytes are held. Raises OpenCLError."""
         with self._lock:
-            while self.reserved > keep and (key := next((key for key, kept in self._free.items() if kept), None)):
+            while self.reserved > keep and (
+                key := next((key for key, kept in self._free.items() if kept), None)
+            ):
                 allocation = self._free[key].pop()
                 self.reserved -= allocation.size
                 free(allocation)
@@ -132,7 +151,9 @@ def _create(context: Context, device: Device | None, descriptor: Any) -> Pool:
     if descriptor.flags & ~sum(UR.groups["ur_usm_pool_flags_t"]):
         raise failure("INVALID_ENUMERATION", "ur_usm_pool_flags_t")
     pool = Pool(context, device, descriptor.flags)
-    limits = chained(descriptor, "UR_STRUCTURE_TYPE_USM_POOL_LIMITS_DESC", "ur_usm_pool_limits_desc_t")
+    limits = chained(
+        descriptor, "UR_STRUCTURE_TYPE_USM_POOL_LIMITS_DESC", "ur_usm_pool_limits_desc_t"
+    )
     if limits is not None and device is not None:
         pool.maximum = limits.maxPoolableSize
     elif limits is not None:
@@ -172,7 +193,10 @@ def urUSMPoolGetInfoExp(hPool: Pool, propName: int, pPropValue: int, pPropSizeRe
         pPropSizeRet[0] = len(data)
 
 
-_SETTABLE: Final = {"UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP": "threshold", "UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP": "maximum"}
+_SETTABLE: Final = {
+    "UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP": "threshold",
+    "UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP": "maximum",
+}
 _RESETTABLE: Final = {
     "UR_USM_POOL_INFO_RESERVED_HIGH_EXP": ("reserved_high", "reserved"),
     "UR_USM_POOL_INFO_USED_HIGH_EXP": ("used_high", "used"),
@@ -199,7 +223,9 @@ def urUSMPoolSetInfoExp(hPool: Pool, propName: int, pPropValue: int, propSize: i
 
 # the pools of a device
 
-_defaults: Final[weakref.WeakKeyDictionary[Context, dict[Device, Pool]]] = weakref.WeakKeyDictionary()
+_defaults: Final[weakref.WeakKeyDictionary[Context, dict[Device, Pool]]] = (
+    weakref.WeakKeyDictionary()
+)
 _current: Final[weakref.WeakValueDictionary[tuple[int, int], Pool]] = weakref.WeakValueDictionary()
 _lock = new_lock()
 
@@ -262,7 +288,9 @@ def urUSMPoolGetDevicePoolExp(hContext: Context, hDevice: Device) -> Pool:
 
 
 @adapter.entry
-def urUSMPoolTrimToExp(hContext: Context, hDevice: Device, hPool: Pool, minBytesToKeep: int) -> None:
+def urUSMPoolTrimToExp(
+    hContext: Context, hDevice: Device, hPool: Pool, minBytesToKeep: int
+) -> None:
     _check(hContext, hDevice, hPool)
     hPool.trim(minBytesToKeep)
 
@@ -271,7 +299,13 @@ def urUSMPoolTrimToExp(hContext: Context, hDevice: Device, hPool: Pool, minBytes
 
 
 def _enqueue_allocation(
-    queue: Queue, kind: str, pool: Pool | None, size: int, wishes: Any, waits: list[Event], wanted: bool
+    queue: Queue,
+    kind: str,
+    pool: Pool | None,
+    size: int,
+    wishes: Any,
+    waits: list[Event],
+    wanted: bool,
 ) -> tuple[int, Event | None]:
     if wishes and wishes.flags & ~sum(UR.groups["ur_exp_async_usm_alloc_flags_t"]):
         raise failure("INVALID_ENUMERATION", "ur_exp_async_usm_alloc_flags_t")
@@ -288,21 +322,36 @@ def _enqueue_allocation(
 
 @adapter.entry
 def urEnqueueUSMDeviceAllocExp(
-    hQueue: Queue, pPool: Pool | None, size: int, pProperties: Any, phEventWaitList: list[Event], phEvent: bool
+    hQueue: Queue,
+    pPool: Pool | None,
+    size: int,
+    pProperties: Any,
+    phEventWaitList: list[Event],
+    phEvent: bool,
 ) -> tuple[int, Event | None]:
     return _enqueue_allocation(hQueue, "device", pPool, size, pProperties, phEventWaitList, phEvent)
 
 
 @adapter.entry
 def urEnqueueUSMSharedAllocExp(
-    hQueue: Queue, pPool: Pool | None, size: int, pProperties: Any, phEventWaitList: list[Event], phEvent: bool
+    hQueue: Queue,
+    pPool: Pool | None,
+    size: int,
+    pProperties: Any,
+    phEventWaitList: list[Event],
+    phEvent: bool,
 ) -> tuple[int, Event | None]:
     return _enqueue_allocation(hQueue, "shared", pPool, size, pProperties, phEventWaitList, phEvent)
 
 
 @adapter.entry
 def urEnqueueUSMHostAllocExp(
-    hQueue: Queue, pPool: Pool | None, size: int, pProperties: Any, phEventWaitList: list[Event], phEvent: bool
+    hQueue: Queue,
+    pPool: Pool | None,
+    size: int,
+    pProperties: Any,
+    phEventWaitList: list[Event],
+    phEvent: bool,
 ) -> tuple[int, Event | None]:
     return _enqueue_allocation(hQueue, "host", pPool, size, pProperties, phEventWaitList, phEvent)
 
@@ -321,5 +370,7 @@ def urEnqueueUSMFreeExp(
     except BaseException:
         add(allocation)
         raise
-    check(hQueue.table.clFlush(hQueue.cl), "clFlush")  # a callback is no flush (SPEC clSetEventCallback)
+    check(
+        hQueue.table.clFlush(hQueue.cl), "clFlush"
+    )  # a callback is no flush (SPEC clSetEventCallback)
     return event if phEvent else None

@@ -29,7 +29,9 @@ class _List:
         return found if found is not None and address < found.end else None
 
 
-_lists: Final[dict[int, _List]] = {}  # by the cl_context, which lives as long as anything is allocated in it
+_lists: Final[
+    dict[int, _List]
+] = {}  # by the cl_context, which lives as long as anything is allocated in it
 _ours: Final[set[int]] = set()  # the bases of all these, and of what is given up but not freed yet
 
 
@@ -69,7 +71,10 @@ def find(context: Context, address: int) -> Allocation | None:
 def is_out_of_reach(address: int) -> bool:
     """Whether an address lies in device memory, of whatever context. That of others is none of the host's either."""
     with _lock:
-        return any((found := known.find(address)) is not None and found.kind == "device" for known in _lists.values())
+        return any(
+            (found := known.find(address)) is not None and found.kind == "device"
+            for known in _lists.values()
+        )
 
 
 def foreign(context: Context, strategy: type[Strategy] | None, address: int) -> Allocation | None:

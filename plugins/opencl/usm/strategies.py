@@ -32,9 +32,10 @@ from ..extensions import extension
 from ..queues import Queue
 from ..reserved import release_range, reserve
 
-_ACCESS, _ATOMIC, _CONCURRENT, _BOTH = (UR[f"UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_{name}"] for name in (
-    "ACCESS", "ATOMIC_ACCESS", "CONCURRENT_ACCESS", "ATOMIC_CONCURRENT_ACCESS",
-))  # fmt: skip
+_ACCESS, _ATOMIC, _CONCURRENT, _BOTH = (
+    UR[f"UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_{name}"]
+    for name in ("ACCESS", "ATOMIC_ACCESS", "CONCURRENT_ACCESS", "ATOMIC_CONCURRENT_ACCESS")
+)
 
 
 class Memory(CLObject):
@@ -89,7 +90,9 @@ class Operation(NamedTuple):
     keep: tuple[Any, ...] = ()
 
 
-_support: Final[weakref.WeakKeyDictionary[Device, dict[type[Strategy], dict[str, int]]]] = weakref.WeakKeyDictionary()
+_support: Final[weakref.WeakKeyDictionary[Device, dict[type[Strategy], dict[str, int]]]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 class Strategy:
@@ -116,7 +119,9 @@ class Strategy:
         raise NotImplementedError
 
     @classmethod
-    def allocate(cls, context: Context, kind: str, device: Device | None, size: int, align: int, hints: Hints) -> Allocation:
+    def allocate(
+        cls, context: Context, kind: str, device: Device | None, size: int, align: int, hints: Hints
+    ) -> Allocation:
         """New memory. Raises OpenCLError, URError (OUT_OF_RESOURCES)."""
         raise NotImplementedError
 
@@ -133,16 +138,24 @@ class Strategy:
         return None
 
     @classmethod
-    def copy(cls, target: tuple[int, Allocation | None], source: tuple[int, Allocation | None], size: int) -> Operation:
+    def copy(
+        cls, target: tuple[int, Allocation | None], source: tuple[int, Allocation | None], size: int
+    ) -> Operation:
         """A copy between two addresses, each with the allocation that it is in. Raises URError (UNSUPPORTED_FEATURE) if it
         is no single operation.
         """
         return Operation("svm_copy", (size,), {"target": target[0], "source": source[0]})
 
     @classmethod
-    def fill(cls, target: tuple[int, Allocation | None], pattern: Any, pattern_size: int, size: int) -> Operation:
+    def fill(
+        cls, target: tuple[int, Allocation | None], pattern: Any, pattern_size: int, size: int
+    ) -> Operation:
         """A fill with a pattern of a size that OpenCL takes; `pattern` leads to it."""
-        return Operation("svm_fill", (0, size), {"target": target[0], "pattern": pattern, "pattern_size": pattern_size})
+        return Operation(
+            "svm_fill",
+            (0, size),
+            {"target": target[0], "pattern": pattern, "pattern_size": pattern_size},
+        )
 
     @staticmethod
     def migrate(
@@ -162,15 +175,28 @@ class Hints(NamedTuple):
 
 _INTEL_FLAGS: Final = (
     ("host", "UR_USM_HOST_MEM_FLAG_INITIAL_PLACEMENT", "CL_MEM_ALLOC_INITIAL_PLACEMENT_HOST_INTEL"),
-    ("device", "UR_USM_DEVICE_MEM_FLAG_INITIAL_PLACEMENT", "CL_MEM_ALLOC_INITIAL_PLACEMENT_DEVICE_INTEL"),
+    (
+        "device",
+        "UR_USM_DEVICE_MEM_FLAG_INITIAL_PLACEMENT",
+        "CL_MEM_ALLOC_INITIAL_PLACEMENT_DEVICE_INTEL",
+    ),
     ("device", "UR_USM_DEVICE_MEM_FLAG_WRITE_COMBINED", "CL_MEM_ALLOC_WRITE_COMBINED_INTEL"),
 )
 _INTEL_QUERIES: Final = {
-    "host": "HOST_MEM", "device": "DEVICE_MEM", "shared": "SINGLE_DEVICE_SHARED_MEM", "cross": "CROSS_DEVICE_SHARED_MEM",
+    "host": "HOST_MEM",
+    "device": "DEVICE_MEM",
+    "shared": "SINGLE_DEVICE_SHARED_MEM",
+    "cross": "CROSS_DEVICE_SHARED_MEM",
     "system": "SHARED_SYSTEM_MEM",
-}  # fmt: skip
-_INTEL_ALLOCATE: Final = {"host": "clHostMemAllocINTEL", "device": "clDeviceMemAllocINTEL", "shared": "clSharedMemAllocINTEL"}
-_INTEL_KINDS: Final = {OPENCL[f"CL_MEM_TYPE_{kind.upper()}_INTEL"]: kind for kind in _INTEL_ALLOCATE}
+}
+_INTEL_ALLOCATE: Final = {
+    "host": "clHostMemAllocINTEL",
+    "device": "clDeviceMemAllocINTEL",
+    "shared": "clSharedMemAllocINTEL",
+}
+_INTEL_KINDS: Final = {
+    OPENCL[f"CL_MEM_TYPE_{kind.upper()}_INTEL"]: kind for kind in _INTEL_ALLOCATE
+}
 
 
 class Intel(Strategy):
@@ -183,14 +209,21 @@ class Intel(Strategy):
     def ask(device: Device) -> dict[str, int]:
         if "cl_intel_unified_shared_memory" not in device.icd.extensions:
             return {}
-        return {kind: device.icd.info(f"CL_DEVICE_{name}_CAPABILITIES_INTEL") for kind, name in _INTEL_QUERIES.items()}
+        return {
+            kind: device.icd.info(f"CL_DEVICE_{name}_CAPABILITIES_INTEL")
+            for kind, name in _INTEL_QUERIES.items()
+        }
 
     @classmethod
-    def allocate(cls, context: Context, kind: str, device: Device | None, size: int, align: int, hints: Hints) -> Allocation:
+    def allocate(
+        cls, context: Context, kind: str, device: Device | None, size: int, align: int, hints: Hints
+    ) -> Allocation:
         where = (device.cl,) if device is not None else ()
         properties = cls._properties(context, hints)
         base, code = cls._call(context, kind, *where, properties, size, align)
-        if code and properties is not None:  # wishes are not always granted: not every driver knows every flag for every kind
+        if (
+            code and properties is not None
+        ):  # wishes are not always granted: not every driver knows every flag for every kind
             base, code = cls._call(context, kind, *where, None, size, align)
         check(code, _INTEL_ALLOCATE[kind])
         return Allocation(base, size, kind, context, device, cls)
@@ -198,7 +231,9 @@ class Intel(Strategy):
     @staticmethod
     def _call(context: Context, kind: str, *arguments: Any) -> tuple[int, int]:
         code = ctypes.c_int32()
-        base = extension(context.platform, _INTEL_ALLOCATE[kind])(context.cl, *arguments, ctypes.byref(code))
+        base = extension(context.platform, _INTEL_ALLOCATE[kind])(
+            context.cl, *arguments, ctypes.byref(code)
+        )
         return base, code.value
 
     @staticmethod
@@ -209,14 +244,20 @@ class Intel(Strategy):
             if getattr(hints, group) & UR[name]:
                 bits |= OPENCL[opencl]
         words = [OPENCL["CL_MEM_ALLOC_FLAGS_INTEL"], bits] if bits else []
-        if hints.location is not None and "cl_intel_mem_alloc_buffer_location" in context.devices[0].icd.extensions:
+        if (
+            hints.location is not None
+            and "cl_intel_mem_alloc_buffer_location" in context.devices[0].icd.extensions
+        ):
             words += [OPENCL["CL_MEM_ALLOC_BUFFER_LOCATION_INTEL"], hints.location]
         return (ctypes.c_uint64 * (len(words) + 1))(*words) if words else None
 
     @staticmethod
     def free(allocation: Allocation, *, wait: bool = False) -> None:
         routine = "clMemBlockingFreeINTEL" if wait else "clMemFreeINTEL"
-        check(extension(allocation.context.platform, routine)(allocation.context.cl, allocation.base), routine)
+        check(
+            extension(allocation.context.platform, routine)(allocation.context.cl, allocation.base),
+            routine,
+        )
 
     @staticmethod
     def foreign(context: Context, address: int) -> Allocation | None:
@@ -224,7 +265,14 @@ class Intel(Strategy):
 
         def word(name: str) -> int:
             value, size = ctypes.c_uint64(), ctypes.c_size_t()
-            code = ask(context.cl, address, OPENCL[name], ctypes.sizeof(value), ctypes.byref(value), ctypes.byref(size))
+            code = ask(
+                context.cl,
+                address,
+                OPENCL[name],
+                ctypes.sizeof(value),
+                ctypes.byref(value),
+                ctypes.byref(size),
+            )
             return value.value if code == 0 else 0
 
         kind = _INTEL_KINDS.get(word("CL_MEM_ALLOC_TYPE_INTEL"))
@@ -232,13 +280,24 @@ class Intel(Strategy):
             return None
         cl = word("CL_MEM_ALLOC_DEVICE_INTEL")
         device = next((device for device in context.devices if device.cl == cl), None)
-        return Allocation(word("CL_MEM_ALLOC_BASE_PTR_INTEL"), word("CL_MEM_ALLOC_SIZE_INTEL"), kind, context, device, Intel)
+        return Allocation(
+            word("CL_MEM_ALLOC_BASE_PTR_INTEL"),
+            word("CL_MEM_ALLOC_SIZE_INTEL"),
+            kind,
+            context,
+            device,
+            Intel,
+        )
 
     @staticmethod
     def migrate(
         queue: Queue, allocation: Allocation, address: int, size: int, to_host: bool
     ) -> tuple[str, tuple[Any, ...]] | None:
-        return "clEnqueueMigrateMemINTEL", (address, size, OPENCL["CL_MIGRATE_MEM_OBJECT_HOST"] if to_host else 0)
+        return "clEnqueueMigrateMemINTEL", (
+            address,
+            size,
+            OPENCL["CL_MIGRATE_MEM_OBJECT_HOST"] if to_host else 0,
+        )
 
 
 #: NVIDIA's driver (580.159) fails one of two threads that allocate or free at the same time, although OpenCL lets them.
@@ -258,15 +317,30 @@ class SVM(Strategy):
         if not device.has((2, 0)):
             return {}
         bits = device.icd.info("CL_DEVICE_SVM_CAPABILITIES")
-        if not bits & (OPENCL["CL_DEVICE_SVM_COARSE_GRAIN_BUFFER"] | OPENCL["CL_DEVICE_SVM_FINE_GRAIN_BUFFER"]):
+        if not bits & (
+            OPENCL["CL_DEVICE_SVM_COARSE_GRAIN_BUFFER"] | OPENCL["CL_DEVICE_SVM_FINE_GRAIN_BUFFER"]
+        ):
             return {}
-        fine = _ACCESS | _ATOMIC | _CONCURRENT | (_BOTH if bits & OPENCL["CL_DEVICE_SVM_ATOMICS"] else 0)
+        fine = (
+            _ACCESS
+            | _ATOMIC
+            | _CONCURRENT
+            | (_BOTH if bits & OPENCL["CL_DEVICE_SVM_ATOMICS"] else 0)
+        )
         shared = fine if bits & OPENCL["CL_DEVICE_SVM_FINE_GRAIN_BUFFER"] else 0
         system = fine if bits & OPENCL["CL_DEVICE_SVM_FINE_GRAIN_SYSTEM"] else 0
-        return {"host": shared, "device": _ACCESS | _ATOMIC, "shared": shared, "cross": shared, "system": system}
+        return {
+            "host": shared,
+            "device": _ACCESS | _ATOMIC,
+            "shared": shared,
+            "cross": shared,
+            "system": system,
+        }
 
     @classmethod
-    def allocate(cls, context: Context, kind: str, device: Device | None, size: int, align: int, hints: Hints) -> Allocation:
+    def allocate(
+        cls, context: Context, kind: str, device: Device | None, size: int, align: int, hints: Hints
+    ) -> Allocation:
         bits = OPENCL["CL_MEM_READ_WRITE"]
         if kind != "device":
             bits |= OPENCL["CL_MEM_SVM_FINE_GRAIN_BUFFER"]
@@ -275,7 +349,10 @@ class SVM(Strategy):
         with _one_at_a_time:
             base = context.table.clSVMAlloc(context.cl, bits, size, align)
         if not base:  # it has no code to give
-            raise failure("OUT_OF_HOST_MEMORY" if kind == "host" else "OUT_OF_RESOURCES", f"clSVMAlloc of {size} bytes")
+            raise failure(
+                "OUT_OF_HOST_MEMORY" if kind == "host" else "OUT_OF_RESOURCES",
+                f"clSVMAlloc of {size} bytes",
+            )
         return Allocation(base, size, kind, context, device, cls)
 
     @staticmethod
@@ -290,7 +367,12 @@ class SVM(Strategy):
         if queue.context.platform.icd.version_number < (2, 1) or allocation.imported:
             return None
         where = OPENCL["CL_MIGRATE_MEM_OBJECT_HOST"] if to_host else 0
-        return "clEnqueueSVMMigrateMem", (1, (ctypes.c_void_p * 1)(address), (ctypes.c_size_t * 1)(size), where)
+        return "clEnqueueSVMMigrateMem", (
+            1,
+            (ctypes.c_void_p * 1)(address),
+            (ctypes.c_size_t * 1)(size),
+            where,
+        )
 
 
 class Buffers(Strategy):
@@ -303,8 +385,12 @@ class Buffers(Strategy):
         return {"host": 0, "device": _ACCESS | _ATOMIC, "shared": 0, "cross": 0, "system": 0}
 
     @classmethod
-    def allocate(cls, context: Context, kind: str, device: Device | None, size: int, align: int, hints: Hints) -> Allocation:
-        cl = create(context.table, "clCreateBuffer", context.cl, OPENCL["CL_MEM_READ_WRITE"], size, None)
+    def allocate(
+        cls, context: Context, kind: str, device: Device | None, size: int, align: int, hints: Hints
+    ) -> Allocation:
+        cl = create(
+            context.table, "clCreateBuffer", context.cl, OPENCL["CL_MEM_READ_WRITE"], size, None
+        )
         memory = Memory(cl, context.table)
         allocation = Allocation(reserve(size), size, kind, context, device, cls, memory=memory)
         weakref.finalize(allocation, release_range, allocation.base, size).atexit = False
@@ -317,22 +403,43 @@ class Buffers(Strategy):
         allocation.memory = None
 
     @classmethod
-    def copy(cls, target: tuple[int, Allocation | None], source: tuple[int, Allocation | None], size: int) -> Operation:
+    def copy(
+        cls, target: tuple[int, Allocation | None], source: tuple[int, Allocation | None], size: int
+    ) -> Operation:
         to, at = target[1], source[1]
         if to is not None and at is not None:
             numbers = (source[0] - at.base, target[0] - to.base, size)
-            return Operation("copy", numbers, {"source": at.mem, "target": to.mem}, (at.memory, to.memory))
+            return Operation(
+                "copy", numbers, {"source": at.mem, "target": to.mem}, (at.memory, to.memory)
+            )
         if at is not None:
-            return Operation("read", (source[0] - at.base, size), {"source": at.mem, "host": target[0]}, (at.memory,))
+            return Operation(
+                "read",
+                (source[0] - at.base, size),
+                {"source": at.mem, "host": target[0]},
+                (at.memory,),
+            )
         if to is not None:
-            return Operation("write", (target[0] - to.base, size), {"target": to.mem, "host": source[0]}, (to.memory,))
-        raise failure("UNSUPPORTED_FEATURE", "a driver that has only buffers copies nothing from host memory to host memory")
+            return Operation(
+                "write",
+                (target[0] - to.base, size),
+                {"target": to.mem, "host": source[0]},
+                (to.memory,),
+            )
+        raise failure(
+            "UNSUPPORTED_FEATURE",
+            "a driver that has only buffers copies nothing from host memory to host memory",
+        )
 
     @classmethod
-    def fill(cls, target: tuple[int, Allocation | None], pattern: Any, pattern_size: int, size: int) -> Operation:
+    def fill(
+        cls, target: tuple[int, Allocation | None], pattern: Any, pattern_size: int, size: int
+    ) -> Operation:
         to = target[1]
         if to is None:
-            raise failure("UNSUPPORTED_FEATURE", "a driver that has only buffers fills no host memory")
+            raise failure(
+                "UNSUPPORTED_FEATURE", "a driver that has only buffers fills no host memory"
+            )
         fields = {"target": to.mem, "pattern": pattern, "pattern_size": pattern_size}
         return Operation("fill", (target[0] - to.base, size), fields, (to.memory,))
 
@@ -348,8 +455,13 @@ class Buffers(Strategy):
             except OpenCLError as error:
                 if error.code != "CL_MISALIGNED_SUB_BUFFER_OFFSET":
                     raise
-                raise failure("UNSUPPORTED_FEATURE", f"no buffer of this device begins {offset} bytes into another") from error
-            allocation.parts.setdefault(offset, Memory(cl, allocation.context.table))  # another thread may have been quicker
+                raise failure(
+                    "UNSUPPORTED_FEATURE",
+                    f"no buffer of this device begins {offset} bytes into another",
+                ) from error
+            allocation.parts.setdefault(
+                offset, Memory(cl, allocation.context.table)
+            )  # another thread may have been quicker
         return allocation.parts[offset].cl
 
     @staticmethod

@@ -20,7 +20,14 @@ from ..core import adapter, failure
 from ..events import Event, when
 from ..extensions import Call, enqueue, finished, in_turn, nothing, side_by_side
 from ..queues import Queue, create_queue
-from ..transfers import LARGEST_PATTERN, doublings, fill_buffer, is_power_of_two, scratch, written_out
+from ..transfers import (
+    LARGEST_PATTERN,
+    doublings,
+    fill_buffer,
+    is_power_of_two,
+    scratch,
+    written_out,
+)
 from .allocations import located, required_strategy
 from .strategies import Allocation, Buffers, Operation, Strategy
 
@@ -35,11 +42,21 @@ def call_of(strategy: type[Strategy], operation: Operation, blocking: bool) -> C
     if operation.op == "svm_copy":
         return strategy.copy_routine, (blocking, fields["target"], fields["source"], numbers[0])
     if operation.op == "svm_fill":
-        return strategy.fill_routine, (fields["target"], fields["pattern"], fields["pattern_size"], numbers[1])
+        return strategy.fill_routine, (
+            fields["target"],
+            fields["pattern"],
+            fields["pattern_size"],
+            numbers[1],
+        )
     if operation.op == "copy":
         return "clEnqueueCopyBuffer", (fields["source"], fields["target"], *numbers)
     if operation.op == "fill":
-        return "clEnqueueFillBuffer", (fields["target"], fields["pattern"], fields["pattern_size"], *numbers)
+        return "clEnqueueFillBuffer", (
+            fields["target"],
+            fields["pattern"],
+            fields["pattern_size"],
+            *numbers,
+        )
     if operation.op == "read":
         return "clEnqueueReadBuffer", (fields["source"], blocking, *numbers, fields["host"])
     assert operation.op == "write"
@@ -50,7 +67,13 @@ def call_of(strategy: type[Strategy], operation: Operation, blocking: bool) -> C
 
 
 def copy(
-    queue: Queue, blocking: bool, target: int, source: int, size: int, waits: Sequence[Event], wanted: bool
+    queue: Queue,
+    blocking: bool,
+    target: int,
+    source: int,
+    size: int,
+    waits: Sequence[Event],
+    wanted: bool,
 ) -> Event | None:
     """Copy bytes; see urEnqueueUSMMemcpy."""
     if not size:
@@ -61,13 +84,21 @@ def copy(
     blocks, by_us = queue.who_waits(blocking)
     if strategy is not Buffers:
         arguments = blocks, target, source, size
-        return finished(enqueue(queue, strategy.copy_routine, "USM_MEMCPY", arguments, waits, wanted or by_us), by_us)
+        return finished(
+            enqueue(queue, strategy.copy_routine, "USM_MEMCPY", arguments, waits, wanted or by_us),
+            by_us,
+        )
     if known is None:
         return _between_host(queue, blocking, target, source, size, waits, wanted)
     operation = strategy.copy((target, to), (source, at), size)
     # SPEC clEnqueueWriteBuffer: a blocking one only waits until the host memory may be used again; a copy between buffers never waits
     by_us = by_us or (blocking and operation.op != "read")
-    event = enqueue(queue, *_named(call_of(strategy, operation, blocking and not by_us), "USM_MEMCPY"), waits, wanted or by_us)
+    event = enqueue(
+        queue,
+        *_named(call_of(strategy, operation, blocking and not by_us), "USM_MEMCPY"),
+        waits,
+        wanted or by_us,
+    )
     return finished(event, by_us)
 
 
@@ -76,7 +107,13 @@ def _named(call: Call, command: str) -> tuple[str, str, tuple[Any, ...]]:
 
 
 def _between_host(
-    queue: Queue, blocking: bool, target: int, source: int, size: int, waits: Sequence[Event], wanted: bool
+    queue: Queue,
+    blocking: bool,
+    target: int,
+    source: int,
+    size: int,
+    waits: Sequence[Event],
+    wanted: bool,
 ) -> Event | None:
     """From host memory to host memory through a buffer, which is all that such a driver can do in its queue's order."""
     between, (blocks, by_us) = scratch(queue.context, size), queue.who_waits(blocking)
@@ -88,15 +125,28 @@ def _between_host(
 
 
 def _rows_between_host(
-    queue: Queue, target: int, target_pitch: int, source: int, source_pitch: int, width: int, height: int,
-    waits: Sequence[Event], wanted: bool,
-) -> Event | None:  # fmt: skip
+    queue: Queue,
+    target: int,
+    target_pitch: int,
+    source: int,
+    source_pitch: int,
+    width: int,
+    height: int,
+    waits: Sequence[Event],
+    wanted: bool,
+) -> Event | None:
     """The same, row by row."""
     between = scratch(queue.context, width * height)
     zero, region = _sizes(0, 0, 0), _sizes(width, height, 1)
     calls: list[Call] = [
-        ("clEnqueueWriteBufferRect", (between.cl, False, zero, zero, region, width, 0, source_pitch, 0, source)),
-        ("clEnqueueReadBufferRect", (between.cl, False, zero, zero, region, width, 0, target_pitch, 0, target)),
+        (
+            "clEnqueueWriteBufferRect",
+            (between.cl, False, zero, zero, region, width, 0, source_pitch, 0, source),
+        ),
+        (
+            "clEnqueueReadBufferRect",
+            (between.cl, False, zero, zero, region, width, 0, target_pitch, 0, target),
+        ),
     ]
     return in_turn(queue, calls, "USM_MEMCPY_2D", waits, wanted)
 
@@ -107,7 +157,13 @@ def _sizes(*values: int) -> Any:
 
 @adapter.entry
 def urEnqueueUSMMemcpy(
-    hQueue: Queue, blocking: bool, pDst: int, pSrc: int, size: int, phEventWaitList: list[Event], phEvent: bool
+    hQueue: Queue,
+    blocking: bool,
+    pDst: int,
+    pSrc: int,
+    size: int,
+    phEventWaitList: list[Event],
+    phEvent: bool,
 ) -> Event | None:
     event = copy(hQueue, bool(blocking), pDst, pSrc, size, phEventWaitList, phEvent)
     return event if phEvent else None
@@ -124,8 +180,12 @@ def _check_rows(place: Place, pitch: int, width: int, height: int) -> None:
     rest of it.
     """
     address, allocation = place
-    if allocation is not None and (pitch * height > allocation.size or address + pitch * (height - 1) + width > allocation.end):
-        raise failure("INVALID_SIZE", f"{height} rows of {pitch} bytes in an allocation of {allocation.size}")
+    if allocation is not None and (
+        pitch * height > allocation.size or address + pitch * (height - 1) + width > allocation.end
+    ):
+        raise failure(
+            "INVALID_SIZE", f"{height} rows of {pitch} bytes in an allocation of {allocation.size}"
+        )
 
 
 def _rows_of(context: Context, address: int, pitch: int, width: int, height: int) -> Place:
@@ -139,11 +199,22 @@ def _rows_of(context: Context, address: int, pitch: int, width: int, height: int
 
 @adapter.entry
 def urEnqueueUSMMemcpy2D(
-    hQueue: Queue, blocking: bool, pDst: int, dstPitch: int, pSrc: int, srcPitch: int, width: int, height: int,
-    phEventWaitList: list[Event], phEvent: bool,
-) -> Event | None:  # fmt: skip
+    hQueue: Queue,
+    blocking: bool,
+    pDst: int,
+    dstPitch: int,
+    pSrc: int,
+    srcPitch: int,
+    width: int,
+    height: int,
+    phEventWaitList: list[Event],
+    phEvent: bool,
+) -> Event | None:
     if not srcPitch or not dstPitch or srcPitch < width or dstPitch < width or not height:
-        raise failure("INVALID_SIZE", f"{height} rows of {width} bytes, with pitches of {srcPitch} and {dstPitch}")
+        raise failure(
+            "INVALID_SIZE",
+            f"{height} rows of {width} bytes, with pitches of {srcPitch} and {dstPitch}",
+        )
     target = _rows_of(hQueue.context, pDst, dstPitch, width, height)
     source = _rows_of(hQueue.context, pSrc, srcPitch, width, height)
     wanted = phEvent or bool(blocking)
@@ -160,7 +231,13 @@ def urEnqueueUSMMemcpy2D(
 
 
 def _copy_rows(
-    queue: Queue, target: Place, target_pitch: int, source: Place, source_pitch: int, width: int, height: int
+    queue: Queue,
+    target: Place,
+    target_pitch: int,
+    source: Place,
+    source_pitch: int,
+    width: int,
+    height: int,
 ) -> list[Call]:
     """The commands that copy rows, in any order."""
     strategy = required_strategy(queue.context)
@@ -170,12 +247,17 @@ def _copy_rows(
         return [_rect(target, target_pitch, source, source_pitch, width, height)]
     calls = []
     for row in range(height):
-        to, at = (target[0] + row * target_pitch, target[1]), (source[0] + row * source_pitch, source[1])
+        to, at = (
+            (target[0] + row * target_pitch, target[1]),
+            (source[0] + row * source_pitch, source[1]),
+        )
         calls.append(call_of(strategy, strategy.copy(to, at, width), False))
     return calls
 
 
-def _rect(target: Place, target_pitch: int, source: Place, source_pitch: int, width: int, height: int) -> Call:
+def _rect(
+    target: Place, target_pitch: int, source: Place, source_pitch: int, width: int, height: int
+) -> Call:
     """Rows between buffers, or between one and host memory, as a rectangle."""
 
     def origin(place: Place, pitch: int) -> Any:
@@ -185,7 +267,16 @@ def _rect(target: Place, target_pitch: int, source: Place, source_pitch: int, wi
     to, at, region = target[1], source[1], _sizes(width, height, 1)
     if to is not None and at is not None:
         origins = origin(source, source_pitch), origin(target, target_pitch)
-        return "clEnqueueCopyBufferRect", (at.mem, to.mem, *origins, region, source_pitch, 0, target_pitch, 0)
+        return "clEnqueueCopyBufferRect", (
+            at.mem,
+            to.mem,
+            *origins,
+            region,
+            source_pitch,
+            0,
+            target_pitch,
+            0,
+        )
     if at is not None:
         arguments = (
             at.mem,
@@ -220,7 +311,13 @@ def _rect(target: Place, target_pitch: int, source: Place, source_pitch: int, wi
 
 
 def fill(
-    queue: Queue, command: str, target: Place, pattern: bytes, size: int, waits: Sequence[Event], wanted: bool
+    queue: Queue,
+    command: str,
+    target: Place,
+    pattern: bytes,
+    size: int,
+    waits: Sequence[Event],
+    wanted: bool,
 ) -> Event | None:
     """Fill bytes with a pattern, of which `size` is a multiple."""
     address, allocation = target
@@ -228,18 +325,40 @@ def fill(
     if strategy is Buffers:
         if allocation is None or allocation.memory is None:
             raise failure("INVALID_MEM_OBJECT", "the address is in no USM memory of the context")
-        return fill_buffer(queue, allocation.memory, command, pattern, address - allocation.base, size, waits, wanted)
+        return fill_buffer(
+            queue,
+            allocation.memory,
+            command,
+            pattern,
+            address - allocation.base,
+            size,
+            waits,
+            wanted,
+        )
     count = len(pattern)
     if count <= LARGEST_PATTERN and is_power_of_two(count) and not address % count:
         return enqueue(
-            queue, *_named(call_of(strategy, strategy.fill(target, pattern, count, size), False), command), waits, wanted
+            queue,
+            *_named(call_of(strategy, strategy.fill(target, pattern, count, size), False), command),
+            waits,
+            wanted,
         )
     block = ctypes.create_string_buffer(data := written_out(pattern, size), len(data))
-    first = enqueue(queue, strategy.copy_routine, command, (False, address, ctypes.addressof(block), len(data)), waits, True)
+    first = enqueue(
+        queue,
+        strategy.copy_routine,
+        command,
+        (False, address, ctypes.addressof(block), len(data)),
+        waits,
+        True,
+    )
     assert first is not None
-    when(first.cl, queue.table, 0, lambda status, block=block: None)  # the copy reads it when it runs
+    when(
+        first.cl, queue.table, 0, lambda status, block=block: None
+    )  # the copy reads it when it runs
     calls: list[Call] = [
-        (strategy.copy_routine, (False, address + at, address, part)) for at, part in doublings(len(data), size)
+        (strategy.copy_routine, (False, address + at, address, part))
+        for at, part in doublings(len(data), size)
     ]
     if not calls:
         return first if wanted else None
@@ -251,25 +370,47 @@ def fill(
 
 @adapter.entry
 def urEnqueueUSMFill(
-    hQueue: Queue, pMem: int, patternSize: int, pPattern: int, size: int, phEventWaitList: list[Event], phEvent: bool
+    hQueue: Queue,
+    pMem: int,
+    patternSize: int,
+    pPattern: int,
+    size: int,
+    phEventWaitList: list[Event],
+    phEvent: bool,
 ) -> Event | None:
     if not patternSize or not size or size % patternSize:
         raise failure("INVALID_SIZE", f"{size} bytes with a pattern of {patternSize}")
     place = pMem, located(hQueue.context, pMem, size)
-    return fill(hQueue, "USM_FILL", place, ctypes.string_at(pPattern, patternSize), size, phEventWaitList, phEvent)
+    return fill(
+        hQueue,
+        "USM_FILL",
+        place,
+        ctypes.string_at(pPattern, patternSize),
+        size,
+        phEventWaitList,
+        phEvent,
+    )
 
 
 @adapter.entry
 def urEnqueueUSMFill2D(
-    hQueue: Queue, pMem: int, pitch: int, patternSize: int, pPattern: int, width: int, height: int,
-    phEventWaitList: list[Event], phEvent: bool,
-) -> Event | None:  # fmt: skip
+    hQueue: Queue,
+    pMem: int,
+    pitch: int,
+    patternSize: int,
+    pPattern: int,
+    width: int,
+    height: int,
+    phEventWaitList: list[Event],
+    phEvent: bool,
+) -> Event | None:
     """The pattern goes on from row to row where a row is no multiple of it."""
     if not pitch or pitch < width or not width or not height:
         raise failure("INVALID_SIZE", f"{height} rows of {width} bytes with a pitch of {pitch}")
     if not is_power_of_two(patternSize) or width * height % patternSize:
         raise failure(
-            "INVALID_SIZE", f"a pattern of {patternSize} bytes: a power of two, of which the bytes to fill are a multiple"
+            "INVALID_SIZE",
+            f"a pattern of {patternSize} bytes: a power of two, of which the bytes to fill are a multiple",
         )
     place = _rows_of(hQueue.context, pMem, pitch, width, height)
     pattern = ctypes.string_at(pPattern, patternSize)
@@ -279,18 +420,35 @@ def urEnqueueUSMFill2D(
 
 
 def _fill_rows(
-    queue: Queue, place: Place, pitch: int, pattern: bytes, width: int, height: int, waits: Sequence[Event], wanted: bool
+    queue: Queue,
+    place: Place,
+    pitch: int,
+    pattern: bytes,
+    width: int,
+    height: int,
+    waits: Sequence[Event],
+    wanted: bool,
 ) -> Event | None:
     """A fill for each row, in any order but for the last, which waits for the others."""
     events: list[Event] = []
     for row in range(height):
         last, begin = row == height - 1, row * width % len(pattern)
         data = (
-            pattern if not width % len(pattern) else ((pattern + pattern)[begin:] + pattern * (width // len(pattern)))[:width]
+            pattern
+            if not width % len(pattern)
+            else ((pattern + pattern)[begin:] + pattern * (width // len(pattern)))[:width]
         )
-        before = () if queue.in_order and row else waits if queue.in_order or not last else [*waits, *events]
+        before = (
+            ()
+            if queue.in_order and row
+            else waits
+            if queue.in_order or not last
+            else [*waits, *events]
+        )
         needed = wanted and (last or not row or not queue.in_order)
-        event = fill(queue, "USM_FILL_2D", (place[0] + row * pitch, place[1]), data, width, before, needed)
+        event = fill(
+            queue, "USM_FILL_2D", (place[0] + row * pitch, place[1]), data, width, before, needed
+        )
         if event is not None:
             events.append(event)
     if wanted and events[-1] is not events[0]:
@@ -307,7 +465,9 @@ def urEnqueueUSMPrefetch(
 ) -> Event | None:
     allocation = _hinted(hQueue, pMem, size)
     call = (
-        allocation.strategy.migrate(hQueue, allocation, pMem, size, bool(flags & _TO_HOST)) if allocation is not None else None
+        allocation.strategy.migrate(hQueue, allocation, pMem, size, bool(flags & _TO_HOST))
+        if allocation is not None
+        else None
     )
     if call is not None:
         try:

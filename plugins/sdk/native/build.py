@@ -30,7 +30,11 @@ HERE = Path(__file__).resolve().parent
 LOADER = HERE.parents[2] / "loader" / "base" / "native"
 ICD = HERE.parents[2] / "icd" / "native"
 WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden")
-LAYOUTS = ("2026.2", "2026.1", "2026.0")  # of the tables that a shell can hand out, the usual one first
+LAYOUTS = (
+    "2026.2",
+    "2026.1",
+    "2026.0",
+)  # of the tables that a shell can hand out, the usual one first
 PI_VERSION = "15.47"  # of loader/pi/pi.abi
 
 #: What Python sees of the C, and what else C calls in Python.
@@ -116,7 +120,9 @@ def types() -> Iterator[str]:
 
 def callbacks() -> str:
     """The `extern "Python"` declarations, for cffi."""
-    lines = [f"int32_t py_{f.name}(uint32_t adapter, {', '.join(_parameters(f))});" for f in functions()]
+    lines = [
+        f"int32_t py_{f.name}(uint32_t adapter, {', '.join(_parameters(f))});" for f in functions()
+    ]
     return 'extern "Python" {\n' + "\n".join(lines) + "\n}\n"
 
 
@@ -125,11 +131,16 @@ def in_c() -> dict[str, str]:
     of launches (launches.h)."""
     found = {
         f.name: f"fl_entry_{word}(adapter, {f.parameters[0].name}, kind_{f.parameters[0].type}, py_{f.name})"
-        for f in functions() if len(f.parameters) == 1
-        for word in ("retain", "release") if word in f.parameters[0].words
-    }  # fmt: skip
+        for f in functions()
+        if len(f.parameters) == 1
+        for word in ("retain", "release")
+        if word in f.parameters[0].words
+    }
     names = ", ".join(p.name for p in ur().functions[_UPDATE].parameters)
-    return {**found, _UPDATE: f"fl_entry_update(adapter, {names}, py_{_UPDATE}, py_urCommandBufferReleaseExp)"}
+    return {
+        **found,
+        _UPDATE: f"fl_entry_update(adapter, {names}, py_{_UPDATE}, py_urCommandBufferReleaseExp)",
+    }
 
 
 def _in_c() -> Iterator[str]:
@@ -149,21 +160,33 @@ def kinds() -> str:
 def ur_types() -> str:
     """The text of ur_types.h: the API's types, constants and codes, and the kinds of handles."""
     api = ur()
-    constants = [(name, code) for code, (name, _) in api.errors.items()] + [(c.name, c.value) for c in api.constants.values()]
-    lines = ["/* Generated from loader/ur/ur.abi by plugins/sdk/native/build.py. */", "#pragma once", "#include <stdbool.h>"]
+    constants = [(name, code) for code, (name, _) in api.errors.items()] + [
+        (c.name, c.value) for c in api.constants.values()
+    ]
+    lines = [
+        "/* Generated from loader/ur/ur.abi by plugins/sdk/native/build.py. */",
+        "#pragma once",
+        "#include <stdbool.h>",
+    ]
     lines += ["#include <stddef.h>", "#include <stdint.h>", *types(), kinds()]
     return "\n".join([*lines, *(f"#define {name} ({value})" for name, value in constants), ""])
 
 
 def version() -> int:
     """A number that differs if a shell and fairlead, which may be of different ages, would misunderstand each other."""
-    return zlib.crc32(((HERE / "shell.cdef.h").read_text(encoding="utf-8") + "\n".join(types()) + callbacks()).encode())
+    return zlib.crc32(
+        (
+            (HERE / "shell.cdef.h").read_text(encoding="utf-8") + "\n".join(types()) + callbacks()
+        ).encode()
+    )
 
 
 def _releases(function: Any) -> bool:
     """Whether a function gives something back, or waits, so that it may say that it did when there is nothing any more."""
     return any("release" in p.words for p in function.parameters) or bool(
-        re.search(r"(Release|Free|Destroy|TearDown|^..QueueFinish|^..Events?Wait)(Exp)?$", function.name)
+        re.search(
+            r"(Release|Free|Destroy|TearDown|^..QueueFinish|^..Events?Wait)(Exp)?$", function.name
+        )
     )
 
 
@@ -191,7 +214,10 @@ def _head(api: Any, found: list[Any], module: str, **codes: int | str) -> Iterat
     """What shell.c takes from both headers: constants, the module that has `start`, the entry points. A code is an error's name."""
     yield f"/* Generated from loader/{api.path.name} by plugins/sdk/native/build.py. */"
     yield f'#define FL_ENTRIES {len(found)}\n#define FL_MODULE "{module}"\n#define FL_SHELL_VERSION {version()}u'
-    values = (f"{name} = {api.codes[code] if isinstance(code, str) else code}" for name, code in codes.items())
+    values = (
+        f"{name} = {api.codes[code] if isinstance(code, str) else code}"
+        for name, code in codes.items()
+    )
     yield f"enum {{ SUCCESS = 0, {', '.join(values)} }};"
     yield "static const char *const fl_names[] = {"
     yield from (f'    "{function.name}",' for function in found)
@@ -202,11 +228,17 @@ def _head(api: Any, found: list[Any], module: str, **codes: int | str) -> Iterat
 def pi_entries() -> str:
     """The text of pi_entries.h."""
     api, found = pi(), list(pi().slots)
-    lines = list(_head(
-        api, found, "fairlead.plugins.sdk.pi",
-        UNINITIALIZED="PI_ERROR_UNINITIALIZED", UNSUPPORTED_FEATURE="PI_ERROR_UNSUPPORTED_FEATURE",
-        UNSUPPORTED_VERSION="PI_ERROR_INVALID_OPERATION", NULL_POINTER="PI_ERROR_INVALID_VALUE",
-    ))  # fmt: skip
+    lines = list(
+        _head(
+            api,
+            found,
+            "fairlead.plugins.sdk.pi",
+            UNINITIALIZED="PI_ERROR_UNINITIALIZED",
+            UNSUPPORTED_FEATURE="PI_ERROR_UNSUPPORTED_FEATURE",
+            UNSUPPORTED_VERSION="PI_ERROR_INVALID_OPERATION",
+            NULL_POINTER="PI_ERROR_INVALID_VALUE",
+        )
+    )
     lines.append(f'#define FL_VERSION "{PI_VERSION}"')
     lines += _loader().declarations(api)
     for number, function in enumerate(found):
@@ -219,7 +251,9 @@ def pi_entries() -> str:
             f"    body_{function.name} *body = (body_{function.name} *)fl_body({number});\n"
             f"    return body ? body({names}) : fl_no_body({number});\n}}"
         )
-    lines.append(f"static void *const table_0[] = {{{', '.join(f'(void *){function.name}' for function in found)}}};")
+    lines.append(
+        f"static void *const table_0[] = {{{', '.join(f'(void *){function.name}' for function in found)}}};"
+    )
     lines.append("static void *const *const fl_tables[] = {table_0};")
     return "\n".join([*lines, ""])
 
@@ -228,11 +262,18 @@ def entries() -> str:
     """The text of ur_entries.h."""
     api = ur()
     found = functions()
-    lines = list(_head(
-        api, found, "fairlead.plugins.sdk.start", API_VERSION=api["UR_API_VERSION_CURRENT"],
-        UNINITIALIZED="UR_RESULT_ERROR_UNINITIALIZED", UNSUPPORTED_FEATURE="UR_RESULT_ERROR_UNSUPPORTED_FEATURE",
-        UNSUPPORTED_VERSION="UR_RESULT_ERROR_UNSUPPORTED_VERSION", NULL_POINTER="UR_RESULT_ERROR_INVALID_NULL_POINTER",
-    ))  # fmt: skip
+    lines = list(
+        _head(
+            api,
+            found,
+            "fairlead.plugins.sdk.start",
+            API_VERSION=api["UR_API_VERSION_CURRENT"],
+            UNINITIALIZED="UR_RESULT_ERROR_UNINITIALIZED",
+            UNSUPPORTED_FEATURE="UR_RESULT_ERROR_UNSUPPORTED_FEATURE",
+            UNSUPPORTED_VERSION="UR_RESULT_ERROR_UNSUPPORTED_VERSION",
+            NULL_POINTER="UR_RESULT_ERROR_INVALID_NULL_POINTER",
+        )
+    )
     lines += types()
     lines += (_entry(function, number) for number, function in enumerate(found))
     layouts = {name: api.layouts[name] for name in LAYOUTS}
@@ -240,7 +281,9 @@ def entries() -> str:
         lines.append(f"static void *const table_{number}[] = {{")
         lines += (f"    (void *){name}," for names in tables.values() for name in names)
         lines.append("};")
-    lines.append(f"static void *const *const fl_tables[] = {{{', '.join(f'table_{n}' for n in range(len(layouts)))}}};")
+    lines.append(
+        f"static void *const *const fl_tables[] = {{{', '.join(f'table_{n}' for n in range(len(layouts)))}}};"
+    )
     names = "".join(f'"{name}", ' for name in layouts)
     lines.append(f"static const char *const fl_layouts[] = {{{names}NULL}};")
     for table in next(iter(layouts.values())):
@@ -273,7 +316,11 @@ def ffibuilder() -> Any:
         ffi.cdef((HERE / header).read_text(encoding="utf-8"))
     ffi.cdef(callbacks() + f'extern "Python" {{ {_OTHER_CALLBACKS} }}')
     declared = {name: ", ".join(_parameters(ur().functions[name])) for name in in_c()}
-    ffi.cdef("\n".join(f"int32_t c_{name}(uint32_t, {parameters});" for name, parameters in declared.items()))
+    ffi.cdef(
+        "\n".join(
+            f"int32_t c_{name}(uint32_t, {parameters});" for name, parameters in declared.items()
+        )
+    )
     ffi.cdef("#define FL_SHELL_VERSION ...")
     ffi.set_source(
         "fairlead.plugins.sdk._native",
@@ -282,7 +329,12 @@ def ffibuilder() -> Any:
         sources=[os.path.relpath(HERE / name) for name in ("counts.c", "launches.c")],
         depends=[
             os.path.relpath(path)
-            for path in (*sorted(HERE.glob("*.h")), ICD / "native.cdef.h", ICD / "busy.h", generated / "ur_types.h")
+            for path in (
+                *sorted(HERE.glob("*.h")),
+                ICD / "native.cdef.h",
+                ICD / "busy.h",
+                generated / "ur_types.h",
+            )
         ],
         include_dirs=[str(HERE), str(generated)],
         extra_compile_args=["-O2", *WARNINGS, "-Wno-unused-function", *strict],
@@ -306,7 +358,9 @@ def _shell(name: str, source: str, header: Path) -> Any:
     return Extension(
         f"fairlead.plugins.sdk.{name}",
         sources=[os.path.relpath(HERE / name) for name in (source, "python.c")],
-        depends=[os.path.relpath(path) for path in (*sorted(HERE.iterdir()), header) if path.is_file()],
+        depends=[
+            os.path.relpath(path) for path in (*sorted(HERE.iterdir()), header) if path.is_file()
+        ],
         include_dirs=[str(HERE), str(header.parent)],
         extra_compile_args=["-O2", *WARNINGS, *strict],
         # Never through the PLT: the loader exports the same names. Never unloaded: Python keeps pointers into it.
