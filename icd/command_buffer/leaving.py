@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from time import monotonic
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from ...loader.base.forks import in_child, new_lock
 from .._native import ffi
@@ -22,54 +22,84 @@ _OUT_OF_ORDER: Final = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 _RESTING: Final = frozenset({"Intel(R) OpenCL"})  # platforms
 _REST: Final = 1.0  # seconds, where they rest at all
 
-#: Queues with commands, and the event of a marker behind these, 0 as long as others have a reference too and may enqueue more.
-_leaving: Final[dict[int, int]] = {}
-#: Queues whose commands were found to have ended, and until when each rests.
-_resting: Final[dict[int, float]] = {}
+
+class _Leaving(NamedTuple):
+    """A queue with commands, as it was when it was given up.
+
+    `marker` is the event of a marker behind its commands, 0 as long as others have a reference too and may enqueue more. `rest` is
+    known from the beginning and `keep` is its device: some drivers delete a device that has queues.
+    """
+
+    marker: int
+    rest: float
+    keep: Any
+
+
+#: Queues with commands.
+_leaving: Final[dict[int, _Leaving]] = {}
+#: Queues whose commands were found to have ended, until when each rests, and its device.
+_resting: Final[dict[int, tuple[float, Any]]] = {}
 _lock: Final = new_lock()
 
 
-def leave(queue: int) -> None:
-    """Give up a reference to a queue, at once or by and by. Nothing is waited for: this may be a thread of the driver's."""
+def leave(queue: int, platform: str = "", *, marker: int = 0, keep: Any = None) -> None:
+    """Give up a reference to a queue, at once or later. Nothing is waited for: this may be a thread of the driver's.
+
+    Args:
+        queue: a cl_command_queue.
+        platform: CL_PLATFORM_NAME; "" has the queue's device asked, which must then be alive.
+        marker: the event of a marker behind all commands of a queue to which nobody else has a reference. It is taken over.
+        keep: is held until the queue is released, as its device is.
+    """
     if not properties_of(queue) & _OUT_OF_ORDER:
         call(queue, "clReleaseCommandQueue")
         return
     with _lock:
-        if queue in _leaving:  # one reference is enough
-            call(queue, "clReleaseCommandQueue")
-        else:
-            _leaving[queue] = _marker(queue)
+        is_new = queue not in _leaving  # one reference is enough
+        if is_new:
+            _leaving[queue] = _Leaving(marker or _marker(queue), _rest_of(queue, platform), keep)
+    if not is_new:
+        call(queue, "clReleaseCommandQueue")
+        if marker:
+            call(marker, "clReleaseEvent")
 
 
 def release_ended() -> bool:
     """Release the queues whose commands have ended, if they have rested; only in a thread of the program's. Whether others have commands
     still. Those that rest when the program ends are never released."""
     now = monotonic()
+    ended: list[int] = []
     with _lock:
-        for queue, marker in list(_leaving.items()):
-            if not marker:
-                _leaving[queue] = _marker(queue)
-            elif _number(marker, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS") <= 0:
-                call(marker, "clReleaseEvent")
+        for queue, left in list(_leaving.items()):
+            if not left.marker:
+                _leaving[queue] = left._replace(marker=_marker(queue))
+            elif _number(left.marker, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS") <= 0:
+                ended.append(left.marker)
                 del _leaving[queue]
-                _resting[queue] = now + _rest_of(queue)
-        rested = [queue for queue, until in _resting.items() if until <= now]
+                _resting[queue] = now + left.rest, left.keep
+        rested = {queue: keep for queue, (until, keep) in _resting.items() if until <= now}
         for queue in rested:
             del _resting[queue]
-        busy = any(_leaving.values())
+        busy = any(left.marker for left in _leaving.values())
+    for marker in ended:
+        call(marker, "clReleaseEvent")
     for queue in rested:
         call(queue, "clReleaseCommandQueue")
     return busy
 
 
-def _rest_of(queue: int) -> float:
-    """How long a queue rests."""
-    device = ffi.new("uintptr_t *")
-    check(
-        call(queue, "clGetCommandQueueInfo", OPENCL["CL_QUEUE_DEVICE"], 8, address(device), None),
-        "clGetCommandQueueInfo",
-    )
-    return _REST if platform_name(device[0]) in _RESTING else 0.0
+def _rest_of(queue: int, platform: str) -> float:
+    """How long a queue rests, in seconds."""
+    if not platform:
+        device = ffi.new("uintptr_t *")
+        check(
+            call(
+                queue, "clGetCommandQueueInfo", OPENCL["CL_QUEUE_DEVICE"], 8, address(device), None
+            ),
+            "clGetCommandQueueInfo",
+        )
+        platform = platform_name(device[0])
+    return _REST if platform in _RESTING else 0.0
 
 
 def _marker(queue: int) -> int:

@@ -20,6 +20,7 @@ from .contexts import Context, check_native
 from .core import CLObject, adapter, check, failure, handles, query, taken_over
 
 if TYPE_CHECKING:
+    from .platforms import Platform
     from .queues import Queue
 
 _Notify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_size_t)
@@ -115,9 +116,9 @@ class _Callback(threading.local):
 _callback: Final = _Callback()
 
 
-def waits_in_turns(context: Context) -> bool:
-    """Whether waits in a context are those of icd/command_buffer/waiting.py, and not the driver's."""
-    return context.platform.waits_in_turns and not _callback.runs
+def waits_in_turns(platform: Platform) -> bool:
+    """Whether waits for a platform's events are those of icd/command_buffer/waiting.py, and not the driver's."""
+    return platform.waits_in_turns and not _callback.runs
 
 
 def wait(events: Iterable[Event]) -> None:
@@ -128,7 +129,7 @@ def wait(events: Iterable[Event]) -> None:
     failed: OpenCLError | None = None
     for context, group in groups.items():
         try:
-            if waits_in_turns(context):
+            if waits_in_turns(context.platform):
                 _wait_in_turn([event.now() for event in group])
             else:
                 check(group[0].table.clWaitForEvents(len(group), handles(group)), "clWaitForEvents")
