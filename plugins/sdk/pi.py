@@ -30,7 +30,6 @@ from ...loader.ur.binding import Binding
 from ...loader.ur.discovery import PluginCandidate
 from ._native import ffi
 from .build import settings
-from .interrupts import interrupted_thread
 from .start import shell_at
 
 _shells: Final[list[Any]] = []  # those that were ever started, by their number
@@ -51,7 +50,6 @@ def start(address: int) -> None:
             function = PI.functions[ffi.string(shell.names[index]).decode()]
             shell.bodies[index] = ffi.cast("void *", table.pointer(function.slot or 0))
             shell.direct[index] = ffi.cast("void *", _direct(adapter, function.name))
-        shell.interrupted = interrupted_thread
         shell.codes, shell.code_count = _CODES, len(_CODES) - 1
         if shell not in _shells:
             _shells.append(shell)

@@ -28,7 +28,7 @@ from ...loader.base.forks import new_lock
 from ._native import ffi, lib
 from .adapter import Adapter
 from .build import settings
-from .interrupts import ENTRY, defer_interrupts, interrupted_thread
+from .interrupts import ENTRY, defer_interrupts
 from .objects import reap
 from .wrap import Entries, code_of
 
@@ -59,7 +59,6 @@ def start(address: int) -> None:
     adapter = load(settings(os.fsdecode(ffi.string(shell.config)))["module"])
     with _lock:
         defer_interrupts()
-        shell.interrupted = interrupted_thread
         lib.fl_counting(_BEGUN in vars(__main__), lib.py_reap)
         shell.number = _number_of(adapter, shell)
         running = _running[shell.number]

@@ -197,7 +197,7 @@ def _entry(function: Any, index: int) -> str:
         f"typedef int32_t body_{function.name}(uint32_t, {declared});\n"
         f'__attribute__((visibility("default"))) int32_t {function.name}({declared}) {{\n'
         f"    body_{function.name} *body = (body_{function.name} *)fl_body({index});\n"
-        f"    return body ? fl_left(body(fl_shell_state.number, {names})) : fl_no_body({index});\n}}"
+        f"    return body ? body(fl_shell_state.number, {names}) : fl_no_body({index});\n}}"
     )
 
 
@@ -249,7 +249,7 @@ def pi_entries() -> str:
             f"typedef {function.c_declaration(f'body_{function.name}')};\n"
             f'__attribute__((visibility("default"))) {function.c_declaration(function.name)} {{\n{direct if counts else ""}'
             f"    body_{function.name} *body = (body_{function.name} *)fl_body({number});\n"
-            f"    return body ? fl_left(body({names})) : fl_no_body({number});\n}}"
+            f"    return body ? body({names}) : fl_no_body({number});\n}}"
         )
     lines.append(
         f"static void *const table_0[] = {{{', '.join(f'(void *){function.name}' for function in found)}}};"

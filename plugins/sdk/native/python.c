@@ -36,7 +36,6 @@
     X(void, PyEval_RestoreThread, (void *))                                                                                    \
     X(int, PyGILState_Check, (void))                                                                                           \
     X(int, PyGILState_Ensure, (void))                                                                                          \
-    X(void, PyErr_SetInterrupt, (void))                                                                                        \
     X(void, PyGILState_Release, (int))                                                                                         \
     X(int, PyRun_SimpleStringFlags, (const char *, void *))
 
@@ -369,11 +368,6 @@ bool fl_python_start(const char *config, const char *module, void *address) {
 
 bool fl_python_lives(void) {
     return py.Py_IsInitialized && py.Py_IsInitialized();
-}
-
-void fl_python_interrupt(void) {
-    if (fl_python_lives())
-        py.PyErr_SetInterrupt();
 }
 
 void *fl_python_release(void) {

@@ -13,9 +13,6 @@ bool fl_python_start(const char *config, const char *module, void *address);
 /* Whether a Python that was begun can be called. */
 bool fl_python_lives(void);
 
-/* Makes Python behave as if SIGINT had come. Needs no GIL. */
-void fl_python_interrupt(void);
-
 /* Gives up the GIL if this thread has it: what is to be given back by fl_python_restore, NULL if there is nothing. */
 void *fl_python_release(void);
 void fl_python_restore(void *thread);

@@ -28,7 +28,6 @@ __attribute__((used)) static const volatile char configuration[8192] = "FAIRLEAD
 static struct fl_shell fl_shell_state;
 static void *fl_body(unsigned entry);
 static int32_t fl_no_body(unsigned entry);
-static int32_t fl_left(int32_t code);
 #ifdef FL_PI
 static bool fl_is_direct(unsigned entry);
 static int32_t fl_call(unsigned entry, uintptr_t handle);
@@ -50,14 +49,6 @@ static void *fl_body(unsigned entry) {
 static int32_t fl_no_body(unsigned entry) {
     int now = state;
     return now == RUNNING ? UNSUPPORTED_FEATURE : now >= CLOSED && fl_releases[entry] ? SUCCESS : UNINITIALIZED;
-}
-
-/* The end of an entry point. A Ctrl-C that came meanwhile comes again, so that Python raises it in the program. */
-static int32_t fl_left(int32_t code) {
-    uintptr_t *interrupted = fl_shell_state.interrupted, thread = (uintptr_t)pthread_self();
-    if (__atomic_load_n(interrupted, __ATOMIC_RELAXED) == thread && __atomic_exchange_n(interrupted, 0, __ATOMIC_RELAXED))
-        fl_python_interrupt();
-    return code;
 }
 
 /* --- what Python calls --- */
@@ -126,7 +117,6 @@ static unsigned layout(void) {
  * one who has it needs that. An adapter that is asked for while it starts, by its own module, is not there yet. */
 static bool started(void) {
     static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-    static uintptr_t never;
     if (state == RUNNING)
         return true;
     void *thread = fl_python_release();
@@ -137,7 +127,7 @@ static bool started(void) {
         chosen = layout();
         fl_shell_state = (fl_shell){
             .version = FL_SHELL_VERSION, .entry_count = FL_ENTRIES, .bodies = (void **)bodies, .names = fl_names, .table = fl_tables[chosen],
-            .direct = (void **)direct, .config = config, .interrupted = &never, .close = close_shell, .reset = reset_shell, .at_exit = at_exit,
+            .direct = (void **)direct, .config = config, .close = close_shell, .reset = reset_shell, .at_exit = at_exit,
         };
         bool ready = fl_python_begin(config) && fl_python_start(config, FL_MODULE, &fl_shell_state);
         state = ready ? RUNNING : FAILED;

@@ -10,7 +10,6 @@ typedef struct fl_shell {
     uint32_t code_count;
     void *const *table;         /* ur_dditable_t: the first word of every handle */
     const char *config;         /* lines `name=value` */
-    uintptr_t *interrupted;     /* the main thread (pthread_t) if a Ctrl-C came while it was in an entry point, else 0: interrupts.py */
     void (*close)(void);        /* from now on nothing reaches Python any more */
     void (*reset)(void);        /* the same, until it is asked for again */
     void (*at_exit)(void (*teardown)(uint32_t number));   /* call it before the drivers' own destructors, where Python does not */
