@@ -64,7 +64,7 @@ $(VENV)/installed-test: $(VENV)/installed-demo
 define FETCH
 	@mkdir -p $(3)
 	$(BIN)/python -m pip download --quiet --no-deps --dest $(3)/wheels $(1)==$(2)
-	$(BIN)/python tests/unpack_wheel.py $(3)/wheels/$(subst -,_,$(1))-$(2)-*.whl $(3) $(4)
+	$(BIN)/python tests/helpers/unpack_wheel.py $(3)/wheels/$(subst -,_,$(1))-$(2)-*.whl $(3) $(4)
 	@rm -rf $(3)/wheels
 endef
 
@@ -107,7 +107,7 @@ bench: $(VENV)/installed-test $(PLUGINS)/fetched
 	UR_PLUGINS=$(PLUGINS) $(BIN)/python -m bench
 
 sanitize: $(VENV)/installed-test
-	$(BIN)/python tests/native/sanitize.py
+	$(BIN)/python tests/helpers/sanitize.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info icd/_native.* loader/base/_native.* plugins/sdk/_native.* icd/libfairlead_trace.* plugins/lib*.so* plugins/sdk/lib*.so .pytest_cache .ruff_cache .hypothesis

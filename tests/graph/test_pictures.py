@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy
 import pytest
-from graph_support import refused
-from sycl_support import N
+from helpers.graphs import refused
+from helpers.sycl import N
 
 from fairlead.graph import CommandGraph
 from fairlead.runtime import USM, Buffer, NDRange, Program, Queue

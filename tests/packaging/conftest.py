@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from installing import run
-from support import ROOT
+from helpers.installing import run
+from helpers.support import ROOT
 
 
 @pytest.fixture(scope="session")
