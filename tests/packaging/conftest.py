@@ -7,17 +7,14 @@ from pathlib import Path
 
 import pytest
 from installing import run
+from sources import copy_sources
 from support import ROOT
 
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from a copy of what git tracks, so that nothing that lies about here gets into it."""
+    """A wheel built from a copy of the sources, so that nothing that was built here gets into it."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    names = run("git", "ls-files", "-z", cwd=ROOT).split("\0")
-    for name in filter(None, names):
-        if (ROOT / name).exists():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((ROOT / name).read_bytes())
+    copy_sources(ROOT, source)
     run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(target), str(source))
     return next(target.glob("fairlead-*.whl"))
