@@ -54,8 +54,16 @@ class Distribution(NamedTuple):
 
 
 DEBIAN: Final = Distribution("sid", "main", "Debian")
-UBUNTU: Final = Distribution("gutsy", "main,universe", "Ubuntu")  # the script of all Ubuntu releases
-RELEASES: Final = {"bookworm": DEBIAN, "trixie": DEBIAN, "sid": DEBIAN, "jammy": UBUNTU, "noble": UBUNTU}
+UBUNTU: Final = Distribution(
+    "gutsy", "main,universe", "Ubuntu"
+)  # the script of all Ubuntu releases
+RELEASES: Final = {
+    "bookworm": DEBIAN,
+    "trixie": DEBIAN,
+    "sid": DEBIAN,
+    "jammy": UBUNTU,
+    "noble": UBUNTU,
+}
 
 
 def main() -> int:
@@ -63,7 +71,10 @@ def main() -> int:
     release = os.environ.get("RELEASE") or "bookworm"
     require(release)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what runs is ended first
-    cache = Path(os.environ.get("CACHE") or Path.home() / ".cache/fairlead/build").resolve() / "pristine"
+    cache = (
+        Path(os.environ.get("CACHE") or Path.home() / ".cache/fairlead/build").resolve()
+        / "pristine"
+    )
     home = cache / release
     home.mkdir(parents=True, exist_ok=True)
     with (home / "lock").open("w") as lock:
@@ -87,7 +98,9 @@ def require(release: str) -> None:
 def access() -> tuple[dict[str, str], list[Path]]:
     """How this machine reaches the world: variables, and the files and folders that they name."""
     variables = dict(os.environ)
-    for line in said(sys.executable, "-m", "pip", "config", "list"):  # what its files say, then what its variables do
+    for line in said(
+        sys.executable, "-m", "pip", "config", "list"
+    ):  # what its files say, then what its variables do
         key, _, value = line.partition("=")
         name = key.rpartition(".")[2].upper().replace("-", "_")
         variables[f"PIP_{name}"] = " ".join(str(ast.literal_eval(value)).split())
@@ -119,12 +132,18 @@ class Machine:
         """Run a command in a system; its exit code. Its mounts and processes are its own."""
         # downloads of pip and make go to ~/.cache, those of apt to its own folder: both are kept
         kept = {self.downloads: "/root/.cache", self.packages: "/var/cache/apt/archives"}
-        shared = self.shared if root == self.run else ()  # not before ca-certificates, which writes there, is installed
+        shared = (
+            self.shared if root == self.run else ()
+        )  # not before ca-certificates, which writes there, is installed
         lines = [
             "set -e",
             'bind() { mkdir -p "$(dirname "$2")"; [ -d "$1" ] && mkdir -p "$2" || touch "$2"; mount --rbind "$1" "$2"; }',
         ]
-        for source, target in [*kept.items(), *((path, str(path)) for path in shared), (Path("/dev"), "/dev")]:
+        for source, target in [
+            *kept.items(),
+            *((path, str(path)) for path in shared),
+            (Path("/dev"), "/dev"),
+        ]:
             if source in kept:
                 source.mkdir(exist_ok=True)
             lines.append(f"bind {source} {root}{target}")
@@ -152,11 +171,19 @@ class Machine:
         self.packages.mkdir(exist_ok=True)
         given = RELEASES[release]
         mirror = os.environ.get("MIRROR") or archive(given.origin)
-        options = ["--variant=minbase", f"--cache-dir={self.packages}", f"--components={given.components}"]
+        options = [
+            "--variant=minbase",
+            f"--cache-dir={self.packages}",
+            f"--components={given.components}",
+        ]
         if self.isolated("debootstrap", *options, release, str(self.base), mirror, given.script):
             place = mirror or "its usual archive"
-            sys.exit(f"test-pristine: debootstrap made no {release} from {place}; if it is not reached, MIRROR=… names another")
-        acquire = [line for line in said("apt-config", "dump", "Acquire") if "IndexTargets" not in line]
+            sys.exit(
+                f"test-pristine: debootstrap made no {release} from {place}; if it is not reached, MIRROR=… names another"
+            )
+        acquire = [
+            line for line in said("apt-config", "dump", "Acquire") if "IndexTargets" not in line
+        ]
         (self.base / "etc/apt/apt.conf.d/99host").write_text("\n".join([*acquire, ""]))
         for name in ("resolv.conf", "hosts"):
             shutil.copy(f"/etc/{name}", self.base / "etc" / name)
@@ -168,7 +195,9 @@ class Machine:
 def said(*command: str) -> list[str]:
     """The lines that a command prints; none if there is no such command, or it fails."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout.splitlines()
     except (OSError, subprocess.CalledProcessError):
         return []
 
@@ -184,7 +213,9 @@ def archive(origin: str) -> str:
 
 def packages() -> str:
     """The command in the README that installs what its two commands need, without what it does not name."""
-    found = re.search(r"^apt-get install (.+)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    found = re.search(
+        r"^apt-get install (.+)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     if not found:
         sys.exit("test-pristine: README.md has no line `apt-get install …`")
     return shlex.join([*INSTALL, *found[1].split()])
@@ -203,7 +234,10 @@ def try_commands(machine: Machine, release: str) -> int:
     if tests != "none":
         commands.append(["make", "test", *([f"TESTS={tests}"] if tests else [])])
     codes = [machine.call(machine.run, "env", "-C", TREE, *command) for command in commands]
-    ends = [f"{shlex.join(command)} {'failed' if code else 'passed'}" for command, code in zip(commands, codes, strict=True)]
+    ends = [
+        f"{shlex.join(command)} {'failed' if code else 'passed'}"
+        for command, code in zip(commands, codes, strict=True)
+    ]
     print(f"test-pristine: {release}{' with its PoCL' if pocl else ''}: {', '.join(ends)}")
     if any(codes):
         print(f"test-pristine: the system can be looked at in {machine.run}")

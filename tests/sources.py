@@ -9,15 +9,23 @@ from pathlib import Path
 
 def copy_sources(root: Path, target: Path) -> None:
     """Copy a tree but for .git and what its .gitignore names. Of a pattern's parts it knows a slash at either end, `*` and `[…]`."""
-    patterns = [line.rstrip("/") for line in (root / ".gitignore").read_text(encoding="utf-8").split()]
+    patterns = [
+        line.rstrip("/") for line in (root / ".gitignore").read_text(encoding="utf-8").split()
+    ]
 
     def ignored(folder: str, names: list[str]) -> set[str]:
         place = Path(folder).relative_to(root)
-        return {name for name in names if name == ".git" or any(_matches(place / name, pattern) for pattern in patterns)}
+        return {
+            name
+            for name in names
+            if name == ".git" or any(_matches(place / name, pattern) for pattern in patterns)
+        }
 
     shutil.copytree(root, target, symlinks=True, ignore=ignored, dirs_exist_ok=True)
 
 
 def _matches(path: Path, pattern: str) -> bool:
     """Whether a pattern names a path. With a slash in front it is the path from the root on, else the last part of any."""
-    return fnmatch(str(path), pattern[1:]) if pattern.startswith("/") else fnmatch(path.name, pattern)
+    return (
+        fnmatch(str(path), pattern[1:]) if pattern.startswith("/") else fnmatch(path.name, pattern)
+    )

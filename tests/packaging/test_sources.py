@@ -16,8 +16,12 @@ TREE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("git", ["folder", "file"])  # a file in a second working tree of a repository
-def test_what_was_built_is_not_copied_and_git_is_not_asked(git: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "git", ["folder", "file"]
+)  # a file in a second working tree of a repository
+def test_what_was_built_is_not_copied_and_git_is_not_asked(
+    git: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "")
     source = tmp_path / "source"
     expected = set()
@@ -29,5 +33,9 @@ def test_what_was_built_is_not_copied_and_git_is_not_asked(git: str, tmp_path: P
         expected |= {name} if copied else set()
     (source / ".gitignore").write_bytes((ROOT / ".gitignore").read_bytes())
     copy_sources(source, tmp_path / "copy")
-    found = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*") if path.is_file()}
+    found = {
+        str(path.relative_to(tmp_path / "copy"))
+        for path in (tmp_path / "copy").rglob("*")
+        if path.is_file()
+    }
     assert found == expected | {".gitignore"}
