@@ -6,7 +6,7 @@ returns errors (api/opencl_platform_layer.asciidoc, "unsupported entry points").
 beside this file.
 
 `generated_refusals` makes refusals.h: what a recording table has for the commands that record.c does not record.
-loader/native/build.py makes the layers of OpenCL.
+loader/base/native/build.py makes the layers of OpenCL.
 
 `trace_layer` says how libfairlead_trace.so is built from the same layers. It is a library for OpenCL loaders, not for Python.
 
@@ -25,7 +25,7 @@ from types import SimpleNamespace
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-LOADER = HERE.parent.parent / "loader" / "native"
+LOADER = HERE.parents[1] / "loader" / "base" / "native"
 loader = SimpleNamespace(**runpy.run_path(str(LOADER / "build.py")))
 building = loader.building
 
@@ -100,7 +100,9 @@ def generated_refusals() -> str:
     api = building.api("cl")
     functions = [f for f in api.slots if f.name.startswith("clEnqueue") and f.name not in recorded]
     lines = [building.generated_by("icd/native/build.py", api), *map(_refusal, functions)]
-    fill = " ".join(f"(slots)[SLOT_{f.name}] = (void *)(fn_{f.name} *)refused_{f.name};" for f in functions)
+    fill = " ".join(
+        f"(slots)[SLOT_{f.name}] = (void *)(fn_{f.name} *)refused_{f.name};" for f in functions
+    )
     return "\n".join([*lines, f"#define FL_FILL_REFUSALS(slots) {fill}", ""])
 
 
