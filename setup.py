@@ -37,10 +37,6 @@ ADAPTERS = {
 }
 
 
-#: Options for generated C: short functions, of which -O2 makes nothing faster in twice the time.
-GENERATED = ("-O1", "-foptimize-sibling-calls")
-
-
 class BuildNative(build_ext):
     """Builds what is no Python module, `lib…`, under a name that does not depend on the Python that built it, and the adapters.
 
@@ -64,14 +60,10 @@ class BuildNative(build_ext):
         """
         compile_all, objects = self.compiler.compile, {}
 
-        def compile_one(source: str, extra_postargs: list[str], **options: Any) -> str:
-            generated = GENERATED if source.startswith(("build/", self.build_temp)) else ()
-            return compile_all([source], extra_postargs=[*extra_postargs, *generated], **options)[0]
-
         def compile_once(sources: list[str], **options: Any) -> list[str]:
             missing = [source for source in dict.fromkeys(sources) if source not in objects]
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                found = pool.map(lambda source: compile_one(source, **options), missing)
+                found = pool.map(lambda source: compile_all([source], **options)[0], missing)
                 objects.update(zip(missing, found, strict=True))
             return [objects[source] for source in sources]
 

@@ -1,12 +1,13 @@
 """Builds `fairlead.loader.base._native` with cffi in API mode: layers, the log of calls, careful reads.
 
-`thunks(name, …)` returns the C of an API's layers, generated from its ABI data, in three files:
+`write_thunks` writes the C of an API's layers, generated from its ABI data, in three files:
 
-- thunks_NAME.c is linked once. For each slot it has a *body*, which hands a call to the layer's handlers and to the next
-  table (layer.h). It also has the stubs for slots that an adapter lacks, and what a trace reads of each parameter.
-- layer_NAME.c is one layer: its table, and for each slot a *thunk*, which says which layer was called and jumps to the body.
-  It is compiled once and linked 16 times. Each copy has its own layer, and puts the address into a section that
-  thunks_NAME.c reads as an array. So 16 layers cost the compiler no more than one.
+- thunks_NAME.c is linked once. For each signature it has a *body*, which hands a call to the layer's handlers and
+  to the next table (layer.h). It also has the stubs for slots that an adapter lacks, and says what a trace reads
+  of each parameter.
+- layer_NAME.c is one layer: its table, and for each slot a *thunk*. That says which slot of which layer was called,
+  and jumps to the body. The file is compiled once and linked 16 times. Each copy has its own layer, and puts the
+  address into a section that thunks_NAME.c reads as an array. So 16 layers cost the compiler no more than one.
 - thunks_NAME.h declares what the two share.
 
 icd/native/build.py makes those of OpenCL with the same function.
@@ -18,7 +19,7 @@ from __future__ import annotations
 import ctypes
 import runpy
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,90 +32,110 @@ SOURCES = tuple(HERE / name for name in ("memory.c", "layers.c", "log.c"))
 LAYERS = 16  # of an API
 _PIECE = 128  # bytes: log.c reads no more of what a parameter leads to
 _NOTHING = "{0, -1, 1}"  # an fl_shape: nothing is read
+_TLS = '__attribute__((tls_model("initial-exec")))'  # one load and no call
 
-#: How an argument is converted to a word, by what its type resolves to.
-_WORDS = {
-    "pointer": "FL_POINTER({})",
-    "handle": "FL_POINTER({})",
-    "callback": "FL_POINTER({})",
-    "void*": "FL_POINTER({})",
-    "struct": "FL_POINTER(&{})",
-    "float": "FL_FLOAT({})",
-}
+_POINTER = "void *"
+#: How a value is converted to a word. Numbers are extended as their types say.
+_CONVERSIONS = {_POINTER: "FL_POINTER", "float": "FL_FLOAT"}
 
 
-def _names(function: Any) -> str:
-    return ", ".join(parameter.name for parameter in function.parameters)
+class Signature:
+    """What the calling convention sees of a function: its types, with all pointers alike.
+
+    Functions with the same signature share their body and their stubs.
+    """
+
+    def __init__(self, api: Any, function: Any) -> None:
+        self.structs = api.structs
+        self.returns = self._c_type(api, function.returns, 0)
+        self.types = tuple(self._c_type(api, p.type, p.stars) for p in function.parameters)
+        self.names = ", ".join(f"a{index}" for index in range(len(self.types)))
+
+    @staticmethod
+    def _c_type(api: Any, name: str, stars: int) -> str:
+        base = "callback" if name == "callback" else api.resolve(name)
+        if stars or name.endswith("*") or base in ("handle", "callback", "void*"):
+            return _POINTER
+        return name if base == "struct" else base.replace("unsigned_char", "unsigned char")
+
+    def declare(self, name: str) -> str:
+        """The prototype of a function of this signature. Its parameters are called a0, a1, …"""
+        parameters = ", ".join(f"{type_} a{index}" for index, type_ in enumerate(self.types))
+        return f"{self.returns} {name}({parameters or 'void'})"
+
+    def word(self, type_name: str, value: str) -> str:
+        """A value as 64 bits. What is larger is passed by its address."""
+        if type_name in self.structs:
+            return f"FL_POINTER(&{value})"
+        return f"{_CONVERSIONS.get(type_name, 'FL_NUMBER')}({value})"
 
 
-def _returns_number(api: Any, function: Any) -> bool:
-    returns = function.returns
-    return not returns.endswith("*") and api.resolve(returns) not in ("handle", "void*", "void")
+def _signatures(api: Any) -> tuple[list[Signature], list[int]]:
+    """The distinct signatures, and for each slot the index of its own."""
+    found: dict[tuple[str, ...], Signature] = {}
+    keys = []
+    for function in api.slots:
+        signature = Signature(api, function)
+        keys.append((signature.returns, *signature.types))
+        found.setdefault(keys[-1], signature)
+    indexes = {key: index for index, key in enumerate(found)}
+    return list(found.values()), [indexes[key] for key in keys]
 
 
-def _body(api: Any, function: Any) -> str:
-    """The C function that all layers of a slot share. The thunk has just set `fl_current_NAME`."""
-    words = []
-    for p in function.parameters:
-        base = "pointer" if p.stars or p.type == "callback" else api.resolve(p.type)
-        words.append(_WORDS.get(base, "FL_NUMBER({})").format(p.name))
-    is_void, is_number, slot = (
-        function.returns == "void",
-        _returns_number(api, function),
-        function.slot,
-    )
-    answer = (
-        "return;"
-        if is_void
-        else f"return ({function.returns}){'' if is_number else '(uintptr_t)'}call.result;"
-    )
-    result = "0" if is_void else ("FL_NUMBER" if is_number else "FL_POINTER") + "(result)"
+def _body(s: Signature, name: str) -> str:
+    """What all functions of a signature share. The thunk has just set CURRENT."""
+    is_void, is_pointer = s.returns == "void", s.returns == _POINTER
+    answer = f"return ({s.returns}){'(uintptr_t)' if is_pointer else ''}call.result;"
+    words = ", ".join(s.word(type_, f"a{index}") for index, type_ in enumerate(s.types))
     return f"""\
-typedef {function.c_declaration("fn_" + function.name)};
-{function.c_declaration("fl_body_" + function.name)} {{
-    fl_layer *layer = CURRENT;
+{s.declare(name)} {{
+    fl_layer *layer = CURRENT.layer;
+    uint32_t slot = CURRENT.slot;
     void *const *next = __atomic_load_n(&layer->next, __ATOMIC_ACQUIRE);
-    uint64_t arguments[] = {{{", ".join(words) or "0"}}};
-    fl_call call = {{layer, {slot}, {len(words)}, arguments, layer->orphan, 0}};
+    uint64_t arguments[] = {{{words or "0"}}};
+    fl_call call = {{layer, slot, {len(s.types)}, arguments, layer->orphan, 0}};
     int (*before)(fl_call *) = __atomic_load_n(&layer->before, __ATOMIC_ACQUIRE);
     if ((before && before(&call)) || !next) {{
-        {answer}
+        {"return;" if is_void else answer}
     }}
-    {"" if is_void else function.returns + " result = "}((fn_{function.name} *)next[{slot}])({_names(function)});
+    {"" if is_void else f"{s.returns} result = "}(({s.declare("(*)")})next[slot])({s.names});
     void (*after)(fl_call *) = __atomic_load_n(&layer->after, __ATOMIC_ACQUIRE);
     if (after) {{
-        call.result = {result};
+        call.result = {"0" if is_void else s.word(s.returns, "result")};
         after(&call);
     }}
     {"" if is_void else "return result;"}
 }}"""
 
 
-def _thunk(function: Any) -> str:
-    call = f"{'' if function.returns == 'void' else 'return '}fl_body_{function.name}({_names(function)});"
-    return (
-        f"static {function.c_declaration('thunk_' + function.name)} {{ CURRENT = &layer; {call} }}"
-    )
-
-
-def _table(api: Any, prefix: str, name: str) -> Iterator[str]:
-    """An array of the functions of all slots."""
+def _table(api: Any, name: str, functions: Iterable[str]) -> Iterator[str]:
+    """An array of functions, one for each slot."""
     yield f"static void *const {name}[] = {{"
-    yield from (f"    (void *){prefix}_{function.name}," for function in api.slots)
+    yield from (
+        f"    (void *){function}, /* {slot.name} */"
+        for function, slot in zip(functions, api.slots, strict=True)
+    )
     yield "};"
 
 
-def _stubs(api: Any, name: str, code: str) -> Iterator[str]:
-    """A table in which every slot answers with an error, through the channel that the function has for errors."""
-    for f in api.slots:
-        if f.error_channel == "errcode_ret":
-            body = f"if (errcode_ret) *errcode_ret = {code}; return NULL;"
-        elif f.error_channel == "return":
-            body = f"return {code};"
-        else:
-            body = "" if f.returns == "void" else "return NULL;"
-        yield f"static {f.c_declaration(f'{name}_{f.name}')} {{ {body} }}"
-    yield from _table(api, name, name)
+def _stubs(api: Any, name: str, code: int) -> Iterator[str]:
+    """A table in which each slot fails, as its function reports errors."""
+    signatures, indexes = _signatures(api)
+    stubs: dict[str, str] = {}
+    functions = []
+    for function, index in zip(api.slots, indexes, strict=True):
+        signature = signatures[index]
+        failure = "" if signature.returns == "void" else "return NULL;"
+        if function.error_channel == "return":
+            failure = f"return {code};"
+        elif function.error_channel == "errcode_ret":
+            place = [p.name for p in function.parameters].index("errcode_ret")
+            failure = f"if (a{place}) *(int32_t *)a{place} = {code}; return NULL;"
+        stub = f"{name}_{index}_{function.error_channel}"
+        stubs[stub] = f"static {signature.declare(stub)} {{ {failure} }}"
+        functions.append(stub)
+    yield from stubs.values()
+    yield from _table(api, name, functions)
 
 
 def _shape(api: Any, function: Any, parameter: Any) -> str:
@@ -157,37 +178,44 @@ def _shapes(api: Any) -> Iterator[str]:
 
 def _header(api: Any, name: str) -> Iterator[str]:
     yield '#include "layer.h"'
-    yield from declarations(api)
+    yield from building.declarations(api)
     yield "#pragma GCC visibility push(hidden)"
-    yield f'extern __thread fl_layer *fl_current_{name} __attribute__((tls_model("initial-exec")));'
+    yield f"extern __thread fl_entry fl_current_{name} {_TLS};"
     yield f"#define CURRENT fl_current_{name}"
     yield f"const fl_thunks *fl_{name}_thunks(void);"
-    yield from (f"{function.c_declaration('fl_body_' + function.name)};" for function in api.slots)
+    for index, signature in enumerate(_signatures(api)[0]):
+        yield f"{signature.declare(f'fl_{name}_body_{index}')};"
     yield "#pragma GCC visibility pop"
 
 
 def _layer(api: Any, name: str) -> Iterator[str]:
     yield f'#include "thunks_{name}.h"'
     yield "static fl_layer layer;"
-    yield from map(_thunk, api.slots)
-    yield from _table(api, "thunk", "table")
+    signatures, indexes = _signatures(api)
+    for slot, index in enumerate(indexes):
+        signature = signatures[index]
+        call = f"fl_{name}_body_{index}({signature.names});"
+        yield (
+            f"static {signature.declare(f'thunk_{slot}')} {{"
+            f" CURRENT = (fl_entry){{&layer, {slot}}};"
+            f" {'' if signature.returns == 'void' else 'return '}{call} }}"
+        )
+    yield from _table(api, "table", (f"thunk_{slot}" for slot in range(len(indexes))))
     yield "static fl_layer layer = {.table = table};"
-    yield f'static fl_layer *const entry __attribute__((section("fl_layers_{name}"), used)) = &layer;'
+    yield (
+        f'static fl_layer *const entry __attribute__((section("fl_layers_{name}"), used)) = &layer;'
+    )
 
 
 def _thunks(api: Any, name: str, unsupported: str, uninitialized: str) -> Iterator[str]:
     yield f'#include "thunks_{name}.h"'
-    yield f"__thread fl_layer *fl_current_{name};"
-    yield from (_body(api, function) for function in api.slots)
-    yield from _stubs(api, "unsupported", str(api.codes[unsupported]))
-    if unsupported == uninitialized:
-        yield "#define uninitialized unsupported"
-    else:
-        yield from _stubs(api, "uninitialized", str(api.codes[uninitialized]))
+    yield f"__thread fl_entry fl_current_{name} {_TLS};"
+    for index, signature in enumerate(_signatures(api)[0]):
+        yield _body(signature, f"fl_{name}_body_{index}")
+    yield from _stubs(api, "unsupported", api.codes[unsupported])
+    yield from _stubs(api, "uninitialized", api.codes[uninitialized])
     yield from _shapes(api)
-    first, end = (
-        f"__{which}_fl_layers_{name}" for which in ("start", "stop")
-    )  # the linker defines them
+    first, end = f"__start_fl_layers_{name}", f"__stop_fl_layers_{name}"  # the linker defines them
     yield f'extern fl_layer *const {first}[], *const {end}[] __attribute__((visibility("hidden")));'
     yield f"const fl_thunks *fl_{name}_thunks(void) {{"
     members = f"{len(api.slots)}, {first}, {end}, unsupported, uninitialized, shapes, first_shape"
