@@ -69,7 +69,8 @@ def build_adapter(module: str | os.PathLike[str], output: str | os.PathLike[str]
     """
     name = os.fspath(module)
     if name.endswith(".py"):
-        path = Path(name).resolve(strict=True)
+        os.stat(name)  # its error has the path as it was given; that of `resolve` does not in every Python
+        path = Path(name).resolve()
         name, short = str(path), path.stem
         spec = importlib.util.spec_from_file_location(short, path)
     else:

@@ -78,7 +78,7 @@ class KernelLaunch(Command):
     `local` and `offset` are () where none is given. `alternatives` are the kernels that an update may put in its place.
     """
 
-    __slots__ = ("alternatives", "arguments", "global_size", "kernel", "local_size", "offset", "requirements")
+    __slots__ = ("__weakref__", "alternatives", "arguments", "global_size", "kernel", "local_size", "offset", "requirements")
 
     node_type = "kernel"
     title = "kernel"
