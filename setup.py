@@ -17,9 +17,7 @@ def missing_tool() -> str | None:
     """What the native build needs and this machine lacks, in one line; None when all is there."""
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     if not any(shutil.which(name) for name in (compiler, "cc", "gcc")):
-        return (
-            f"fairlead: no C compiler ({compiler}) on PATH: install one (Debian: apt-get install gcc; Fedora: dnf install gcc)"
-        )
+        return f"fairlead: no C compiler ({compiler}) on PATH: install one (Debian: apt-get install gcc; Fedora: dnf install gcc)"
     include = Path(sysconfig.get_path("include"))
     if not (include / "Python.h").exists():
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -30,7 +28,7 @@ def missing_tool() -> str | None:
     return None
 
 
-#: What is made of a shell (plugins/build.py): file → shell, module or adapter.
+#: What is made of a shell (plugins/sdk/build.py): file → shell, module or adapter.
 ADAPTERS = {
     "libur_adapter_fairlead.so.0": ("libfairlead_shell", "fairlead.plugins.opencl"),
     "libpi_fairlead.so": ("libfairlead_pi_shell", "libur_adapter_fairlead.so.0"),
@@ -46,17 +44,18 @@ class BuildNative(build_ext):
 
     def run(self) -> None:
         super().run()
-        configure = runpy.run_path("plugins/build.py")["configure"]
+        configure = runpy.run_path("fairlead/plugins/sdk/build.py")["configure"]
         stays = bool(self.inplace or getattr(self, "editable_mode", False))
         for name, (shell, module) in ADAPTERS.items():
-            configure(self.adapter(shell), self.adapter(shell).with_name(name), module, here=stays)
+            shell_path = Path(self.get_ext_fullpath(f"fairlead.plugins.sdk.{shell}"))
+            configure(shell_path, self.adapter(name), module, here=stays)
 
-    def adapter(self, shell: str) -> Path:
-        """The path of a shell."""
-        return Path(self.get_ext_fullpath(f"fairlead.plugins.{shell}"))
+    def adapter(self, name: str) -> Path:
+        """The path of an adapter."""
+        return Path(self.get_ext_fullpath("fairlead.plugins.libfairlead_adapter")).with_name(name)
 
     def get_outputs(self) -> list[str]:
-        return [*super().get_outputs(), *(str(self.adapter(shell).with_name(name)) for name, (shell, _) in ADAPTERS.items())]
+        return [*super().get_outputs(), *(str(self.adapter(name)) for name in ADAPTERS)]
 
     def get_ext_filename(self, fullname: str) -> str:
         folder, name = os.path.split(super().get_ext_filename(fullname))
@@ -67,10 +66,13 @@ if problem := missing_tool():
     sys.exit(problem)
 
 setup(
-    cffi_modules=[f"{folder}/native/build.py:ffibuilder" for folder in ("loader", "icd", "plugins")],
+    cffi_modules=[
+        f"fairlead/{folder}/native/build.py:ffibuilder"
+        for folder in ("loader/base", "icd", "plugins/sdk")
+    ],
     ext_modules=[
-        runpy.run_path("icd/native/build.py")["trace_layer"](),
-        *runpy.run_path("plugins/native/build.py")["shells"](),
+        runpy.run_path("fairlead/icd/native/build.py")["trace_layer"](),
+        *runpy.run_path("fairlead/plugins/sdk/native/build.py")["shells"](),
     ],
     cmdclass={"build_ext": BuildNative},
 )

@@ -19,7 +19,18 @@ from typing import Any
 
 from . import machine, report
 
-MEASURES = ("replay", "arrays", "command_buffer", "capture_cost", "imports", "table_call", "adapter", "graphs", "soak", "leak")
+MEASURES = (
+    "replay",
+    "arrays",
+    "command_buffer",
+    "capture_cost",
+    "imports",
+    "table_call",
+    "adapter",
+    "graphs",
+    "soak",
+    "leak",
+)
 ONCE = ("plugins", "entry_call", "partitioning")  # they need no choice of driver
 _ROOT = Path(__file__).resolve().parent.parent
 _LIMIT = 1800.0  # seconds for one measure on one driver
@@ -34,7 +45,14 @@ def list_drivers() -> list[dict[str, str]]:
         platform = driver.platforms[0]
         if platform.devices:
             name = f"{platform.name} {platform.devices[0].driver_version}"
-            found.append({"name": name, "path": driver.path, "platform": platform.version, "device": platform.devices[0].name})
+            found.append(
+                {
+                    "name": name,
+                    "path": driver.path,
+                    "platform": platform.version,
+                    "device": platform.devices[0].name,
+                }
+            )
     return found
 
 
@@ -45,7 +63,9 @@ def child(name: str, result: Path, quick: bool) -> None:
     else:
         if name not in ONCE:
             check_driver()
-        answer = [row.to_json() for row in importlib.import_module(f".{name}", __package__).measure(quick)]
+        answer = [
+            row.to_json() for row in importlib.import_module(f".{name}", __package__).measure(quick)
+        ]
     result.write_text(json.dumps(answer), encoding="utf-8")
 
 
@@ -56,29 +76,49 @@ def check_driver() -> None:
     wanted = os.environ.get("OCL_ICD_VENDORS", "")
     found = [driver.path for driver in drivers().drivers if driver.platforms]
     if os.path.isfile(wanted) and found != [wanted]:
-        raise SystemExit(f"this process was to measure {wanted}, but it has {', '.join(found) or 'no driver'}")
+        raise SystemExit(
+            f"this process was to measure {wanted}, but it has {', '.join(found) or 'no driver'}"
+        )
 
 
 def in_child(name: str, quick: bool, environ: dict[str, str]) -> tuple[list[dict[str, Any]], str]:
     """What the child answers, and why it does not, if so."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "rows.json")
-        command = [sys.executable, "-m", "bench", "--child", name, "--output", str(result), *(["--quick"] if quick else [])]
+        command = [
+            sys.executable,
+            "-m",
+            "bench",
+            "--child",
+            name,
+            "--output",
+            str(result),
+            *(["--quick"] if quick else []),
+        ]
         output = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
         try:
-            done = subprocess.run(command, env=environ, cwd=_ROOT, timeout=_LIMIT, check=False, **output)
+            done = subprocess.run(
+                command, env=environ, cwd=_ROOT, timeout=_LIMIT, check=False, **output
+            )
         except subprocess.TimeoutExpired:
             return [], f"did not end within {_LIMIT:.0f} s"
         if done.returncode == 0:
             return json.loads(result.read_text(encoding="utf-8")), ""
     sys.stderr.write(done.stderr)
-    return [], f"exit code {done.returncode}: " + (done.stderr.strip().splitlines() or ["no message"])[-1]
+    return [], f"exit code {done.returncode}: " + (
+        done.stderr.strip().splitlines() or ["no message"]
+    )[-1]
 
 
 def private_caches(folder: str) -> dict[str, str]:
     """The environment with caches of its own. The user's choice of drivers holds: it is for `run` to narrow it."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYOPENCL_")}
-    places = {"XDG_CACHE_HOME": os.path.join(folder, "cache"), "POCL_CACHE_DIR": os.path.join(folder, "pocl")}
+    environ = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYOPENCL_")
+    }
+    places = {
+        "XDG_CACHE_HOME": os.path.join(folder, "cache"),
+        "POCL_CACHE_DIR": os.path.join(folder, "pocl"),
+    }
     for place in places.values():
         os.makedirs(place)
     return {**environ, **places}
@@ -86,7 +126,13 @@ def private_caches(folder: str) -> dict[str, str]:
 
 def run(names: Sequence[str], quick: bool) -> dict[str, Any]:
     """Take the measures and return the results as plain data. A measure that fails is a row that says so."""
-    data: dict[str, Any] = {"machine": machine.facts(), "quick": quick, "drivers": [], "rows": [], "failures": 0}
+    data: dict[str, Any] = {
+        "machine": machine.facts(),
+        "quick": quick,
+        "drivers": [],
+        "rows": [],
+        "failures": 0,
+    }
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
         environ = private_caches(folder)
         data["drivers"], problem = in_child("drivers", quick, environ)
@@ -95,12 +141,27 @@ def run(names: Sequence[str], quick: bool) -> dict[str, Any]:
         for name in names:
             for driver in [{"name": "all", "path": ""}] if name in ONCE else data["drivers"]:
                 print(f"{name}: {driver['name']}", file=sys.stderr)
-                chosen = {"OCL_ICD_VENDORS": driver["path"], "OCL_ICD_FILENAMES": ""} if driver["path"] else {}
+                chosen = (
+                    {"OCL_ICD_VENDORS": driver["path"], "OCL_ICD_FILENAMES": ""}
+                    if driver["path"]
+                    else {}
+                )
                 rows, problem = in_child(name, quick, {**environ, **chosen})
                 if problem:
                     data["failures"] += 1
-                    rows = [{"what": name, "value": None, "unit": "", "target": None, "series": {}, "series_unit": "",
-                             "ratio_of_rounds": None, "note": f"failed: {problem}", "met": None}]  # fmt: skip
+                    rows = [
+                        {
+                            "what": name,
+                            "value": None,
+                            "unit": "",
+                            "target": None,
+                            "series": {},
+                            "series_unit": "",
+                            "ratio_of_rounds": None,
+                            "note": f"failed: {problem}",
+                            "met": None,
+                        }
+                    ]
                 data["rows"] += [{"measure": name, "driver": driver["name"], **row} for row in rows]
     data["machine"]["load_after"] = machine.load()
     for driver in data["drivers"]:
@@ -111,10 +172,25 @@ def run(names: Sequence[str], quick: bool) -> dict[str, Any]:
 def main() -> None:
     """Parse the command line, run, print the table, and write both files if asked to."""
     parser = argparse.ArgumentParser(description="Measure fairlead against its targets.")
-    parser.add_argument("--only", nargs="+", choices=(*MEASURES, *ONCE), default=(*MEASURES, *ONCE), metavar="NAME",
-                        help=", ".join((*MEASURES, *ONCE)))  # fmt: skip
-    parser.add_argument("--quick", action="store_true", help="a smoke test: few rounds, small sizes, meaningless figures")
-    parser.add_argument("--output", type=Path, metavar="NAME.json", help="where the results go; the table goes into NAME.md")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=(*MEASURES, *ONCE),
+        default=(*MEASURES, *ONCE),
+        metavar="NAME",
+        help=", ".join((*MEASURES, *ONCE)),
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a smoke test: few rounds, small sizes, meaningless figures",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="NAME.json",
+        help="where the results go; the table goes into NAME.md",
+    )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:

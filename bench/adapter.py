@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 from fairlead.plugins import reference_adapter
 
 from .adapter_work import Buffer, MemoryUpdate, Objects, Update, ValueUpdate, build, c_functions
@@ -47,13 +47,22 @@ def _start(quick: bool) -> Row:
         program = build(Path(folder, "adapter"))
         samples = []
         for _ in range(-1, 3 if quick else 25):
-            done = subprocess.run([program, reference_adapter()], check=True, capture_output=True, text=True)
+            done = subprocess.run(
+                [program, reference_adapter()], check=True, capture_output=True, text=True
+            )
             answer = json.loads(done.stdout)
             if not answer["devices"]:
                 return Row("start-up in a C program", None, "s", note="it saw no device")
             samples.append(answer["seconds"])
     series = {"start": summary(samples[1:])}
-    return Row("start-up in a C program, to all devices", series["start"]["median"], "s", Target("≤", 0.3), series, "s")
+    return Row(
+        "start-up in a C program, to all devices",
+        series["start"]["median"],
+        "s",
+        Target("≤", 0.3),
+        series,
+        "s",
+    )
 
 
 def _enqueues(quick: bool, *, in_order: bool) -> list[Row]:
@@ -61,16 +70,28 @@ def _enqueues(quick: bool, *, in_order: bool) -> list[Row]:
     count = 100 if quick else 1000
     where = "in order" if in_order else "out of order"
     # In order, launches that follow each other; out of order, launches of which none writes where another does.
-    launches = Launches(make_queue(out_of_order=not in_order), count, **({} if in_order else {"targets": count}))
+    launches = Launches(
+        make_queue(out_of_order=not in_order), count, **({} if in_order else {"targets": count})
+    )
     objects, loops = Objects(launches), Loops(launches)
-    actions: dict[str, Callable[[], object]] = {"C loop": loops.set_and_launch, _MARKED: loops.set_launch_and_mark}
-    buffers = {mode: Buffer(objects, launches, mode, in_order=in_order) for mode in ("replay", "auto")}
+    actions: dict[str, Callable[[], object]] = {
+        "C loop": loops.set_and_launch,
+        _MARKED: loops.set_launch_and_mark,
+    }
+    buffers = {
+        mode: Buffer(objects, launches, mode, in_order=in_order) for mode in ("replay", "auto")
+    }
     reason = why_none()
     if not reason:
         driver = DriverCommandBuffer(launches)
-        functions = ctypes.c_void_p(driver.address("clEnqueueCommandBufferKHR")), driver_function("clFinish")
+        functions = (
+            ctypes.c_void_p(driver.address("clEnqueueCommandBufferKHR")),
+            driver_function("clFinish"),
+        )
         things = ctypes.c_void_p(launches.queue.int_ptr), ctypes.c_void_p(driver.handle)
-        actions["C loop, command-buffer of the driver"] = partial(c_functions().native_pass, *functions, *things)
+        actions["C loop, command-buffer of the driver"] = partial(
+            c_functions().native_pass, *functions, *things
+        )
         buffers["native"] = Buffer(objects, launches, "native", in_order=in_order)
     actions |= {mode: buffer.run for mode, buffer in buffers.items()}
     check_same(launches, **actions)
@@ -91,7 +112,16 @@ def _compared(samples: Samples, where: str, reason: str) -> list[Row]:
     else:
         rows.append(ratio(what, samples, "native", "C loop, command-buffer of the driver", target))
         best = min(("replay", "native"), key=lambda mode: summary(samples[mode])["median"])
-    rows.append(ratio(f"command-buffer by itself ÷ the better of the two, {where}", samples, "auto", best, target, note=best))
+    rows.append(
+        ratio(
+            f"command-buffer by itself ÷ the better of the two, {where}",
+            samples,
+            "auto",
+            best,
+            target,
+            note=best,
+        )
+    )
     return rows
 
 
@@ -117,14 +147,19 @@ def _updates(quick: bool) -> list[Row]:
     for mode in ("auto", *([] if why_none() else ["native"])):
         buffer = Buffer(objects, launches, mode, in_order=True, updatable=True)
         buffer.run()
-        kinds = {"a number": _numbers(buffer, launches), "a buffer": _memory(buffer, launches, objects)}
+        kinds = {
+            "a number": _numbers(buffer, launches),
+            "a buffer": _memory(buffer, launches, objects),
+        }
         actions = {name: partial(buffer.update, updates) for name, updates in kinds.items()}
         samples = in_turns(actions, 5 if quick else 51, len(kinds["a number"]))
         for name in kinds:
             series = {"update": summary(samples[name])}
             target = Target("≤", 5) if mode == "auto" else None
             what = f"update of one argument, {name}" + (", native" if mode == "native" else "")
-            rows.append(Row(what, series["update"]["median"], "µs", target, series, "µs per update"))
+            rows.append(
+                Row(what, series["update"]["median"], "µs", target, series, "µs per update")
+            )
     return rows
 
 
@@ -139,7 +174,9 @@ def _numbers(buffer: Buffer, launches: Launches) -> Any:
 def _memory(buffer: Buffer, launches: Launches, objects: Objects) -> Any:
     sources = [objects.buffer(row[1].int_ptr) for row in launches.arguments]
     kind = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_MEMOBJ_ARG_DESC"]
-    lists = [MemoryUpdate(kind, None, 1, None, handle) for handle in [*sources[1:], sources[0], *sources]]
+    lists = [
+        MemoryUpdate(kind, None, 1, None, handle) for handle in [*sources[1:], sources[0], *sources]
+    ]
     return _updates_of(buffer, "MemObjArg", lists)
 
 

@@ -17,10 +17,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.abi import Api
-from fairlead.loader.adapters import Plugin, load
-from fairlead.loader.discovery import PluginCandidate
-from fairlead.loader.ur import UR
+from fairlead.loader.base.abi import Api
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin, load
+from fairlead.loader.ur.discovery import PluginCandidate
 from fairlead.plugins import reference_adapter
 
 from .work import WORK_ITEMS, Launches
@@ -28,11 +28,16 @@ from .work import WORK_ITEMS, Launches
 _HERE: Final = Path(__file__).parent
 _FUNCTIONS: Final = {
     UR: (
-        "urAdapterGet", "urPlatformGet", "urDeviceGet", "urQueueFinish", "urEnqueueMemBufferRead", "urEnqueueCommandBufferExp",
+        "urAdapterGet",
+        "urPlatformGet",
+        "urDeviceGet",
+        "urQueueFinish",
+        "urEnqueueMemBufferRead",
+        "urEnqueueCommandBufferExp",
         "urCommandBufferUpdateKernelLaunchExp",
     ),
     OPENCL: ("clFinish", "clEnqueueCommandBufferKHR"),
-}  # fmt: skip
+}
 _STRUCTS: Final = ("ur_exp_command_buffer_update_kernel_launch_desc_t",)
 _CONSTANTS: Final = ("UR_API_VERSION_CURRENT", "UR_DEVICE_TYPE_ALL")
 
@@ -47,11 +52,14 @@ MemoryUpdate: Final = UR.struct("ur_exp_command_buffer_update_memobj_arg_desc_t"
 
 def _abi() -> Iterator[str]:
     """The text of adapter_abi.h."""
-    declarations = runpy.run_path(str(_HERE.parent / "loader/native/build.py"))["declarations"]
+    declarations = runpy.run_path(str(_HERE.parent / "loader/base/native/build.py"))["declarations"]
     apis: tuple[Api, ...] = (UR, OPENCL)
     for api in apis:
         yield from declarations(api)
-        yield from (f"typedef {api.functions[name].c_declaration(f'fn_{name}')};" for name in _FUNCTIONS[api])
+        yield from (
+            f"typedef {api.functions[name].c_declaration(f'fn_{name}')};"
+            for name in _FUNCTIONS[api]
+        )
     yield from (UR.structs[name].c_definition for name in _STRUCTS)
     yield from (f"#define {name} {UR[name]}" for name in _CONSTANTS)
 
@@ -61,7 +69,19 @@ def build(output: Path, *flags: str) -> Path:
     (output.parent / "adapter_abi.h").write_text("\n".join([*_abi(), ""]), encoding="utf-8")
     compiler = os.environ.get("CC", "cc").split()
     warnings = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{output.parent}"]
-    subprocess.run([*compiler, *warnings, *flags, str(_HERE / "adapter.c"), "-o", str(output), "-pthread", "-ldl"], check=True)
+    subprocess.run(
+        [
+            *compiler,
+            *warnings,
+            *flags,
+            str(_HERE / "adapter.c"),
+            "-o",
+            str(output),
+            "-pthread",
+            "-ldl",
+        ],
+        check=True,
+    )
     return output
 
 
@@ -112,17 +132,27 @@ class Objects:
     def __init__(self, launches: Launches) -> None:
         self.device = adapter().devices[0].handle
         self.context = made(
-            "urContextCreateWithNativeHandle", launches.queue.context.int_ptr, adapter().handles[0], 1,
-            (ctypes.c_void_p * 1)(self.device), None,
-        )  # fmt: skip
-        self.queue = made("urQueueCreateWithNativeHandle", launches.queue.int_ptr, self.context, self.device, None)
-        self.kernel = made("urKernelCreateWithNativeHandle", launches.kernel.int_ptr, self.context, None, None)
+            "urContextCreateWithNativeHandle",
+            launches.queue.context.int_ptr,
+            adapter().handles[0],
+            1,
+            (ctypes.c_void_p * 1)(self.device),
+            None,
+        )
+        self.queue = made(
+            "urQueueCreateWithNativeHandle", launches.queue.int_ptr, self.context, self.device, None
+        )
+        self.kernel = made(
+            "urKernelCreateWithNativeHandle", launches.kernel.int_ptr, self.context, None, None
+        )
         self.memory: dict[int, int] = {}
 
     def buffer(self, native: int) -> int:
         """A memory object."""
         if native not in self.memory:
-            self.memory[native] = made("urMemBufferCreateWithNativeHandle", native, self.context, None)
+            self.memory[native] = made(
+                "urMemBufferCreateWithNativeHandle", native, self.context, None
+            )
         return self.memory[native]
 
     def arguments(self, values: Sequence[Any]) -> Any:
@@ -136,7 +166,11 @@ class Objects:
                 row.value.memObjTuple.hMem = self.buffer(value.int_ptr)
             else:
                 rows.kept.append(ctypes.c_float(value))
-                row.type, row.size, row.value.value = UR["UR_EXP_KERNEL_ARG_TYPE_VALUE"], 4, ctypes.addressof(rows.kept[-1])
+                row.type, row.size, row.value.value = (
+                    UR["UR_EXP_KERNEL_ARG_TYPE_VALUE"],
+                    4,
+                    ctypes.addressof(rows.kept[-1]),
+                )
         return rows
 
 
@@ -148,26 +182,66 @@ def command_buffer(context: int, device: int, *, in_order: bool, updatable: bool
 
 
 def append(
-    buffer: int, kernel: int, rows: Any, size: int, local: int, offset: int | None = None, updatable: bool = False
+    buffer: int,
+    kernel: int,
+    rows: Any,
+    size: int,
+    local: int,
+    offset: int | None = None,
+    updatable: bool = False,
 ) -> int:
     """Append a launch in one dimension and return the command's handle, 0 if it is not `updatable`."""
     command = ctypes.c_void_p()
-    numbers = [None if number is None else ctypes.byref(ctypes.c_size_t(number)) for number in (offset, size, local)]
+    numbers = [
+        None if number is None else ctypes.byref(ctypes.c_size_t(number))
+        for number in (offset, size, local)
+    ]
     ok(
-        "urCommandBufferAppendKernelLaunchWithArgsExp", buffer, kernel, 1, *numbers, len(rows), rows, 0, None,
-        0, None, 0, None, None, None, ctypes.byref(command) if updatable else None,
-    )  # fmt: skip
+        "urCommandBufferAppendKernelLaunchWithArgsExp",
+        buffer,
+        kernel,
+        1,
+        *numbers,
+        len(rows),
+        rows,
+        0,
+        None,
+        0,
+        None,
+        0,
+        None,
+        None,
+        None,
+        ctypes.byref(command) if updatable else None,
+    )
     return command.value or 0
 
 
 class Buffer:
     """Launches as a finalized command-buffer: in order, or without any order among them; run as `mode` says."""
 
-    def __init__(self, objects: Objects, launches: Launches, mode: str, *, in_order: bool, updatable: bool = False) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        launches: Launches,
+        mode: str,
+        *,
+        in_order: bool,
+        updatable: bool = False,
+    ) -> None:
         os.environ["FAIRLEAD_COMMAND_BUFFER"] = mode
-        handle = command_buffer(objects.context, objects.device, in_order=in_order, updatable=updatable)
+        handle = command_buffer(
+            objects.context, objects.device, in_order=in_order, updatable=updatable
+        )
         self.commands = [
-            append(handle, objects.kernel, objects.arguments(row), WORK_ITEMS, WORK_ITEMS, updatable=updatable)
+            append(
+                handle,
+                objects.kernel,
+                objects.arguments(row),
+                WORK_ITEMS,
+                WORK_ITEMS,
+                updatable=updatable,
+            )
             for row in launches.arguments
         ]
         ok("urCommandBufferFinalizeExp", handle)

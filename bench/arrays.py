@@ -45,4 +45,13 @@ def measure(quick: bool) -> list[Row]:
         raise SystemExit("the replay does not compute what the arrays compute")
     samples = in_turns({"arrays": direct, "replay": replay}, 5 if quick else 101, len(graph))
     note = f"{len(graph)} commands"
-    return [ratio("pyopencl.array ÷ replay, 1,024 floats", samples, "arrays", "replay", Target("≥", 7), note=note)]
+    return [
+        ratio(
+            "pyopencl.array ÷ replay, 1,024 floats",
+            samples,
+            "arrays",
+            "replay",
+            Target("≥", 7),
+            note=note,
+        )
+    ]

@@ -39,7 +39,9 @@ def measure(quick: bool) -> list[Row]:
     queue = make_queue()
     rounds_of = {100: 3, 1000: 3} if quick else {1_000: 21, 10_000: 11, 100_000: 5}
     blocks = {count: Launches(queue, count) for count in rounds_of}
-    samples: dict[int, dict[str, list[float]]] = {count: {"capture": [], "PyOpenCL call": [], "drop": []} for count in blocks}
+    samples: dict[int, dict[str, list[float]]] = {
+        count: {"capture": [], "PyOpenCL call": [], "drop": []} for count in blocks
+    }
     smallest, small, large = min(blocks), *sorted(blocks)[-2:]
     for _ in range(2):
         _capture(blocks[smallest])
@@ -48,13 +50,26 @@ def measure(quick: bool) -> list[Row]:
         for count, launches in blocks.items():
             if turn < rounds_of[count]:
                 captured, dropped = _capture(launches)
-                for name, value in (("capture", captured), ("drop", dropped), ("PyOpenCL call", _enqueue(launches))):
+                for name, value in (
+                    ("capture", captured),
+                    ("drop", dropped),
+                    ("PyOpenCL call", _enqueue(launches)),
+                ):
                     samples[count][name].append(value)
     rows = []
     for count, taken in samples.items():
         series = {name: summary(taken[name]) for name in ("capture", "PyOpenCL call")}
         what = f"capture, {count:,} nodes"
-        rows.append(Row(what, series["capture"]["median"], "µs per node", Target("≤", 15), series, "µs per node"))
+        rows.append(
+            Row(
+                what,
+                series["capture"]["median"],
+                "µs per node",
+                Target("≤", 15),
+                series,
+                "µs per node",
+            )
+        )
     captures = {f"{count:,} nodes": samples[count]["capture"] for count in (large, small)}
     names, least = list(captures), min(map(len, captures.values()))
     what = f"a node of {large:,} ÷ one of {small:,}"
@@ -63,5 +78,14 @@ def measure(quick: bool) -> list[Row]:
     value = series[names[0]]["median"] / series[names[1]]["median"]
     rows.append(Row(what, value, "×", Target("≤", 1.2), series, "µs per node", rounds))
     dropped = summary(samples[large]["drop"])
-    rows.append(Row(f"dropping a graph of {large:,}", dropped["median"], "µs per node", None, {"drop": dropped}, "µs per node"))
+    rows.append(
+        Row(
+            f"dropping a graph of {large:,}",
+            dropped["median"],
+            "µs per node",
+            None,
+            {"drop": dropped},
+            "µs per node",
+        )
+    )
     return rows

@@ -20,7 +20,14 @@ _Pointer, _Count, _Code = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int32
 #: The extension's functions: what they return and take (cl_khr_command_buffer, "New Commands").
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "clCreateCommandBufferKHR": (_Pointer, _Count, _Pointer, _Pointer, _Pointer),
-    "clCommandNDRangeKernelKHR": (_Code, *[_Pointer] * 4, _Count, *[_Pointer] * 3, _Count, *[_Pointer] * 3),
+    "clCommandNDRangeKernelKHR": (
+        _Code,
+        *[_Pointer] * 4,
+        _Count,
+        *[_Pointer] * 3,
+        _Count,
+        *[_Pointer] * 3,
+    ),
     "clFinalizeCommandBufferKHR": (_Code, _Pointer),
     "clEnqueueCommandBufferKHR": (_Code, _Count, _Pointer, _Pointer, _Count, _Pointer, _Pointer),
     "clReleaseCommandBufferKHR": (_Code, _Pointer),
@@ -37,10 +44,14 @@ class DriverCommandBuffer:
 
     def __init__(self, launches: Launches) -> None:
         self._queue = launches.queue
-        self._functions = {name: ctypes.CFUNCTYPE(*types)(self.address(name)) for name, types in _FUNCTIONS.items()}
+        self._functions = {
+            name: ctypes.CFUNCTYPE(*types)(self.address(name)) for name, types in _FUNCTIONS.items()
+        }
         self._queues = (ctypes.c_void_p * 1)(self._queue.int_ptr)
         code = ctypes.c_int32()
-        self.handle = self._functions["clCreateCommandBufferKHR"](1, self._queues, None, ctypes.byref(code))
+        self.handle = self._functions["clCreateCommandBufferKHR"](
+            1, self._queues, None, ctypes.byref(code)
+        )
         self._check(code.value, "clCreateCommandBufferKHR")
         self._record(launches)
         self._call("clFinalizeCommandBufferKHR", self.handle)
@@ -60,7 +71,19 @@ class DriverCommandBuffer:
         self._clones = launches.clones()
         for kernel in self._clones:
             self._call(
-                "clCommandNDRangeKernelKHR", self.handle, None, None, kernel.int_ptr, 1, None, size, size, 0, None, None, None
+                "clCommandNDRangeKernelKHR",
+                self.handle,
+                None,
+                None,
+                kernel.int_ptr,
+                1,
+                None,
+                size,
+                size,
+                0,
+                None,
+                None,
+                None,
             )
 
     def _call(self, name: str, *arguments: Any) -> None:

@@ -31,10 +31,20 @@ def measure(quick: bool) -> list[Row]:
     """All five."""
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "entry_call")
-        command = [*os.environ.get("CC", "cc").split(), "-O2", str(_HERE / "entry_call.c"), "-o", str(program), "-ldl"]
+        command = [
+            *os.environ.get("CC", "cc").split(),
+            "-O2",
+            str(_HERE / "entry_call.c"),
+            "-o",
+            str(program),
+            "-ldl",
+        ]
         subprocess.run(command, check=True)
         toy = build_adapter(_HERE.parent / "examples" / "toy_adapter.py", folder)
-        return [*_calls(program, toy, quick), *(_start(program, name, path, quick) for name, path in _adapters(toy))]
+        return [
+            *_calls(program, toy, quick),
+            *(_start(program, name, path, quick) for name, path in _adapters(toy)),
+        ]
 
 
 def _adapters(toy: Path) -> list[tuple[str, str]]:
@@ -60,4 +70,11 @@ def _start(program: Path, name: str, library: str, quick: bool) -> Row:
     """The first start is not counted: it reads files that later ones find in memory, and compiles the modules."""
     samples = [_run(program, library, 0, 0)["start"] / 1e6 for _ in range(2 if quick else 16)][1:]
     series = {"start": summary(samples)}
-    return Row(f"start-up of {name} in a C program", series["start"]["median"], "s", Target("≤", 0.3), series, "s")
+    return Row(
+        f"start-up of {name} in a C program",
+        series["start"]["median"],
+        "s",
+        Target("≤", 0.3),
+        series,
+        "s",
+    )

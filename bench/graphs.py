@@ -68,7 +68,8 @@ class _Work:
         graph, before = CommandGraph(self.queue), ()
         for _ in range(tasks):
             before = graph.add(
-                lambda handler: handler.host_task(_nothing), depends_on=graph.add(self.launch(), depends_on=before)
+                lambda handler: handler.host_task(_nothing),
+                depends_on=graph.add(self.launch(), depends_on=before),
             )
         return graph.finalize()
 
@@ -93,7 +94,9 @@ def measure(quick: bool) -> list[Row]:
 
 
 def _turns(
-    actions: Mapping[str, Callable[[], object]], rounds: int, after: Callable[[], object] = lambda: None
+    actions: Mapping[str, Callable[[], object]],
+    rounds: int,
+    after: Callable[[], object] = lambda: None,
 ) -> dict[str, list[float]]:
     """Microseconds of this thread's CPU time of every action, once a round, in an order by lot; once beforehand. `after` is not measured,
     nor is dropping what an action has made."""
@@ -123,7 +126,14 @@ def _building(work: _Work, size: int, rounds: int) -> list[Row]:
     for name, taken in samples.items():
         series = {"node": summary(_each(taken, size))}
         rows.append(
-            Row(f"building {size:,} nodes, {name}", series["node"]["median"], "µs", Target("≤", 20), series, "µs per node")
+            Row(
+                f"building {size:,} nodes, {name}",
+                series["node"]["median"],
+                "µs",
+                Target("≤", 20),
+                series,
+                "µs per node",
+            )
         )
     return rows
 
@@ -132,10 +142,21 @@ def _finalizing(work: _Work, sizes: Sequence[int], rounds: int) -> list[Row]:
     rows = []
     for name, way in {"a chain": work.chain, "a branching graph": work.branching}.items():
         taken = _turns({f"{size:,} nodes": way(size).finalize for size in sizes}, rounds)
-        samples = {what: _each(one, size) for (what, one), size in zip(taken.items(), sizes, strict=True)}
+        samples = {
+            what: _each(one, size) for (what, one), size in zip(taken.items(), sizes, strict=True)
+        }
         series = {what: summary(one) for what, one in samples.items()}
         last, first = f"{sizes[-1]:,} nodes", f"{sizes[0]:,} nodes"
-        rows.append(Row(f"finalizing {name}", series[last]["median"], "µs", Target("≤", 25), series, "µs per node"))
+        rows.append(
+            Row(
+                f"finalizing {name}",
+                series[last]["median"],
+                "µs",
+                Target("≤", 25),
+                series,
+                "µs per node",
+            )
+        )
         what = f"{name}: a node of {sizes[-1]:,} ÷ one of {sizes[0]:,}"
         rows.append(ratio(what, samples, last, first, Target("≤", 1.2), "µs per node"))
     return rows
@@ -159,7 +180,9 @@ def _submission(work: _Work, times: int, rounds: int, in_order: bool) -> Row:
         before: ctypes.c_void_p | None = None
         for _ in range(times):
             event, waits = ctypes.c_void_p(), None if before is None else ctypes.byref(before)
-            ur.urEnqueueCommandBufferExp(queue.handle, handle, int(before is not None), waits, ctypes.byref(event))
+            ur.urEnqueueCommandBufferExp(
+                queue.handle, handle, int(before is not None), waits, ctypes.byref(event)
+            )
             if in_order:
                 ur.urEventRelease(event)
                 continue
@@ -173,12 +196,19 @@ def _submission(work: _Work, times: int, rounds: int, in_order: bool) -> Row:
         for _ in range(times):
             queue.graph(executable)
 
-    samples = _turns({"queue.graph": graph, "urEnqueueCommandBufferExp": bare}, 3 * rounds, queue.wait)
+    samples = _turns(
+        {"queue.graph": graph, "urEnqueueCommandBufferExp": bare}, 3 * rounds, queue.wait
+    )
     series = {name: summary(_each(taken, times)) for name, taken in samples.items()}
     value = series["queue.graph"]["median"] - series["urEnqueueCommandBufferExp"]["median"]
     name = "in order" if in_order else "out of order"
     return Row(
-        f"submission of one partition, {name}: queue.graph beyond the adapter", value, "µs", Target("≤", 10), series, "µs"
+        f"submission of one partition, {name}: queue.graph beyond the adapter",
+        value,
+        "µs",
+        Target("≤", 10),
+        series,
+        "µs",
     )
 
 
@@ -201,7 +231,11 @@ def _python_of_submission(work: _Work, times: int, rounds: int, in_order: bool) 
     for name, nothing in zip(names, (enqueue, lambda event: 0), strict=True):
         setattr(ur, name, nothing)
     try:
-        series = {"queue.graph": summary(_each(_turns({"queue.graph": graph}, 3 * rounds)["queue.graph"], times))}
+        series = {
+            "queue.graph": summary(
+                _each(_turns({"queue.graph": graph}, 3 * rounds)["queue.graph"], times)
+            )
+        }
     finally:
         executable._last = queue._last = None  # their events are none of the adapter's
         for name, function in zip(names, real, strict=True):
@@ -218,17 +252,29 @@ def _command_buffer(executable: ExecutableGraph) -> int:
 def _partitions(work: _Work, rounds: int) -> Row:
     few, many, queue = work.alternating(1), work.alternating(11), work.queue
     graphs = {"2 partitions": few, "22 partitions": many}
-    samples = _turns({name: lambda one=one: queue.graph(one) for name, one in graphs.items()}, rounds, queue.wait)
+    samples = _turns(
+        {name: lambda one=one: queue.graph(one) for name, one in graphs.items()}, rounds, queue.wait
+    )
     series = {name: summary(taken) for name, taken in samples.items()}
     value = (series["22 partitions"]["median"] - series["2 partitions"]["median"]) / 20
-    return Row("submission: each further partition", value, "µs", Target("≤", 30), series, "µs per submission")
+    return Row(
+        "submission: each further partition",
+        value,
+        "µs",
+        Target("≤", 30),
+        series,
+        "µs per submission",
+    )
 
 
 def _one_update(work: _Work, times: int, rounds: int) -> Row:
     graph = CommandGraph(work.queue)
     number = DynamicParameter(graph, numpy.int32(0))
     node: Node = graph.add(work.launch(number))
-    executable, values = graph.finalize(updatable=True), [numpy.int32(value) for value in range(times)]
+    executable, values = (
+        graph.finalize(updatable=True),
+        [numpy.int32(value) for value in range(times)],
+    )
     work.queue.graph(executable)
 
     def update() -> None:
@@ -237,7 +283,9 @@ def _one_update(work: _Work, times: int, rounds: int) -> Row:
             executable.update(node)
 
     series = {"update": summary(_each(_turns({"update": update}, rounds)["update"], times))}
-    return Row("update of one parameter", series["update"]["median"], "µs", Target("≤", 15), series, "µs")
+    return Row(
+        "update of one parameter", series["update"]["median"], "µs", Target("≤", 15), series, "µs"
+    )
 
 
 def _whole_update(work: _Work, rounds: int) -> Row:
@@ -249,5 +297,14 @@ def _whole_update(work: _Work, rounds: int) -> Row:
         executable.update(other)
         executable.update(one)
 
-    series = {"update": summary([taken / 2000 for taken in _turns({"update": update}, rounds)["update"]])}
-    return Row("update by a whole graph of 1,000 nodes", series["update"]["median"], "ms", Target("≤", 10), series, "ms")
+    series = {
+        "update": summary([taken / 2000 for taken in _turns({"update": update}, rounds)["update"]])
+    }
+    return Row(
+        "update by a whole graph of 1,000 nodes",
+        series["update"]["median"],
+        "ms",
+        Target("≤", 10),
+        series,
+        "ms",
+    )

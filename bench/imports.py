@@ -31,10 +31,19 @@ _PYOPENCL = _TIMED.format(lines="import pyopencl\nfound = pyopencl.get_platforms
 
 
 def _milliseconds(code: str, environ: Mapping[str, str], folder: str) -> float:
-    done = subprocess.run([sys.executable, "-c", code], env=environ, cwd=folder, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environ,
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     taken, versions = json.loads(done.stdout)
     if set(versions) != {device().platform.version}:
-        raise SystemExit(f"the platforms {versions} were found instead of {device().platform.version}")
+        raise SystemExit(
+            f"the platforms {versions} were found instead of {device().platform.version}"
+        )
     return taken
 
 
@@ -49,7 +58,11 @@ def measure(quick: bool) -> list[Row]:
         Path(folder, "driver.icd").write_text(driver.path + "\n", encoding="utf-8")
         # Unsorted: PyOpenCL's loader would otherwise start the devices, to count them.
         environ = {**os.environ, "OCL_ICD_VENDORS": folder, "OCL_ICD_PLATFORM_SORT": "none"}
-        samples: dict[str, list[float]] = {"fairlead": [], "PyOpenCL": [], "fairlead, the first time": []}
+        samples: dict[str, list[float]] = {
+            "fairlead": [],
+            "PyOpenCL": [],
+            "fairlead, the first time": [],
+        }
         for turn in range(-1, runs):
             cold = {**environ, "XDG_CACHE_HOME": os.path.join(folder, f"cache{turn}")}
             taken = {
@@ -58,7 +71,9 @@ def measure(quick: bool) -> list[Row]:
                 "fairlead, the first time": _milliseconds(_FAIRLEAD, cold, folder),
             }
             for name, value in taken.items():
-                if turn >= 0:  # the first round remembers the probe's verdict and fills the disk's cache
+                if (
+                    turn >= 0
+                ):  # the first round remembers the probe's verdict and fills the disk's cache
                     samples[name].append(value)
     first = "the same, probing the driver for the first time"
     return [

@@ -34,8 +34,15 @@ def measure(quick: bool) -> list[Row]:
         if done % (rounds // 10) == 0:
             gc.collect()
             memory.append(process.memory_info().rss / _MIB)
-    series = {f"after {(i + 1) * rounds // 10:,} rounds": {"median": size} for i, size in enumerate(memory)}
+    series = {
+        f"after {(i + 1) * rounds // 10:,} rounds": {"median": size}
+        for i, size in enumerate(memory)
+    }
     value = memory[-1] / memory[0]
     what = f"memory after {rounds:,} rounds ÷ after {rounds // 10:,}"
-    target = None if quick else Target("≤", 1.01)  # the first rounds of a short run are not yet at rest
-    return [Row(what, value, "×", target, series, "MiB", note=f"{memory[0]:.1f} → {memory[-1]:.1f} MiB")]
+    target = (
+        None if quick else Target("≤", 1.01)
+    )  # the first rounds of a short run are not yet at rest
+    return [
+        Row(what, value, "×", target, series, "MiB", note=f"{memory[0]:.1f} → {memory[-1]:.1f} MiB")
+    ]

@@ -51,6 +51,7 @@ def facts() -> dict[str, Any]:
         "kernel": platform.release(),
         "python": platform.python_version(),
         "packages": {package: _installed(package) for package in _PACKAGES if _installed(package)},
-        "revision": revision + (" with changes" if revision and _git("status", "--porcelain") else ""),
+        "revision": revision
+        + (" with changes" if revision and _git("status", "--porcelain") else ""),
         "load_before": load(),
     }

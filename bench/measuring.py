@@ -54,11 +54,17 @@ class Row:
         judged = self.target and self.value is not None
         data = asdict(self)
         data["target"] = f"{self.target.relation} {self.target.bound:g}" if self.target else None
-        data["met"] = self.target.met(self.value) if judged and self.target and self.value is not None else None
+        data["met"] = (
+            self.target.met(self.value)
+            if judged and self.target and self.value is not None
+            else None
+        )
         return data
 
 
-def in_turns(actions: Mapping[str, Callable[[], object]], rounds: int, commands: int = 1) -> dict[str, list[float]]:
+def in_turns(
+    actions: Mapping[str, Callable[[], object]], rounds: int, commands: int = 1
+) -> dict[str, list[float]]:
     """Take every action once a round, in an order by lot; microseconds, divided by `commands`.
 
     Every action is taken twice beforehand, so that what a driver prepares at first use is not measured.
@@ -79,12 +85,21 @@ def in_turns(actions: Mapping[str, Callable[[], object]], rounds: int, commands:
 
 def summary(samples: Sequence[float]) -> dict[str, float]:
     """Median, quartiles and number of samples."""
-    low, _, high = quantiles(samples, n=4, method="inclusive") if len(samples) > 1 else (samples[0],) * 3
+    low, _, high = (
+        quantiles(samples, n=4, method="inclusive") if len(samples) > 1 else (samples[0],) * 3
+    )
     return {"median": median(samples), "q1": low, "q3": high, "count": len(samples)}
 
 
-def ratio(what: str, samples: Samples, over: str, under: str, target: Target | None = None, unit: str = "µs per command",
-          note: str = "") -> Row:  # fmt: skip
+def ratio(
+    what: str,
+    samples: Samples,
+    over: str,
+    under: str,
+    target: Target | None = None,
+    unit: str = "µs per command",
+    note: str = "",
+) -> Row:
     """The row that compares two of the samples: median of `over` divided by the median of `under`."""
     rounds = median(a / b for a, b in zip(samples[over], samples[under], strict=True))
     series = {name: summary(samples[name]) for name in (over, under)}

@@ -19,12 +19,17 @@ _SIZES = (1_000, 10_000, 100_000)
 _SHAPES: dict[str, Callable[[int, int, Random], Sequence[int]]] = {
     "a path of kernels": lambda node, size, lot: range(node)[-1:],
     "a path, every tenth node a host task": lambda node, size, lot: range(node)[-1:],
-    "one node, many after it, one after all": lambda node, size, lot: range(1, node) if node == size - 1 else range(node)[:1],
+    "one node, many after it, one after all": lambda node, size, lot: (
+        range(1, node) if node == size - 1 else range(node)[:1]
+    ),
     "a random graph, every fifth node a host task": lambda node, size, lot: sorted(
         {*lot.choices(range(node)[-100:], k=2)} if node else ()
     ),
 }
-_HOST_EVERY = {"a path, every tenth node a host task": 10, "a random graph, every fifth node a host task": 5}
+_HOST_EVERY = {
+    "a path, every tenth node a host task": 10,
+    "a random graph, every fifth node a host task": 5,
+}
 
 
 def measure(quick: bool) -> list[Row]:
@@ -34,7 +39,9 @@ def measure(quick: bool) -> list[Row]:
     for shape in _SHAPES:
         series = {f"{size:,} nodes": summary(taken[shape]) for size, taken in samples.items()}
         value = [*series.values()][-1]["median"]
-        rows.append(Row(f"partitions of {shape}", value, "µs", Target("≤", 5), series, "µs per node"))
+        rows.append(
+            Row(f"partitions of {shape}", value, "µs", Target("≤", 5), series, "µs per node")
+        )
     return rows
 
 

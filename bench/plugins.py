@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairlead.loader.adapters import Plugin, load
-from fairlead.loader.discovery import PluginCandidate, find_adapters
-from fairlead.loader.selector import parse
-from fairlead.loader.trace import trace
-from fairlead.loader.ur import UR
+from fairlead.loader.trace.trace import trace
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin, load
+from fairlead.loader.ur.discovery import PluginCandidate, find_adapters
+from fairlead.loader.ur.selector import parse
 
 from .measuring import Row, Target, in_turns, ratio, summary
 
@@ -28,11 +28,11 @@ from .measuring import Row, Target, in_turns, ratio, summary
 _BIND = """
 import json, sys, time
 from pathlib import Path
-from fairlead.loader import adapters, discovery, library, plugins, verdicts
-from fairlead.loader.search import python_libraries
+from fairlead.loader.ur import adapters, discovery, plugins; from fairlead.loader.base import library, verdicts
+from fairlead.loader.base.search import python_libraries
 
 def probe(candidates):
-    from fairlead.loader.plugin_probe import probe_all
+    from fairlead.loader.ur.plugin_probe import probe_all
     return probe_all(candidates)
 
 def everything():
@@ -61,14 +61,24 @@ def measure(quick: bool) -> list[Row]:
         os.environ["SYCL_PI_CONFIG"] = str(Path(folder, "plugins.conf"))
         Path(folder, "plugins.conf").write_text(f"{paths[-1]} PI opencl -\n", encoding="utf-8")
         adapter = _opencl_adapter()
-        return [_call(adapter, quick), _tracing(adapter, quick), _binding(paths, quick), _selection(quick)]
+        return [
+            _call(adapter, quick),
+            _tracing(adapter, quick),
+            _binding(paths, quick),
+            _selection(quick),
+        ]
 
 
 def _beside_each_other(folder: Path) -> list[Path]:
     """Links to four adapters and a plugin, and to the library that one of them needs."""
     source = Path(os.environ["UR_PLUGINS"])
-    names = ["ur-now/libur_adapter_level_zero.so.0", "ur-now/libur_adapter_level_zero_v2.so.0", "ur-then/libur_adapter_opencl.so.0",
-             "ur-then/libur_adapter_level_zero.so.0", "pi/libpi_opencl.so"]  # fmt: skip
+    names = [
+        "ur-now/libur_adapter_level_zero.so.0",
+        "ur-now/libur_adapter_level_zero_v2.so.0",
+        "ur-then/libur_adapter_opencl.so.0",
+        "ur-then/libur_adapter_level_zero.so.0",
+        "pi/libpi_opencl.so",
+    ]
     links = []
     for name in names:
         link = folder / name
@@ -81,7 +91,11 @@ def _beside_each_other(folder: Path) -> list[Path]:
 
 
 def _opencl_adapter() -> Plugin:
-    candidates = [c for c in find_adapters().candidates if isinstance(c, PluginCandidate) and "opencl" in c.library]
+    candidates = [
+        c
+        for c in find_adapters().candidates
+        if isinstance(c, PluginCandidate) and "opencl" in c.library
+    ]
     return load(candidates[0])
 
 
@@ -92,14 +106,26 @@ _ANSWER, _SIZE = ctypes.c_uint32(), ctypes.c_size_t()
 def _arguments(plugin: Plugin) -> tuple[Any, ...]:
     """The arguments of a call that an adapter answers at once, and that leads to memory in two places."""
     name = UR["UR_ADAPTER_INFO_VERSION"]
-    return plugin.handles[0], name, ctypes.sizeof(_ANSWER), ctypes.addressof(_ANSWER), ctypes.addressof(_SIZE)
+    return (
+        plugin.handles[0],
+        name,
+        ctypes.sizeof(_ANSWER),
+        ctypes.addressof(_ANSWER),
+        ctypes.addressof(_SIZE),
+    )
 
 
 def _call(plugin: Plugin, quick: bool) -> Row:
     table, arguments = plugin.table, _arguments(plugin)
     pointer = table.pointer(UR.functions["urAdapterGetInfo"].slot or 0)
     bare = ctypes.CFUNCTYPE(ctypes.c_int32)(pointer)
-    bare.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p]
+    bare.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_uint32,
+        ctypes.c_size_t,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+    ]
     calls = range(100 if quick else 5000)
 
     def through_table() -> None:
@@ -110,9 +136,16 @@ def _call(plugin: Plugin, quick: bool) -> Row:
         for _ in calls:
             bare(*arguments)
 
-    samples = in_turns({"table": through_table, "ctypes": through_ctypes}, 5 if quick else 101, len(calls))
+    samples = in_turns(
+        {"table": through_table, "ctypes": through_ctypes}, 5 if quick else 101, len(calls)
+    )
     return ratio(
-        "a call through an adapter's table ÷ bare ctypes", samples, "table", "ctypes", Target("≤", 1.2), unit="µs per call"
+        "a call through an adapter's table ÷ bare ctypes",
+        samples,
+        "table",
+        "ctypes",
+        Target("≤", 1.2),
+        unit="µs per call",
     )
 
 
@@ -131,7 +164,9 @@ def _tracing(plugin: Plugin, quick: bool) -> Row:
     samples = in_turns({"traced": traced, "untraced": untraced}, 5 if quick else 51, len(calls))
     series = {name: summary(values) for name, values in samples.items()}
     added = series["traced"]["median"] - series["untraced"]["median"]
-    return Row("tracing to memory, added to a call", added, "µs", Target("≤", 5), series, "µs per call")
+    return Row(
+        "tracing to memory, added to a call", added, "µs", Target("≤", 5), series, "µs per call"
+    )
 
 
 def _binding(paths: list[Path], quick: bool) -> Row:
@@ -160,7 +195,10 @@ class _Device:
 
 
 def _selection(quick: bool) -> Row:
-    devices = [_Device(("opencl", "level_zero", "cuda")[index % 3], ("cpu", "gpu", "acc")[index % 2]) for index in range(1000)]
+    devices = [
+        _Device(("opencl", "level_zero", "cuda")[index % 3], ("cpu", "gpu", "acc")[index % 2])
+        for index in range(1000)
+    ]
 
     def select() -> None:
         if len(parse("*:gpu,cpu;!opencl:7,8;cuda:*").select(devices)) < 100:
@@ -169,4 +207,11 @@ def _selection(quick: bool) -> Row:
     samples = in_turns({"select": select}, 5 if quick else 101)
     milliseconds = [value / 1000 for value in samples["select"]]
     series = {"select": summary(milliseconds)}
-    return Row("selecting among 1,000 devices", series["select"]["median"], "ms", Target("≤", 5), series, "ms")
+    return Row(
+        "selecting among 1,000 devices",
+        series["select"]["median"],
+        "ms",
+        Target("≤", 5),
+        series,
+        "ms",
+    )

@@ -20,16 +20,34 @@ class Loops:
     `set_launch_and_mark` the same with an event of the end."""
 
     def __init__(self, launches: Launches) -> None:
-        self._enqueue, self._set, self._finish = map(driver_function, ("clEnqueueNDRangeKernel", "clSetKernelArg", "clFinish"))
-        self._mark = driver_function("clEnqueueMarkerWithWaitList"), driver_function("clReleaseEvent")
-        self._queue, self._kernel = ctypes.c_void_p(launches.queue.int_ptr), ctypes.c_void_p(launches.kernel.int_ptr)
-        self._end = ctypes.c_size_t(launches.count), ctypes.c_size_t(WORK_ITEMS), ctypes.c_size_t(WORK_ITEMS)
+        self._enqueue, self._set, self._finish = map(
+            driver_function, ("clEnqueueNDRangeKernel", "clSetKernelArg", "clFinish")
+        )
+        self._mark = (
+            driver_function("clEnqueueMarkerWithWaitList"),
+            driver_function("clReleaseEvent"),
+        )
+        self._queue, self._kernel = (
+            ctypes.c_void_p(launches.queue.int_ptr),
+            ctypes.c_void_p(launches.kernel.int_ptr),
+        )
+        self._end = (
+            ctypes.c_size_t(launches.count),
+            ctypes.c_size_t(WORK_ITEMS),
+            ctypes.c_size_t(WORK_ITEMS),
+        )
         self._clones = launches.clones()
-        self._kernels = (ctypes.c_void_p * launches.count)(*(kernel.int_ptr for kernel in self._clones))
-        self._values = (_Arguments * launches.count)(*((a.int_ptr, b.int_ptr, s) for a, b, s in launches.arguments))
+        self._kernels = (ctypes.c_void_p * launches.count)(
+            *(kernel.int_ptr for kernel in self._clones)
+        )
+        self._values = (_Arguments * launches.count)(
+            *((a.int_ptr, b.int_ptr, s) for a, b, s in launches.arguments)
+        )
 
     def launch(self) -> None:
-        self._check(c_loop().launch(self._enqueue, self._finish, self._queue, self._kernels, *self._end))
+        self._check(
+            c_loop().launch(self._enqueue, self._finish, self._queue, self._kernels, *self._end)
+        )
 
     def set_and_launch(self) -> None:
         self._set_and_launch(None, None)
@@ -39,7 +57,9 @@ class Loops:
 
     def _set_and_launch(self, mark: Any, release: Any) -> None:
         functions = self._enqueue, self._set, self._finish, mark, release
-        self._check(c_loop().set_and_launch(*functions, self._queue, self._kernel, self._values, *self._end))
+        self._check(
+            c_loop().set_and_launch(*functions, self._queue, self._kernel, self._values, *self._end)
+        )
 
     def _check(self, code: int) -> None:
         if code:
@@ -67,9 +87,20 @@ def measure(quick: bool) -> list[Row]:
     check_same(launches, **actions)
     samples = in_turns(actions, 5 if quick else 101, launches.count)
     return [
-        ratio("replay ÷ C loop, 1,000 tiny kernels", samples, "replay", "C loop", Target("≤", 1.05)),
-        ratio("replay ÷ C loop that sets the arguments", samples, "replay", "C loop, clSetKernelArg"),
-        ratio("PyOpenCL ÷ replay, 1,000 tiny kernels", samples, "PyOpenCL", "replay", Target("≥", 6)),
+        ratio(
+            "replay ÷ C loop, 1,000 tiny kernels", samples, "replay", "C loop", Target("≤", 1.05)
+        ),
+        ratio(
+            "replay ÷ C loop that sets the arguments", samples, "replay", "C loop, clSetKernelArg"
+        ),
+        ratio(
+            "PyOpenCL ÷ replay, 1,000 tiny kernels", samples, "PyOpenCL", "replay", Target("≥", 6)
+        ),
         ratio("PyOpenCL ÷ C loop: what any replay is bounded by", samples, "PyOpenCL", "C loop"),
-        ratio("PyOpenCL with argument types declared ÷ replay", samples, "PyOpenCL, types declared", "replay"),
+        ratio(
+            "PyOpenCL with argument types declared ÷ replay",
+            samples,
+            "PyOpenCL, types declared",
+            "replay",
+        ),
     ]

@@ -31,8 +31,12 @@ def _measured(row: Mapping[str, Any]) -> str:
     if row["value"] is None:
         return "–"
     # A ratio close to 1 is told apart from its target by the third decimal.
-    value = f"{row['value']:.3f}" if row["unit"] == "×" and row["value"] < 10 else _number(row["value"])
-    rounds = f" ({row['ratio_of_rounds']:.3f} by rounds)" if row["ratio_of_rounds"] is not None else ""
+    value = (
+        f"{row['value']:.3f}" if row["unit"] == "×" and row["value"] < 10 else _number(row["value"])
+    )
+    rounds = (
+        f" ({row['ratio_of_rounds']:.3f} by rounds)" if row["ratio_of_rounds"] is not None else ""
+    )
     return f"{value} {row['unit']}{rounds}"
 
 
@@ -43,11 +47,15 @@ def summary(data: Mapping[str, Any]) -> str:
     targets: dict[str, str] = {}
     for row in data["rows"]:
         value = "" if row["value"] is None else f"{_number(row['value'])} {row['unit']}"
-        lines.setdefault(row["what"], {})[row["driver"]] = f"**{value}**" if row["met"] is False else value
+        lines.setdefault(row["what"], {})[row["driver"]] = (
+            f"**{value}**" if row["met"] is False else value
+        )
         targets[row["what"]] = row["target"] or targets.get(row["what"], "")
     table = [f"| measure | target | {' | '.join(drivers)} |", "|---" * (len(drivers) + 2) + "|"]
     for what, values in lines.items():
-        table.append(f"| {what} | {targets[what]} | {' | '.join(values.get(driver, '') for driver in drivers)} |")
+        table.append(
+            f"| {what} | {targets[what]} | {' | '.join(values.get(driver, '') for driver in drivers)} |"
+        )
     return "\n".join(table) + "\n"
 
 
@@ -66,7 +74,14 @@ def markdown(data: Mapping[str, Any]) -> str:
     ]
     for row in data["rows"]:
         details = "; ".join(filter(None, (_series(row), row["note"])))
-        cells = (row["what"], row["driver"], _measured(row), row["target"] or "", _MET[row["met"]], details)
+        cells = (
+            row["what"],
+            row["driver"],
+            _measured(row),
+            row["target"] or "",
+            _MET[row["met"]],
+            details,
+        )
         lines.append("| " + " | ".join(cells) + " |")
     judged = [row["met"] for row in data["rows"] if row["met"] is not None]
     return "\n".join([*lines, "", f"{sum(judged)} of {len(judged)} targets met.", ""])

@@ -18,7 +18,13 @@ def measure(quick: bool) -> list[Row]:
     pointer = driver_function("clGetCommandQueueInfo").value
     assert pointer
     bare = ctypes.CFUNCTYPE(ctypes.c_int32)(pointer)
-    bare.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p]
+    bare.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_uint32,
+        ctypes.c_size_t,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+    ]
     bare.restype = ctypes.c_int32
     calls = range(100 if quick else 5000)
 
@@ -30,5 +36,16 @@ def measure(quick: bool) -> list[Row]:
         for _ in calls:
             bare(handle, name, size, address, None)
 
-    samples = in_turns({"table": through_table, "ctypes": through_ctypes}, 5 if quick else 101, len(calls))
-    return [ratio("a call through a table ÷ bare ctypes", samples, "table", "ctypes", Target("≤", 1.2), unit="µs per call")]
+    samples = in_turns(
+        {"table": through_table, "ctypes": through_ctypes}, 5 if quick else 101, len(calls)
+    )
+    return [
+        ratio(
+            "a call through a table ÷ bare ctypes",
+            samples,
+            "table",
+            "ctypes",
+            Target("≤", 1.2),
+            unit="µs per call",
+        )
+    ]

@@ -16,7 +16,9 @@ import pyopencl as cl
 import fairlead
 from fairlead.icd.abi import OPENCL
 
-warnings.filterwarnings("ignore", category=cl.CompilerWarning)  # some drivers have something to say about every program
+warnings.filterwarnings(
+    "ignore", category=cl.CompilerWarning
+)  # some drivers have something to say about every program
 
 WORK_ITEMS = 64
 _BUFFERS = 8
@@ -41,7 +43,9 @@ def _context() -> Any:
 
 def make_queue(out_of_order: bool = False) -> Any:
     """A pyopencl.CommandQueue on `device()`."""
-    properties: Any = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE if out_of_order else 0
+    properties: Any = (
+        cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE if out_of_order else 0
+    )
     return cl.CommandQueue(_context(), properties=properties)
 
 
@@ -56,7 +60,10 @@ class Launches:
         self._program = cl.Program(
             queue.context, _SOURCE
         ).build()  # kept: some drivers call one invalid that only its kernels refer to
-        self.kernel, self.typed_kernel = cl.Kernel(self._program, "add"), cl.Kernel(self._program, "add")
+        self.kernel, self.typed_kernel = (
+            cl.Kernel(self._program, "add"),
+            cl.Kernel(self._program, "add"),
+        )
         self.typed_kernel.set_scalar_arg_dtypes([None, None, np.float32])
         random = np.random.default_rng(1).random((targets + _BUFFERS, WORK_ITEMS), np.float32)
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
@@ -64,7 +71,12 @@ class Launches:
         self._first = random[0].nbytes
         self._targets, sources = self._buffers[:targets], self._buffers[targets:]
         self.arguments = [
-            (self._targets[i % targets], sources[i * 3 % (_BUFFERS - 1)], np.float32(1e-3 * (1 + i % 97))) for i in range(count)
+            (
+                self._targets[i % targets],
+                sources[i * 3 % (_BUFFERS - 1)],
+                np.float32(1e-3 * (1 + i % 97)),
+            )
+            for i in range(count)
         ]
 
     def call(self) -> None:
@@ -123,7 +135,10 @@ def c_loop() -> ctypes.CDLL:
     """c_loop.c, compiled."""
     with TemporaryDirectory() as folder:
         library = Path(folder, "c_loop.so")
-        subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, Path(__file__).with_name("c_loop.c")], check=True)
+        subprocess.run(
+            ["cc", "-O2", "-shared", "-fPIC", "-o", library, Path(__file__).with_name("c_loop.c")],
+            check=True,
+        )
         return ctypes.CDLL(str(library))
 
 

@@ -16,7 +16,10 @@ import fairlead
 from fairlead.runtime import devices
 from fairlead.runtime.interop import to_pyopencl
 
-RECOVERY, TOLERANCE = 0.1, 1e-4  # who recovers in a day; how far from NumPy, in parts of the largest value
+RECOVERY, TOLERANCE = (
+    0.1,
+    1e-4,
+)  # who recovers in a day; how far from NumPy, in parts of the largest value
 
 
 def day(susceptible: Any, infected: Any, recovered: Any, rate: Any) -> None:
@@ -31,7 +34,12 @@ def day(susceptible: Any, infected: Any, recovered: Any, rate: Any) -> None:
 def begin(countries: int) -> tuple[np.ndarray, ...]:
     """One in a thousand is infected; how many others each infects in a day."""
     infected = np.full(countries, 0.001, np.float32)
-    return 1 - infected, infected, np.zeros_like(infected), np.linspace(0.05, 0.6, countries, dtype=np.float32)
+    return (
+        1 - infected,
+        infected,
+        np.zeros_like(infected),
+        np.linspace(0.05, 0.6, countries, dtype=np.float32),
+    )
 
 
 def main() -> bool:
@@ -65,7 +73,14 @@ def main() -> bool:
     what = f"{chosen.countries} countries, {chosen.days} days; the graph of a day has {len(graph)} commands"
     ways = {"direct": direct, "replayed": replayed}
     return compare(
-        device, what, "day", reset, ways, lambda: np.array([array.get() for array in arrays]), np.array(expected), TOLERANCE
+        device,
+        what,
+        "day",
+        reset,
+        ways,
+        lambda: np.array([array.get() for array in arrays]),
+        np.array(expected),
+        TOLERANCE,
     )
 
 

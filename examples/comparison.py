@@ -14,7 +14,9 @@ ROUNDS = 6  # of each way; the first one is not timed, since kernels are compile
 
 def options(description: str | None, **defaults: int) -> argparse.Namespace:
     """The numbers of the command line: `--size 64 --steps 100` for options(…, size=64, steps=100), which are the defaults."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
     for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default, help="a number")
     return parser.parse_args()
@@ -45,10 +47,19 @@ def compare(
 
     print(f"{device.platform.version.strip()}: {device.name}\n  {what}")
     medians = {way: median(values[1:]) for way, values in micros.items()}
-    errors = {way: np.abs(found - expected).max() / np.abs(expected).max() for way, found in results.items()}
+    errors = {
+        way: np.abs(found - expected).max() / np.abs(expected).max()
+        for way, found in results.items()
+    }
     for way in ways:
-        print(f"  {way:9}{medians[way]:9.2f} µs per {unit}; off NumPy by {errors[way]:.1e} (allowed: {tolerance:g})")
+        print(
+            f"  {way:9}{medians[way]:9.2f} µs per {unit}; off NumPy by {errors[way]:.1e} (allowed: {tolerance:g})"
+        )
     print(f"  replaying is {medians['direct'] / medians['replayed']:.1f} times as fast")
     same = results["direct"].tobytes() == results["replayed"].tobytes()
-    print("  direct and replayed results agree: bit for bit" if same else "  direct and replayed results DIFFER")
+    print(
+        "  direct and replayed results agree: bit for bit"
+        if same
+        else "  direct and replayed results DIFFER"
+    )
     return not (same and max(errors.values()) <= tolerance)

@@ -15,7 +15,10 @@ from fairlead.graph import CommandGraph, DynamicParameter
 from fairlead.runtime import Event, Handler, Program, Queue, malloc_shared
 
 PARTS = 64  # work-items that add up the parts of a sum
-SMALL, TOLERANCE = 1e-6, 1e-3  # where the residual's norm ends it, in parts of the first; how far off the solution may be
+SMALL, TOLERANCE = (
+    1e-6,
+    1e-3,
+)  # where the residual's norm ends it, in parts of the first; how far off the solution may be
 KERNELS = """
 kernel void advance(global float *x, global float *r, global float *w, global float *p, global float *s, float alpha, float beta) {
     size_t i = get_global_id(0);
@@ -44,7 +47,9 @@ class Solver:
     def __init__(self, queue: Queue, b: np.ndarray) -> None:
         self.queue, self.b, self.size = queue, b, len(b)
         self.program = Program(queue.context, KERNELS)
-        self.x, self.r, self.w, self.p, self.s = (malloc_shared(b.size, np.float32, queue) for _ in range(5))
+        self.x, self.r, self.w, self.p, self.s = (
+            malloc_shared(b.size, np.float32, queue) for _ in range(5)
+        )
         self.rr, self.rw = (malloc_shared(PARTS, np.float32, queue) for _ in range(2))
 
     def reset(self) -> None:
@@ -55,10 +60,16 @@ class Solver:
 
     def multiply(self, *before: Event) -> Event:
         """Run, or record, the multiplication and the two sums."""
-        self.queue.parallel_for((self.size, self.size), self.program.apply, self.r, self.w, depends_on=before)
-        return self.queue.parallel_for(PARTS, self.program.sums, self.r, self.w, self.rr, self.rw, np.int32(self.size**2))
+        self.queue.parallel_for(
+            (self.size, self.size), self.program.apply, self.r, self.w, depends_on=before
+        )
+        return self.queue.parallel_for(
+            PARTS, self.program.sums, self.r, self.w, self.rr, self.rw, np.int32(self.size**2)
+        )
 
-    def advance(self, alpha: np.float32 | DynamicParameter, beta: np.float32 | DynamicParameter) -> Callable[[Handler], None]:
+    def advance(
+        self, alpha: np.float32 | DynamicParameter, beta: np.float32 | DynamicParameter
+    ) -> Callable[[Handler], None]:
         """The command group of the rest."""
         memory = self.x, self.r, self.w, self.p, self.s
         return lambda h: h.parallel_for(self.size**2, self.program.advance, *memory, alpha, beta)
@@ -113,7 +124,16 @@ def main() -> bool:
     solver.record()
     what = f"{size}×{size} unknowns; the graph of an iteration has {len(solver.graph)} nodes"
     ways = {"direct": solver.direct, "replayed": solver.replayed}
-    return compare(queue.device, what, "iteration", solver.reset, ways, lambda: solver.x.array, solution.ravel(), TOLERANCE)
+    return compare(
+        queue.device,
+        what,
+        "iteration",
+        solver.reset,
+        ways,
+        lambda: solver.x.array,
+        solution.ravel(),
+        TOLERANCE,
+    )
 
 
 if __name__ == "__main__":

@@ -37,7 +37,9 @@ def threshold_of(image: np.ndarray) -> np.uint8:
     counts, values = np.bincount(image.ravel(), minlength=256), np.arange(256)
     below, sums = np.cumsum(counts), np.cumsum(counts * values)
     above = below[-1] - below
-    apart = sums * above - (sums[-1] - sums) * below  # the difference of both means, times both counts
+    apart = (
+        sums * above - (sums[-1] - sums) * below
+    )  # the difference of both means, times both counts
     return np.uint8(np.argmax(apart.astype(float) ** 2 / np.maximum(below * above, 1)))
 
 
@@ -47,7 +49,11 @@ class Pipeline:
     def __init__(self, queue: Queue, pictures: np.ndarray) -> None:
         self.queue, self.pictures = queue, pictures
         self.program = Program(queue.context, KERNELS)
-        self.picture, self.result, self.found = pictures[0].copy(), pictures[0].copy(), np.empty_like(pictures)
+        self.picture, self.result, self.found = (
+            pictures[0].copy(),
+            pictures[0].copy(),
+            np.empty_like(pictures),
+        )
         self.raw, self.blurred, self.mask, self.outline = (
             Buffer(self.picture.shape, np.uint8, write_back=False) for _ in range(4)
         )
@@ -61,13 +67,23 @@ class Pipeline:
             blurred, threshold = h.access(self.blurred, "read"), h.access(self.threshold, "discard")
             h.host_task(lambda: threshold.array.fill(threshold_of(blurred.array)))
 
-        def submit(kernel: Kernel, size: int | tuple[int, ...], *accesses: tuple[Buffer, str]) -> None:
-            self.queue.submit(lambda h: h.parallel_for(size, kernel, *(h.access(*access) for access in accesses)))
+        def submit(
+            kernel: Kernel, size: int | tuple[int, ...], *accesses: tuple[Buffer, str]
+        ) -> None:
+            self.queue.submit(
+                lambda h: h.parallel_for(size, kernel, *(h.access(*access) for access in accesses))
+            )
 
         self.queue.submit(lambda h: h.copy(self.picture, h.access(self.raw, "discard")))
         submit(program.blur, size, (self.raw, "read"), (self.blurred, "discard"))
         self.queue.submit(find_threshold)
-        submit(program.bright, self.raw.size, (self.blurred, "read"), (self.threshold, "read"), (self.mask, "discard"))
+        submit(
+            program.bright,
+            self.raw.size,
+            (self.blurred, "read"),
+            (self.threshold, "read"),
+            (self.mask, "discard"),
+        )
         submit(program.edges, size, (self.mask, "read"), (self.outline, "discard"))
         self.queue.submit(lambda h: h.copy(h.access(self.outline, "read"), self.result))
 
@@ -102,17 +118,34 @@ def main() -> bool:
     chosen = options(__doc__, size=128, pictures=20)
     x, y = np.meshgrid(np.arange(chosen.size), np.arange(chosen.size))
     noise = np.random.default_rng(1).integers(0, 80, (chosen.pictures, chosen.size, chosen.size))
-    discs = [np.hypot(x - chosen.size / 2, y - chosen.size / 3) < 2 + number for number in range(chosen.pictures)]
+    discs = [
+        np.hypot(x - chosen.size / 2, y - chosen.size / 3) < 2 + number
+        for number in range(chosen.pictures)
+    ]
     light = 10 * np.arange(chosen.pictures).reshape(-1, 1, 1) % 80  # each picture has its own
     pictures = (noise + 40 * np.array(discs) + light).astype(np.uint8)
 
-    images = Pipeline(queue := Queue(), pictures)  # to the device that ONEAPI_DEVICE_SELECTOR selects
+    images = Pipeline(
+        queue := Queue(), pictures
+    )  # to the device that ONEAPI_DEVICE_SELECTOR selects
     images.record()
     print(images.loop.explain())
     what = f"{chosen.pictures} pictures of {chosen.size}×{chosen.size}; the graph has {len(images.graph)} nodes"
-    ways = {"direct": lambda: images.each(images.run), "replayed": lambda: images.each(lambda: queue.graph(images.loop))}
+    ways = {
+        "direct": lambda: images.each(images.run),
+        "replayed": lambda: images.each(lambda: queue.graph(images.loop)),
+    }
     expected = np.array([in_numpy(picture) for picture in pictures]).astype(int)
-    return compare(queue.device, what, "picture", lambda: images.found.fill(0), ways, lambda: images.found, expected, 0)
+    return compare(
+        queue.device,
+        what,
+        "picture",
+        lambda: images.found.fill(0),
+        ways,
+        lambda: images.found,
+        expected,
+        0,
+    )
 
 
 if __name__ == "__main__":

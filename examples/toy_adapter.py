@@ -17,26 +17,32 @@ platform, device = Platform(), Device()
 types = [UR[f"UR_DEVICE_TYPE_{name}"] for name in ("DEFAULT", "ALL", "CPU")]
 memory = {}  # address → block
 
-adapter.info("urPlatformGetInfo", {
-    "UR_PLATFORM_INFO_BACKEND": adapter.backend,
-    "UR_PLATFORM_INFO_NAME": "Toy platform",
-    "UR_PLATFORM_INFO_VENDOR_NAME": "fairlead",
-    "UR_PLATFORM_INFO_VERSION": "1.0",
-})  # fmt: skip
-adapter.info("urDeviceGetInfo", {
-    "UR_DEVICE_INFO_TYPE": UR["UR_DEVICE_TYPE_CPU"],
-    "UR_DEVICE_INFO_NAME": "Toy device",
-    "UR_DEVICE_INFO_VENDOR": "fairlead",
-    "UR_DEVICE_INFO_DRIVER_VERSION": "1.0",
-    "UR_DEVICE_INFO_EXTENSIONS": "",
-    "UR_DEVICE_INFO_PLATFORM": platform,
-    "UR_DEVICE_INFO_PARENT_DEVICE": None,
-    "UR_DEVICE_INFO_MAX_COMPUTE_UNITS": 1,
-    "UR_DEVICE_INFO_MAX_WORK_ITEM_SIZES": (1, 1, 1),
-    "UR_DEVICE_INFO_USM_DEVICE_SUPPORT": UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS"],
-    "UR_DEVICE_INFO_USE_NATIVE_ASSERT": False,
-    "UR_DEVICE_INFO_HOST_UNIFIED_MEMORY": True,
-})  # fmt: skip
+adapter.info(
+    "urPlatformGetInfo",
+    {
+        "UR_PLATFORM_INFO_BACKEND": adapter.backend,
+        "UR_PLATFORM_INFO_NAME": "Toy platform",
+        "UR_PLATFORM_INFO_VENDOR_NAME": "fairlead",
+        "UR_PLATFORM_INFO_VERSION": "1.0",
+    },
+)
+adapter.info(
+    "urDeviceGetInfo",
+    {
+        "UR_DEVICE_INFO_TYPE": UR["UR_DEVICE_TYPE_CPU"],
+        "UR_DEVICE_INFO_NAME": "Toy device",
+        "UR_DEVICE_INFO_VENDOR": "fairlead",
+        "UR_DEVICE_INFO_DRIVER_VERSION": "1.0",
+        "UR_DEVICE_INFO_EXTENSIONS": "",
+        "UR_DEVICE_INFO_PLATFORM": platform,
+        "UR_DEVICE_INFO_PARENT_DEVICE": None,
+        "UR_DEVICE_INFO_MAX_COMPUTE_UNITS": 1,
+        "UR_DEVICE_INFO_MAX_WORK_ITEM_SIZES": (1, 1, 1),
+        "UR_DEVICE_INFO_USM_DEVICE_SUPPORT": UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS"],
+        "UR_DEVICE_INFO_USE_NATIVE_ASSERT": False,
+        "UR_DEVICE_INFO_HOST_UNIFIED_MEMORY": True,
+    },
+)
 adapter.declare(
     urPlatformGet=lambda: [platform],
     urDeviceGet=lambda DeviceType: [device] if DeviceType in types else [],

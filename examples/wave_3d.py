@@ -35,7 +35,10 @@ class Wave:
         self.queue, self.size, self.steps = queue, size, steps
         self.program = Program(queue.context, KERNELS)
         self.points = [malloc_shared(size**3, np.float32, queue) for _ in range(2)]
-        self.heard, self.time = malloc_shared(steps, np.float32, queue), malloc_shared(1, np.int32, queue)
+        self.heard, self.time = (
+            malloc_shared(steps, np.float32, queue),
+            malloc_shared(1, np.int32, queue),
+        )
         self.place = np.int32((size // 4 * size + size // 2) * size + size // 3)
 
     def reset(self) -> None:
@@ -49,7 +52,9 @@ class Wave:
 
     def listen(self, now: USM, other: USM) -> Callable[[Handler], None]:
         """A command group: the microphone after that step."""
-        return lambda h: h.single_task(self.program.listen, other, self.place, self.heard, self.time)
+        return lambda h: h.single_task(
+            self.program.listen, other, self.place, self.heard, self.time
+        )
 
     def direct(self) -> int:
         now, other = self.points
@@ -65,7 +70,8 @@ class Wave:
         now, other = self.points
         self.graph = CommandGraph(self.queue)
         self.groups = [
-            DynamicCommandGroup(self.graph, [group(now, other), group(other, now)]) for group in (self.advance, self.listen)
+            DynamicCommandGroup(self.graph, [group(now, other), group(other, now)])
+            for group in (self.advance, self.listen)
         ]
         advance = self.graph.add(self.groups[0])
         self.nodes = advance, self.graph.add(self.groups[1], depends_on=advance)
@@ -75,7 +81,9 @@ class Wave:
         for step in range(self.steps):
             for group in self.groups:
                 group.active_index = step % 2
-            self.loop.update(self.nodes)  # what was submitted before stays as it was, and need not be waited for
+            self.loop.update(
+                self.nodes
+            )  # what was submitted before stays as it was, and need not be waited for
             self.queue.graph(self.loop)
         self.queue.wait()
         return self.steps
@@ -113,7 +121,9 @@ def main() -> bool:
     what = f"{chosen.size}³ points, {chosen.steps} steps; the graph of a step has {len(wave.graph)} nodes"
     expected = in_numpy(chosen.size, chosen.steps, int(wave.place))
     ways = {"direct": wave.direct, "replayed": wave.replayed}
-    return compare(queue.device, what, "step", wave.reset, ways, lambda: wave.heard.array, expected, TOLERANCE)
+    return compare(
+        queue.device, what, "step", wave.reset, ways, lambda: wave.heard.array, expected, TOLERANCE
+    )
 
 
 if __name__ == "__main__":

@@ -25,39 +25,55 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .api import devices, platforms
     from .backends import adapters, pi_plugins
-    from .captured import CapturedGraph, CaptureError, capture
-    from .executable import Executable, ReplayError
+    from .captured_graphs.context import CapturedGraph, CaptureError, capture
+    from .captured_graphs.executable import Executable, ReplayError
     from .icd.errors import OpenCLError, PlatformNotFoundError
     from .icd.objects import Device, Platform
-    from .loader.errors import FairleadError, LibraryError, NotFoundError
-    from .loader.trace import trace
+    from .loader.base.errors import FairleadError, LibraryError, NotFoundError
+    from .loader.trace.trace import trace
 
     __version__: str
 
 __all__ = [
-    "CaptureError", "CapturedGraph", "Device", "Executable", "FairleadError", "LibraryError", "NotFoundError", "OpenCLError", "Platform",
-    "PlatformNotFoundError", "ReplayError", "__version__", "adapters", "capture", "devices", "pi_plugins", "platforms", "trace",
-]  # fmt: skip
+    "CaptureError",
+    "CapturedGraph",
+    "Device",
+    "Executable",
+    "FairleadError",
+    "LibraryError",
+    "NotFoundError",
+    "OpenCLError",
+    "Platform",
+    "PlatformNotFoundError",
+    "ReplayError",
+    "__version__",
+    "adapters",
+    "capture",
+    "devices",
+    "pi_plugins",
+    "platforms",
+    "trace",
+]
 
 #: Where each public name comes from.
 _MODULES = {
-    "CaptureError": ".captured",
-    "CapturedGraph": ".captured",
+    "CaptureError": ".captured_graphs.context",
+    "CapturedGraph": ".captured_graphs.context",
     "Device": ".icd.objects",
-    "Executable": ".executable",
-    "FairleadError": ".loader.errors",
-    "LibraryError": ".loader.errors",
-    "NotFoundError": ".loader.errors",
+    "Executable": ".captured_graphs.executable",
+    "FairleadError": ".loader.base.errors",
+    "LibraryError": ".loader.base.errors",
+    "NotFoundError": ".loader.base.errors",
     "OpenCLError": ".icd.errors",
     "Platform": ".icd.objects",
     "PlatformNotFoundError": ".icd.errors",
-    "ReplayError": ".executable",
+    "ReplayError": ".captured_graphs.executable",
     "adapters": ".backends",
-    "capture": ".captured",
+    "capture": ".captured_graphs.context",
     "devices": ".api",
     "pi_plugins": ".backends",
     "platforms": ".api",
-    "trace": ".loader.trace",
+    "trace": ".loader.trace.trace",
 }
 
 

@@ -1,5 +1,5 @@
 """`python -m fairlead` is the command `fairlead`."""
 
-from .cli import main
+from .cli.main import main
 
 main(prog_name="fairlead")

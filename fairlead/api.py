@@ -9,7 +9,7 @@ from typing import Final
 from .icd.drivers import drivers
 from .icd.errors import PlatformNotFoundError
 from .icd.objects import Device, Platform
-from .loader.errors import FairleadError, NotFoundError
+from .loader.base.errors import FairleadError, NotFoundError
 
 _REMEDY: Final = "run `fairlead doctor`"
 
@@ -55,9 +55,13 @@ def usable_devices() -> tuple[tuple[Device, ...], tuple[str, ...]]:
         try:
             found += platform.devices
             if not platform.devices:
-                empty.append(f"the platform {platform.name!r} has no device ({platform.driver.path})")
+                empty.append(
+                    f"the platform {platform.name!r} has no device ({platform.driver.path})"
+                )
         except FairleadError as error:
-            failures.append(f"the platform {platform.name!r} failed to list its devices ({platform.driver.path}): {error}")
+            failures.append(
+                f"the platform {platform.name!r} failed to list its devices ({platform.driver.path}): {error}"
+            )
     if not found:
         raise NotFoundError(
             "no OpenCL device can be used",

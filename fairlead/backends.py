@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from .icd.drivers import drivers
-from .loader.forks import new_lock
-from .loader.plugins import Plugins, open_plugins
+from .loader.base.forks import new_lock
+from .loader.ur.plugins import Plugins, open_plugins
 
 _opened: Final[dict[str, Plugins]] = {}
 _lock = new_lock()

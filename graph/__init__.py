@@ -11,6 +11,12 @@ from .executable import ExecutableGraph
 from .node import Node
 
 __all__ = [
-    "CommandGraph", "DynamicCommandGroup", "DynamicLocalMemory", "DynamicParameter", "ExecutableGraph", "Node", "async_free",
+    "CommandGraph",
+    "DynamicCommandGroup",
+    "DynamicLocalMemory",
+    "DynamicParameter",
+    "ExecutableGraph",
+    "Node",
+    "async_free",
     "async_malloc",
-]  # fmt: skip
+]

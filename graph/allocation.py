@@ -72,15 +72,18 @@ class Allocations:
         """Raise SYCLError (invalid) if there is an executable graph already."""
         if self._executable is not None and self._executable() is not None:
             raise invalid(
-                "Graphs containing allocations can only have a single executable graph alive at any one time.", routine="finalize",
+                "Graphs containing allocations can only have a single executable graph alive at any one time.",
+                routine="finalize",
                 remedy="drop the executable graph first",
-            )  # fmt: skip
+            )
 
     def hold(self, executable: ExecutableGraph) -> Allocations:
         """There is an executable graph, which must not be updated; what is to begin as zeros does."""
         if executable.updatable:
             raise invalid(
-                "Graphs containing allocations cannot be updated.", routine="finalize", remedy="finalize without updatable=True"
+                "Graphs containing allocations cannot be updated.",
+                routine="finalize",
+                remedy="finalize without updatable=True",
             )
         self._executable = weakref.ref(executable)
         for memory in self.zeroed:
@@ -89,14 +92,22 @@ class Allocations:
             queue.wait()
         return self
 
-    def take(self, nbytes: int, dtype: Any, graph: CommandGraph, before: Sequence[Node], zero_init: bool) -> USM:
+    def take(
+        self, nbytes: int, dtype: Any, graph: CommandGraph, before: Sequence[Node], zero_init: bool
+    ) -> USM:
         """Memory: some that was freed and is large enough, if its free comes before the new allocation, else new memory."""
-        found = None if zero_init else self._again(nbytes, before)  # what was used before is not zero in the middle of a run
+        found = (
+            None if zero_init else self._again(nbytes, before)
+        )  # what was used before is not zero in the middle of a run
         if found is None:
-            found = allocate("device", nbytes, numpy.uint8, (graph.context, graph.device), "async_malloc")
+            found = allocate(
+                "device", nbytes, numpy.uint8, (graph.context, graph.device), "async_malloc"
+            )
             self.blocks.append(found)
         self._in_use.add(found.pointer)
-        memory = USM(found.allocation, found.pointer, nbytes, dtype, "device", graph.context, graph.device)
+        memory = USM(
+            found.allocation, found.pointer, nbytes, dtype, "device", graph.context, graph.device
+        )
         if zero_init:
             self.zeroed.append(memory)
         return memory
@@ -104,7 +115,11 @@ class Allocations:
     def _again(self, nbytes: int, before: Sequence[Node]) -> USM | None:
         for place, (block, ref) in enumerate(self._freed):
             node = ref()
-            if block.nbytes >= nbytes and node is not None and any(node is one or node.leads_to(one) for one in before):
+            if (
+                block.nbytes >= nbytes
+                and node is not None
+                and any(node is one or node.leads_to(one) for one in before)
+            ):
                 del self._freed[place]
                 return block
         return None
@@ -113,9 +128,10 @@ class Allocations:
         """Raise SYCLError (invalid) for memory that is not the graph's, or was freed."""
         if memory.pointer not in self._in_use:
             raise invalid(
-                "the memory was not allocated in this graph, or was freed already", routine="async_free",
+                "the memory was not allocated in this graph, or was freed already",
+                routine="async_free",
                 remedy="free once what async_malloc gave in this graph",
-            )  # fmt: skip
+            )
 
     def free(self, memory: USM, node: Node) -> None:
         """A node frees memory."""
@@ -124,21 +140,37 @@ class Allocations:
         self._freed.append((block, weakref.ref(node)))
 
 
-def async_malloc(handler: Handler, count: int, dtype: Any, *, kind: str = "device", zero_init: bool = False) -> USM:
+def async_malloc(
+    handler: Handler, count: int, dtype: Any, *, kind: str = "device", zero_init: bool = False
+) -> USM:
     """`count` elements, as the command of a command group; in a graph they are the graph's.
 
     With `zero_init` they are zeros whenever the graph is finalized. Raises SYCLError (invalid) for memory that is no device memory.
     """
-    expect(handler, Handler, "async_malloc", "call it in a command-group function: async_malloc(handler, count, dtype)")
+    expect(
+        handler,
+        Handler,
+        "async_malloc",
+        "call it in a command-group function: async_malloc(handler, count, dtype)",
+    )
     graph = handler.graph
     if graph is None:
-        memory = allocate(kind, count, dtype, (handler.context, handler.context.devices[0]), "async_malloc")
+        memory = allocate(
+            kind, count, dtype, (handler.context, handler.context.devices[0]), "async_malloc"
+        )
         handler.set_command(Empty())
         return memory
     if kind != "device":
-        raise invalid("only device memory can be allocated in a graph", routine="async_malloc", remedy='kind="device"')
+        raise invalid(
+            "only device memory can be allocated in a graph",
+            routine="async_malloc",
+            remedy='kind="device"',
+        )
     allocations = graph.allocations = graph.allocations or Allocations()
-    nbytes = whole(count, "number of elements", "async_malloc") * element_type(dtype, "async_malloc").itemsize
+    nbytes = (
+        whole(count, "number of elements", "async_malloc")
+        * element_type(dtype, "async_malloc").itemsize
+    )
     memory = allocations.take(nbytes, dtype, graph, graph.named(handler), zero_init)
     handler.set_command(AsyncMalloc(memory))
     return memory
@@ -149,7 +181,12 @@ def async_free(handler: Handler, memory: USM) -> None:
 
     Raises SYCLError (invalid) in a graph for memory that is not the graph's.
     """
-    expect(handler, Handler, "async_free", "call it in a command-group function: async_free(handler, memory)")
+    expect(
+        handler,
+        Handler,
+        "async_free",
+        "call it in a command-group function: async_free(handler, memory)",
+    )
     expect(memory, USM, "async_free", "give what async_malloc gave")
     graph = handler.graph
     if graph is None:

@@ -78,19 +78,28 @@ class CommandGraph(Nodes, Pictured):
             queue = of if isinstance(of, Queue) else queue_of(of, "CommandGraph")
             self.context, device = queue.context, device or queue.device
         given = self.context.devices[:1] if device is None else device
-        wanted: tuple[Device, ...] = tuple(several(given, Device, "CommandGraph", "CommandGraph(context, device)"))
+        wanted: tuple[Device, ...] = tuple(
+            several(given, Device, "CommandGraph", "CommandGraph(context, device)")
+        )
         if not wanted:
-            raise invalid("a graph needs a device", routine="CommandGraph", remedy="CommandGraph(context, device)")
+            raise invalid(
+                "a graph needs a device",
+                routine="CommandGraph",
+                remedy="CommandGraph(context, device)",
+            )
         for one in wanted:
             if one not in self.context:
                 raise invalid(
-                    f"{one.name} is not a device of the context", routine="CommandGraph", remedy="give a device of the context"
+                    f"{one.name} is not a device of the context",
+                    routine="CommandGraph",
+                    remedy="give a device of the context",
                 )
             if not one.has("ext_oneapi_limited_graph"):
                 raise invalid(
-                    f"{one.backend} backend is not supported by SYCL Graph extension.", routine="CommandGraph",
+                    f"{one.backend} backend is not supported by SYCL Graph extension.",
+                    routine="CommandGraph",
                     remedy="use an adapter with command-buffers: the reference adapter has them on every OpenCL driver",
-                )  # fmt: skip
+                )
         if enable_native_recording:
             raise unsupported(
                 f"{wanted[0].backend} backend does not record natively",
@@ -152,10 +161,14 @@ class CommandGraph(Nodes, Pictured):
             before = several(depends_on, Node, "add", _NODE)
             for node in before:
                 if node.graph is not self:
-                    raise invalid("Node must be a node inside the graph.", routine="add", remedy=_NODE)
+                    raise invalid(
+                        "Node must be a node inside the graph.", routine="add", remedy=_NODE
+                    )
             if device is not None and device not in self.devices:
                 raise invalid(
-                    f"{device!r} is not a device of the graph", routine="add", remedy="CommandGraph(context, [devices])"
+                    f"{device!r} is not a device of the graph",
+                    routine="add",
+                    remedy="CommandGraph(context, [devices])",
                 )
             if depends_on_all_leaves:
                 before += self.leaves
@@ -173,18 +186,24 @@ class CommandGraph(Nodes, Pictured):
                 raise invalid(
                     "The sycl_ext_oneapi_enqueue_barrier feature is not available with SYCL Graph Explicit API. "
                     "Please use empty nodes instead.",
-                    routine="add", remedy="graph.add(depends_on=[…])",
-                )  # fmt: skip
+                    routine="add",
+                    remedy="graph.add(depends_on=[…])",
+                )
             return self.insert(handler, device or self.device)
 
-    def _add_group(self, group: DynamicCommandGroup, before: list[Node], device: Device | None) -> Node:
+    def _add_group(
+        self, group: DynamicCommandGroup, before: list[Node], device: Device | None
+    ) -> Node:
         if group.graph is not self:
             raise invalid(
-                "Cannot add dynamic command-group to a graph other than the one it was created with.", routine="add",
+                "Cannot add dynamic command-group to a graph other than the one it was created with.",
+                routine="add",
                 remedy="make the dynamic command-group for this graph",
-            )  # fmt: skip
+            )
         command = group.commands[group.active_index]
-        node = self._insert(command, command.requirements, before + group.before, device or self.device, None)
+        node = self._insert(
+            command, command.requirements, before + group.before, device or self.device, None
+        )
         group.attach(node)
         return node
 
@@ -197,17 +216,25 @@ class CommandGraph(Nodes, Pictured):
             self._check_explicit("make_edge")
             if src is dst:
                 raise invalid(
-                    "make_edge() cannot be called when Src and Dest are the same.", routine="make_edge", remedy="give two nodes"
+                    "make_edge() cannot be called when Src and Dest are the same.",
+                    routine="make_edge",
+                    remedy="give two nodes",
                 )
             for node, name in ((src, "Src"), (dst, "Dest")):
                 if not isinstance(node, Node) or node.graph is not self:
                     raise invalid(
-                        f"{name} must be a node inside the graph.", routine="make_edge", remedy="give nodes of this graph"
+                        f"{name} must be a node inside the graph.",
+                        routine="make_edge",
+                        remedy="give nodes of this graph",
                     )
             if _connected(src, dst):
                 return
             if not self.no_cycle_check and dst.leads_to(src):
-                raise invalid("Command graphs cannot contain cycles.", routine="make_edge", remedy="turn the edge round")
+                raise invalid(
+                    "Command graphs cannot contain cycles.",
+                    routine="make_edge",
+                    remedy="turn the edge round",
+                )
             _connect(src, dst)
 
     # recording
@@ -273,14 +300,20 @@ class CommandGraph(Nodes, Pictured):
         for event in handler.dependencies:
             if event.node is None or event.node.graph is not self:
                 raise invalid(
-                    "Graph nodes cannot depend on events from outside the graph.", routine="depends_on",
+                    "Graph nodes cannot depend on events from outside the graph.",
+                    routine="depends_on",
                     remedy="let the submission of the executable graph depend on them",
-                )  # fmt: skip
+                )
             found.append(event.node)
         return found
 
     def _insert(
-        self, command: Command, requirements: Sequence[Accessor], before: list[Node], device: Device, queue: Queue | None
+        self,
+        command: Command,
+        requirements: Sequence[Accessor],
+        before: list[Node],
+        device: Device,
+        queue: Queue | None,
     ) -> Node:
         for accessor in requirements:
             self.check_buffer(accessor.buffer)
@@ -314,25 +347,30 @@ class CommandGraph(Nodes, Pictured):
         if not self.assume_buffer_outlives_graph:
             raise invalid(
                 "Cannot use buffers in a graph without passing the assume_buffer_outlives_graph property on Graph construction.",
-                routine="add", remedy="CommandGraph(…, assume_buffer_outlives_graph=True)",
-            )  # fmt: skip
+                routine="add",
+                remedy="CommandGraph(…, assume_buffer_outlives_graph=True)",
+            )
         if buffer.write_back:
             raise invalid(
                 "Accessors to buffers which have write_back enabled are not allowed to be used in command graphs.",
-                routine="add", remedy="Buffer(array, write_back=False)",
-            )  # fmt: skip
+                routine="add",
+                remedy="Buffer(array, write_back=False)",
+            )
 
     def _check_explicit(self, routine: str) -> None:
         if self.is_recording:
             raise invalid(
                 f'Explicit API "{routine[0].upper()}{routine[1:]}()" function cannot be called when a queue is currently '
                 "recording commands to a graph.",
-                routine=routine, remedy="end the recording first",
-            )  # fmt: skip
+                routine=routine,
+                remedy="end the recording first",
+            )
 
     # the end
 
-    def finalize(self, *, updatable: bool = False, enable_profiling: bool = False, policy: str = "seed") -> ExecutableGraph:
+    def finalize(
+        self, *, updatable: bool = False, enable_profiling: bool = False, policy: str = "seed"
+    ) -> ExecutableGraph:
         """Make an executable graph of what the graph is now; later changes do not reach it, except by its `update`.
 
         Args:
@@ -344,21 +382,30 @@ class CommandGraph(Nodes, Pictured):
         command-buffers do not have, naming it. (command_graph::finalize)
         """
         if policy not in POLICIES:
-            raise invalid(f"there is no policy {policy!r}", routine="finalize", remedy=f"one of {', '.join(POLICIES)}")
+            raise invalid(
+                f"there is no policy {policy!r}",
+                routine="finalize",
+                remedy=f"one of {', '.join(POLICIES)}",
+            )
         with self.lock:
             if self.allocations is not None:
                 self.allocations.check_single()
             if updatable and any(not device.has("ext_oneapi_graph") for device in self.devices):
                 raise unsupported(
                     f"{self.device.name} has the aspect ext_oneapi_limited_graph alone: executable graphs cannot be updated on it",
-                    routine="finalize", remedy="finalize without updatable=True, or use the reference adapter",
-                )  # fmt: skip
-            return ExecutableGraph(self, updatable=updatable, profiling=enable_profiling, policy=policy)
+                    routine="finalize",
+                    remedy="finalize without updatable=True, or use the reference adapter",
+                )
+            return ExecutableGraph(
+                self, updatable=updatable, profiling=enable_profiling, policy=policy
+            )
 
     def of_context(self, context: Context) -> NoReturn:
         """What a submission asks an executable graph for: this one is not. Raises SYCLError (invalid)."""
         raise invalid(
-            "a modifiable graph cannot be submitted", routine="ext_oneapi_graph", remedy="submit what finalize() gives"
+            "a modifiable graph cannot be submitted",
+            routine="ext_oneapi_graph",
+            remedy="submit what finalize() gives",
         )
 
     def __del__(self) -> None:

@@ -11,7 +11,16 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ..runtime.arguments import LOCAL, MEMORY, POINTER, Argument, DynamicArgument, LocalMemory, argument, check_local
+from ..runtime.arguments import (
+    LOCAL,
+    MEMORY,
+    POINTER,
+    Argument,
+    DynamicArgument,
+    LocalMemory,
+    argument,
+    check_local,
+)
 from ..runtime.buffer import Accessor
 from ..runtime.checks import check_group, expect, no, whole
 from ..runtime.commands import Command, HostTask
@@ -43,7 +52,9 @@ class DynamicParameter(DynamicArgument):
     def _checked(value: Any, routine: str) -> Argument:
         if isinstance(value, DynamicArgument):
             raise invalid(
-                "a dynamic parameter holds a value, not another dynamic parameter", routine=routine, remedy="give the value"
+                "a dynamic parameter holds a value, not another dynamic parameter",
+                routine=routine,
+                remedy="give the value",
             )
         try:
             return argument(value)
@@ -65,14 +76,16 @@ class DynamicParameter(DynamicArgument):
             )
         if handler.recorded:
             raise invalid(
-                "dynamic parameters cannot be registered with nodes that are recorded from a queue", routine="set_arg",
+                "dynamic parameters cannot be registered with nodes that are recorded from a queue",
+                routine="set_arg",
                 remedy="add the node with graph.add",
-            )  # fmt: skip
+            )
         if handler.graph is not self._graph():
             raise invalid(
                 "Cannot use a Dynamic Parameter with a node associated with a graph other than the one it was created with.",
-                routine="set_arg", remedy="make a parameter for each graph",
-            )  # fmt: skip
+                routine="set_arg",
+                remedy="make a parameter for each graph",
+            )
         if self._argument.type == LOCAL:
             handler.check_local(self._argument, index)
         return self._argument
@@ -91,15 +104,21 @@ class DynamicParameter(DynamicArgument):
         if found.type != old.type or (found.buffer is None) != (old.buffer is None):
             raise invalid(
                 "a dynamic parameter keeps its kind: value, pointer, accessor or local memory",
-                routine="DynamicParameter.update", remedy="make another parameter, in another graph",
-            )  # fmt: skip
+                routine="DynamicParameter.update",
+                remedy="make another parameter, in another graph",
+            )
         if found.size != old.size and not isinstance(self, DynamicLocalMemory):
             raise invalid(
-                f"the new value has {found.size} bytes, not {old.size}", routine="DynamicParameter.update",
+                f"the new value has {found.size} bytes, not {old.size}",
+                routine="DynamicParameter.update",
                 remedy="keep the type of the first value: numpy.int32(…)",
-            )  # fmt: skip
+            )
         with self._lock:
-            uses = [(command, index) for use, index in self._uses if isinstance(command := use(), KernelLaunch)]
+            uses = [
+                (command, index)
+                for use, index in self._uses
+                if isinstance(command := use(), KernelLaunch)
+            ]
             if found.type in (MEMORY, LOCAL):
                 self._check_in_graph(found, uses)
             self._argument = found
@@ -117,7 +136,13 @@ class DynamicParameter(DynamicArgument):
 
     def __repr__(self) -> str:
         kind, size, *_ = self._argument
-        what = "a pointer" if kind == POINTER else repr(self._argument.keep) if kind == MEMORY else f"{size} bytes"
+        what = (
+            "a pointer"
+            if kind == POINTER
+            else repr(self._argument.keep)
+            if kind == MEMORY
+            else f"{size} bytes"
+        )
         return f"<{type(self).__name__} of {what}, used {len(self._uses)} times>"
 
 
@@ -153,9 +178,10 @@ def check_dynamic(handler: Handler) -> None:
     """Raise SYCLError (invalid) for a command that has dynamic parameters and is no kernel."""
     if handler.dynamic and not isinstance(handler.command, KernelLaunch):
         raise invalid(
-            "dynamic_parameters cannot be registered with graph nodes which do not represent kernel executions", routine="set_arg",
+            "dynamic_parameters cannot be registered with graph nodes which do not represent kernel executions",
+            routine="set_arg",
             remedy="a host task reads its variables when it runs: change those",
-        )  # fmt: skip
+        )
 
 
 #: Kinds of command that a dynamic command-group can have.
@@ -172,16 +198,24 @@ class DynamicCommandGroup:
     Raises SYCLError (invalid) if there is none, if they are not all kernels or all host tasks, or if they depend on different nodes.
     """
 
-    def __init__(self, graph: CommandGraph, functions: Iterable[Callable[[Handler], object]]) -> None:
+    def __init__(
+        self, graph: CommandGraph, functions: Iterable[Callable[[Handler], object]]
+    ) -> None:
         _graph(graph, "DynamicCommandGroup")
         if callable(functions) or not isinstance(functions, Iterable):
-            raise no(functions, "list of functions", "DynamicCommandGroup", "DynamicCommandGroup(graph, [one, another])")
+            raise no(
+                functions,
+                "list of functions",
+                "DynamicCommandGroup",
+                "DynamicCommandGroup(graph, [one, another])",
+            )
         functions = list(functions)
         if not functions:
             raise invalid(
-                "Dynamic command-group cannot be created with an empty CGF list.", routine="DynamicCommandGroup",
+                "Dynamic command-group cannot be created with an empty CGF list.",
+                routine="DynamicCommandGroup",
                 remedy="DynamicCommandGroup(graph, [one, another])",
-            )  # fmt: skip
+            )
         self._graph, self._lock = weakref.ref(graph), graph.lock
         self._nodes: weakref.WeakSet[Node] = weakref.WeakSet()
         self._active = 0
@@ -199,8 +233,12 @@ class DynamicCommandGroup:
             for dynamic, index in handler.dynamic:
                 dynamic.register(command, index)  # pyright: ignore[reportAttributeAccessIssue]
             if isinstance(command, KernelLaunch):
-                others = {one.kernel: None for one in self.commands if isinstance(one, KernelLaunch)}
-                command.alternatives = tuple(kernel for kernel in others if kernel != command.kernel)
+                others = {
+                    one.kernel: None for one in self.commands if isinstance(one, KernelLaunch)
+                }
+                command.alternatives = tuple(
+                    kernel for kernel in others if kernel != command.kernel
+                )
 
     @property
     def graph(self) -> CommandGraph | None:
@@ -242,7 +280,12 @@ def _graph(value: Any, routine: str) -> CommandGraph:
     """A modifiable graph. Raises SYCLError (invalid) for anything else."""
     from .command_graph import CommandGraph
 
-    expect(value, CommandGraph, routine, f"{routine}(graph, …), of the graph in whose nodes it will be used")
+    expect(
+        value,
+        CommandGraph,
+        routine,
+        f"{routine}(graph, …), of the graph in whose nodes it will be used",
+    )
     return value
 
 
@@ -250,18 +293,23 @@ def _check(handlers: Sequence[Handler], graph: CommandGraph) -> None:
     """Raise SYCLError (invalid) for handlers whose commands cannot take each other's place."""
     kinds = {type(handler.command) for handler in handlers}
     if not kinds <= _KINDS:
-        raise invalid("The only type of command-groups that can be used in a dynamic command-group is kernels and host-tasks.",
-                      routine="DynamicCommandGroup", remedy="add the others with graph.add")  # fmt: skip
+        raise invalid(
+            "The only type of command-groups that can be used in a dynamic command-group is kernels and host-tasks.",
+            routine="DynamicCommandGroup",
+            remedy="add the others with graph.add",
+        )
     if len(kinds) > 1:
         raise invalid(
-            "Command-groups in a dynamic command-group have to be all of one type.", routine="DynamicCommandGroup",
+            "Command-groups in a dynamic command-group have to be all of one type.",
+            routine="DynamicCommandGroup",
             remedy="make a dynamic command-group for each type",
-        )  # fmt: skip
+        )
     if HostTask in kinds and any(handler.dynamic for handler in handlers):
         raise invalid(
-            "Cannot use dynamic parameters in a host_task", routine="DynamicCommandGroup",
+            "Cannot use dynamic parameters in a host_task",
+            routine="DynamicCommandGroup",
             remedy="a host task reads its variables when it runs: change those",
-        )  # fmt: skip
+        )
     for handler in handlers:
         for accessor in handler.requirements:
             graph.check_buffer(accessor.buffer)
@@ -272,5 +320,6 @@ def _check(handlers: Sequence[Handler], graph: CommandGraph) -> None:
         if set(map(id, graph.named(handler))) != first or theirs != uses:
             raise invalid(
                 "Command-groups in dynamic command-group don't have equivalent dependencies to other graph nodes.",
-                routine="DynamicCommandGroup", remedy="let each depend on the same events and use the same buffers",
-            )  # fmt: skip
+                routine="DynamicCommandGroup",
+                remedy="let each depend on the same events and use the same buffers",
+            )

@@ -68,7 +68,13 @@ class Snapshot:
             for end in ends[node.id]:
                 self.successors[end] = after if len(after) < 2 else tuple(sorted(after))
 
-    def _add(self, command: Command, device: Device, before: Sequence[int] = (), after: Sequence[int] = ()) -> None:
+    def _add(
+        self,
+        command: Command,
+        device: Device,
+        before: Sequence[int] = (),
+        after: Sequence[int] = (),
+    ) -> None:
         self.commands.append(command)
         self.devices.append(device)
         self.predecessors.append(before)
@@ -87,7 +93,9 @@ class Snapshot:
         ]
         for node, engine in enumerate(engines):
             if engine is None:
-                near = (engines[other] for other in (*self.predecessors[node], *self.successors[node]))
+                near = (
+                    engines[other] for other in (*self.predecessors[node], *self.successors[node])
+                )
                 engines[node] = next((one for one in near if one is not None), self.devices[node])
         return engines
 
@@ -97,8 +105,15 @@ class Snapshot:
         for command, device, before, after in zip(
             inner.commands, inner.devices, inner.predecessors, inner.successors, strict=True
         ):
-            self._add(command.copy(), device, [base + one for one in before], [base + one for one in after])
-        entries = tuple([base + node for node, before in enumerate(inner.predecessors) if not before])
+            self._add(
+                command.copy(),
+                device,
+                [base + one for one in before],
+                [base + one for one in after],
+            )
+        entries = tuple(
+            [base + node for node, before in enumerate(inner.predecessors) if not before]
+        )
         exits = tuple([base + node for node, after in enumerate(inner.successors) if not after])
         return entries, exits
 
@@ -141,7 +156,9 @@ class ExecutableGraph(Pictured):
 
     host_memory = False
 
-    def __init__(self, graph: CommandGraph, *, updatable: bool, profiling: bool, policy: str) -> None:
+    def __init__(
+        self, graph: CommandGraph, *, updatable: bool, profiling: bool, policy: str
+    ) -> None:
         self._begin(updatable, profiling)
         self.context: Context = graph.context
         self.devices: tuple[Device, ...] = graph.devices
@@ -151,11 +168,17 @@ class ExecutableGraph(Pictured):
         self.requirements = _required(self.snapshot)
         self.make_ready(self.requirements)
         self.partitions = partition(
-            self.snapshot.successors, self.snapshot.predecessors,
+            self.snapshot.successors,
+            self.snapshot.predecessors,
             host=[isinstance(command, HostTask) for command in commands],
-            devices=self.snapshot.engines(), policy=policy,
-            not_in_order=[index for index, command in enumerate(commands) if isinstance(command, Transfer) and "rect" in command.title],
-        )  # fmt: skip
+            devices=self.snapshot.engines(),
+            policy=policy,
+            not_in_order=[
+                index
+                for index, command in enumerate(commands)
+                if isinstance(command, Transfer) and "rect" in command.title
+            ],
+        )
         self._places = [self._places_of(part) for part in self.partitions.partitions]
         self._segments = list(map(self._segment, self.partitions.partitions, self._places))
         only = self._segments[0] if len(self._segments) == 1 else None
@@ -179,7 +202,11 @@ class ExecutableGraph(Pictured):
     def _places_of(self, part: Partition) -> Sequence[Device]:
         """The devices of a partition's nodes, but for those that are there for their order alone."""
         commands, devices = self.snapshot.commands, self.snapshot.devices
-        return tuple(dict.fromkeys(devices[node] for node in part.nodes if not isinstance(commands[node], ORDER_ONLY)))
+        return tuple(
+            dict.fromkeys(
+                devices[node] for node in part.nodes if not isinstance(commands[node], ORDER_ONLY)
+            )
+        )
 
     def _segment(self, part: Partition, places: Sequence[Device]) -> Segment:
         commands = self.snapshot.commands
@@ -187,15 +214,24 @@ class ExecutableGraph(Pictured):
             command = commands[part.nodes[0]]
             assert isinstance(command, HostTask)
             return HostSegment(command, self.context)
-        first = next((commands[node] for node in part.nodes if not isinstance(commands[node], ORDER_ONLY)), None)
+        first = next(
+            (commands[node] for node in part.nodes if not isinstance(commands[node], ORDER_ONLY)),
+            None,
+        )
         if first is None:
             return EmptySegment()
         if first.engine is not None:
             return first.engine.segment(self, part)
         return BufferSegment(
-            self.context, places[0], part.nodes, commands, self.snapshot.predecessors,
-            in_order=part.in_order, updatable=self.updatable, profiling=self.profiling,
-        )  # fmt: skip
+            self.context,
+            places[0],
+            part.nodes,
+            commands,
+            self.snapshot.predecessors,
+            in_order=part.in_order,
+            updatable=self.updatable,
+            profiling=self.profiling,
+        )
 
     def make_ready(self, requirements: Iterable[Accessor]) -> None:
         """Wait until the buffers that commands use are allocated and their contents there: nothing can be waited for inside of a
@@ -227,14 +263,16 @@ class ExecutableGraph(Pictured):
         """Raise SYCLError (invalid) if it cannot be a sub-graph of a graph of its context."""
         if self.allocations is not None:
             raise invalid(
-                "Graphs containing allocations cannot be used as sub-graphs.", routine="ext_oneapi_graph",
+                "Graphs containing allocations cannot be used as sub-graphs.",
+                routine="ext_oneapi_graph",
                 remedy="allocate outside of the graph",
-            )  # fmt: skip
+            )
         if any(device not in graph.devices for device in self.devices):
             raise invalid(
-                "the sub-graph was made for another device than the graph", routine="ext_oneapi_graph",
+                "the sub-graph was made for another device than the graph",
+                routine="ext_oneapi_graph",
                 remedy="make the graph for both devices: CommandGraph(context, [devices])",
-            )  # fmt: skip
+            )
 
     def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
         """Submit it to a queue after events; `Queue.graph` leads here."""
@@ -243,26 +281,40 @@ class ExecutableGraph(Pictured):
             if queue is not self._queue:
                 self._check_queue(queue)
             if last is not None and (
-                queue is not self._queue or not queue.in_order or last.deferred is not None or last.others
+                queue is not self._queue
+                or not queue.in_order
+                or last.deferred is not None
+                or last.others
             ):
                 before = last.parts() if last.others else (last,)
                 dependencies = [*dependencies, *[part for part in before if part.error is None]]
             only = self._only
-            event = self._run_only(only, queue, dependencies) if only else self._run_partitions(queue, dependencies)
+            event = (
+                self._run_only(only, queue, dependencies)
+                if only
+                else self._run_partitions(queue, dependencies)
+            )
             self._last, self._queue = event, queue
         return event
 
     def _check_queue(self, queue: Queue) -> None:
-        if (queue.context is not self.context and queue.context != self.context) or queue.device not in self.devices:
+        if (
+            queue.context is not self.context and queue.context != self.context
+        ) or queue.device not in self.devices:
             raise invalid(
-                "the graph was made for another device or context than the queue's", routine="ext_oneapi_graph",
+                "the graph was made for another device or context than the queue's",
+                routine="ext_oneapi_graph",
                 remedy="submit it to a queue of its context and device",
-            )  # fmt: skip
+            )
 
     def _run_only(self, only: Segment, queue: Queue, dependencies: Sequence[Event]) -> Event:
         times: list[Event] = []
         if dependencies:
-            event = submit(self.context, dependencies, lambda count, waits: only.enqueue(queue, count, waits, times))
+            event = submit(
+                self.context,
+                dependencies,
+                lambda count, waits: only.enqueue(queue, count, waits, times),
+            )
         else:
             event = Event(self.context, only.enqueue(queue, 0, None, times))
         event.profiled = self._not_profiled or self._why_not_profiled(queue) or times
@@ -278,12 +330,16 @@ class ExecutableGraph(Pictured):
 
     def _run_each(self, queue: Queue, dependencies: Sequence[Event], events: list[Event]) -> Event:
         times: list[Event] = []
-        for number, (part, segment) in enumerate(zip(self.partitions.partitions, self._segments, strict=True)):
+        for number, (part, segment) in enumerate(
+            zip(self.partitions.partitions, self._segments, strict=True)
+        ):
             before = [events[earlier] for earlier in part.predecessors] or dependencies
             if isinstance(segment, HostSegment):
                 events.append(run_on_host(self.context, before, segment.function))
             else:
-                events.append(submit(self.context, before, _enqueue(segment, self._on(queue, number), times)))
+                events.append(
+                    submit(self.context, before, _enqueue(segment, self._on(queue, number), times))
+                )
         ends = [events[number] for number in self.partitions.exits]
         if len(self.devices) > 1:  # who waits for the queue waits for what ran on others too
             final = submit(self.context, ends, _enqueue(EmptySegment(), queue, times))
@@ -296,7 +352,9 @@ class ExecutableGraph(Pictured):
 
     def _why_not_profiled(self, queue: Queue) -> str:
         """Why a submission to a queue has no times, "" if it has: both the graph and the queue have to profile."""
-        return self._not_profiled or ("" if queue.profiling else "the queue was made without profiling=True")
+        return self._not_profiled or (
+            "" if queue.profiling else "the queue was made without profiling=True"
+        )
 
     def _on(self, queue: Queue, number: int) -> Queue:
         """The queue for a partition: the caller's, or one of ours if none of its nodes is for that device."""
@@ -354,7 +412,9 @@ class ExecutableGraph(Pictured):
                 done.append(number)
         except BaseException:
             for number in reversed(done):
-                self._segments[number].update({node: (new, old) for node, (old, new) in by_partition[number].items()})
+                self._segments[number].update(
+                    {node: (new, old) for node, (old, new) in by_partition[number].items()}
+                )
             raise
         for node, new in changes.items():
             commands[node] = new
@@ -376,7 +436,11 @@ class ExecutableGraph(Pictured):
             + (f": {parts.reason}" if parts.reason else "")
         ]
         for number, part in enumerate(parts.partitions):
-            what = "host task" if part.host else f"{len(part.nodes)} nodes{', in order' if part.in_order else ''}"
+            what = (
+                "host task"
+                if part.host
+                else f"{len(part.nodes)} nodes{', in order' if part.in_order else ''}"
+            )
             after = f", after {', '.join(map(str, part.predecessors))}" if part.predecessors else ""
             lines.append(f"  {number}: {what}{after}")
         return "\n".join(lines)
@@ -392,7 +456,9 @@ def _enqueue(segment: Segment, queue: Queue, times: list[Event]) -> Any:
 def _required(snapshot: Snapshot) -> Sequence[Accessor]:
     """One accessor for each buffer, which reads, writes and needs the old contents if one of the commands' does."""
     found: dict[Buffer, tuple[bool, bool, bool]] = {}
-    for accessor in [accessor for command in snapshot.commands for accessor in command.requirements]:
+    for accessor in [
+        accessor for command in snapshot.commands for accessor in command.requirements
+    ]:
         reads, writes, keeps, _ = MODES[accessor.mode]
         before = found.get(accessor.buffer)
         if before is None:
@@ -400,4 +466,6 @@ def _required(snapshot: Snapshot) -> Sequence[Accessor]:
         else:
             found[accessor.buffer] = before[0] or reads, before[1] or writes, before[2] or keeps
     names = {flags[:3]: mode for mode, flags in MODES.items()}
-    return tuple(Accessor(buffer, names.get(flags, "read_write")) for buffer, flags in found.items())
+    return tuple(
+        Accessor(buffer, names.get(flags, "read_write")) for buffer, flags in found.items()
+    )

@@ -1,7 +1,7 @@
 """In which order nodes run, and whether an edge would close a cycle. Nodes are numbers, in the order in which they were added.
 
-Unlike an order of recording (loader/schedule.py), the order of adding says nothing here: `make_edge` may lead from a node to one that
-was added before it.
+The order of adding says nothing here, unlike an order of recording (icd/command_buffer/order.py):
+`make_edge` may lead from a node to one that was added before it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ _Place = TypeVar("_Place", bound=Hashable)
 _Ways: TypeAlias = Callable[[_Place], Iterable[_Place]]
 
 
-def execution_order(nodes: Sequence[int], successors: Neighbours, predecessors: Neighbours) -> list[int]:
+def execution_order(
+    nodes: Sequence[int], successors: Neighbours, predecessors: Neighbours
+) -> list[int]:
     """`nodes` in the order in which they are enqueued (spec B2): reversed depth-first, edges to other nodes apart.
 
     What becomes ready last runs first, so that a branch is followed to its end before another one begins. Predecessors outside
@@ -31,7 +33,10 @@ def execution_order(nodes: Sequence[int], successors: Neighbours, predecessors: 
 
 
 def execution_orders(
-    groups: Sequence[Sequence[int]], of: Sequence[int], successors: Neighbours, predecessors: Neighbours
+    groups: Sequence[Sequence[int]],
+    of: Sequence[int],
+    successors: Neighbours,
+    predecessors: Neighbours,
 ) -> list[list[int]]:
     """The same for each of several groups of nodes, where `of` is the number of each node's group, negative if it has none."""
     waiting = [0] * len(of)

@@ -33,10 +33,24 @@ class Node:
         group: the dynamic command-group that it was made of, None for others.
     """
 
-    __slots__ = ("__weakref__", "_device", "_graph", "_queue", "command", "group", "id", "predecessors", "successors")
+    __slots__ = (
+        "__weakref__",
+        "_device",
+        "_graph",
+        "_queue",
+        "command",
+        "group",
+        "id",
+        "predecessors",
+        "successors",
+    )
 
     def __init__(
-        self, graph: weakref.ref[CommandGraph], command: Command, device: Device | None, queue: Queue | None = None
+        self,
+        graph: weakref.ref[CommandGraph],
+        command: Command,
+        device: Device | None,
+        queue: Queue | None = None,
     ) -> None:
         self._graph, self._queue = graph, None if queue is None else weakref.ref(queue)
         self.command, self._device = command, device
@@ -83,13 +97,17 @@ class Node:
         """Come after other nodes of the graph too. Raises what `CommandGraph.make_edge` raises."""
         graph = self.graph
         if graph is None:
-            raise invalid("the graph of the node is gone", routine="depends_on", remedy="keep the graph")
+            raise invalid(
+                "the graph of the node is gone", routine="depends_on", remedy="keep the graph"
+            )
         for node in nodes:
             graph.make_edge(node, self)
 
     def leads_to(self, other: Node) -> bool:
         """Whether another node comes after this one, however indirectly."""
-        return self is not other and leads_to(self, other, attrgetter("successors"), attrgetter("predecessors"))
+        return self is not other and leads_to(
+            self, other, attrgetter("successors"), attrgetter("predecessors")
+        )
 
     @staticmethod
     def of_event(event: Event) -> Node:
@@ -125,15 +143,18 @@ class Node:
         if is_nd != (routine == "update_nd_range") or bool(command.local_size) != is_nd:
             there = "an nd-range" if command.local_size else "a range"
             raise invalid(
-                f"Cannot update node with {'an nd-range' if is_nd else 'a range'}: it was created with {there}", routine=routine,
+                f"Cannot update node with {'an nd-range' if is_nd else 'a range'}: it was created with {there}",
+                routine=routine,
                 remedy="update_nd_range(NDRange(…)) for nodes with work-groups, update_range(…) for others",
-            )  # fmt: skip
+            )
         whole, local, offset = sizes(range, routine)
         if len(whole) != len(command.global_size):
             raise SYCLError(
-                Errc.invalid, f"Cannot update the node's range: it has {len(command.global_size)} dimensions, not {len(whole)}",
-                routine=routine, remedy="keep the number of dimensions",
-            )  # fmt: skip
+                Errc.invalid,
+                f"Cannot update the node's range: it has {len(command.global_size)} dimensions, not {len(whole)}",
+                routine=routine,
+                remedy="keep the number of dimensions",
+            )
         command.global_size, command.local_size, command.offset = whole, local, offset
 
     def __repr__(self) -> str:

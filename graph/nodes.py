@@ -35,7 +35,9 @@ class Nodes:
         """The nodes that none comes after."""
         with self.lock:
             nodes, (of, seen, leaves) = self._nodes, self._leaves
-            found = leaves + nodes[seen:] if of is nodes else nodes  # no other can be one: edges do not go away
+            found = (
+                leaves + nodes[seen:] if of is nodes else nodes
+            )  # no other can be one: edges do not go away
             found = [node for node in found if not node.successors]
             self._leaves = nodes, len(nodes), found
             return found.copy()
@@ -45,7 +47,11 @@ class Nodes:
         """Pairs (earlier node, later node) of places in `nodes`."""
         nodes = self.nodes
         place = {node: number for number, node in enumerate(nodes)}
-        return ((place[before], number) for number, node in enumerate(nodes) for before in node.predecessors)
+        return (
+            (place[before], number)
+            for number, node in enumerate(nodes)
+            for before in node.predecessors
+        )
 
     def empty(self) -> bool:
         """Whether it has no node."""

@@ -93,7 +93,9 @@ def partition(
     numbers: dict[Hashable, int] = {}
     # Where a node runs, as a number: one for each device, and one for each host task, which shares its partition with nothing.
     places = [
-        -1 - node if is_host else numbers.setdefault(devices[node] if devices else None, len(numbers))
+        -1 - node
+        if is_host
+        else numbers.setdefault(devices[node] if devices else None, len(numbers))
         for node, is_host in enumerate(host)
     ]
     of, reason, cut = [0] * len(order), "", len(set(places)) > 1
@@ -146,7 +148,9 @@ def _numbered(labels: Sequence[int]) -> list[int]:
     return [number_of[label] for label in labels]
 
 
-def _ranks(successors: Neighbours, predecessors: Neighbours, places: Sequence[int], order: Sequence[int]) -> list[int]:
+def _ranks(
+    successors: Neighbours, predecessors: Neighbours, places: Sequence[int], order: Sequence[int]
+) -> list[int]:
     """A label for each node that is right for every graph.
 
     The rank of a node is how often a path to it changes its place, at most. Nodes of a rank and a place that edges connect stay
@@ -175,10 +179,14 @@ def _ranks(successors: Neighbours, predecessors: Neighbours, places: Sequence[in
                         group[near] = first
                         connected.append(near)
     # Groups around a group: those before it are of a lower rank, those after it of a higher one, so that one set tells them apart.
-    around: dict[int, set[int]] = {first: set() for node, first in enumerate(group) if node == first and places[node] >= 0}
+    around: dict[int, set[int]] = {
+        first: set() for node, first in enumerate(group) if node == first and places[node] >= 0
+    }
     for node, own in enumerate(group):
         if places[node] >= 0:
-            around[own].update(map(group.__getitem__, successors[node]), map(group.__getitem__, predecessors[node]))
+            around[own].update(
+                map(group.__getitem__, successors[node]), map(group.__getitem__, predecessors[node])
+            )
     joined, alike = list(range(len(order))), {}
     for first, groups in around.items():
         groups.discard(first)
@@ -187,7 +195,11 @@ def _ranks(successors: Neighbours, predecessors: Neighbours, places: Sequence[in
 
 
 def _seed(
-    successors: Neighbours, predecessors: Neighbours, host: Sequence[bool], order: Sequence[int], devices: int
+    successors: Neighbours,
+    predecessors: Neighbours,
+    host: Sequence[bool],
+    order: Sequence[int],
+    devices: int,
 ) -> tuple[list[int], str]:
     """Each node's partition by "seed", or else why that policy does not do."""
     if devices > 1:
@@ -246,7 +258,9 @@ def _turns(successors: Neighbours, host: Sequence[bool], order: Sequence[int]) -
     return turns
 
 
-def _again(task: int, successors: Neighbours, host: Sequence[bool], entry: Sequence[int]) -> tuple[list[int], int]:
+def _again(
+    task: int, successors: Neighbours, host: Sequence[bool], entry: Sequence[int]
+) -> tuple[list[int], int]:
     """The host tasks below `task` that had a turn, each behind those that lead to it, and how many edges were looked at.
 
     The seed puts each that it meets at the front of a queue, and again when it meets it again; the last of its turns is what counts,
@@ -277,7 +291,11 @@ def _next(task: int, successors: Neighbours, host: Sequence[bool], entry: Sequen
 
 
 def _annotations(
-    successors: Neighbours, predecessors: Neighbours, host: Sequence[bool], order: Sequence[int], turns: _Turns
+    successors: Neighbours,
+    predecessors: Neighbours,
+    host: Sequence[bool],
+    order: Sequence[int],
+    turns: _Turns,
 ) -> list[int]:
     """The number that "seed" leaves in each node, found without writing it over and over.
 
@@ -286,7 +304,9 @@ def _annotations(
     their turns; one that is below none, the number from the first turn that came up to it, unless that group was merged; and
     one that no turn came to has -1. A turn does not come up through a kernel that an earlier one had come down to.
     """
-    begins = [turns.first.get(node, _NEVER) for node in range(len(order))]  # the first turn that comes down to a node
+    begins = [
+        turns.first.get(node, _NEVER) for node in range(len(order))
+    ]  # the first turn that comes down to a node
     ends = [turns.last.get(node, -1) for node in range(len(order))]  # the last one
     for node in order:
         if not host[node]:

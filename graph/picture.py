@@ -27,7 +27,11 @@ class Pictured:
         """The graph in Graphviz's language. With `verbose`, what each command was given."""
         lines = ["digraph dot {"]
         for number, command, successors in _drawn(self):
-            label = [f"ID = {number}", f"TYPE = {command.node_type}", *(command.describe() if verbose else ())]
+            label = [
+                f"ID = {number}",
+                f"TYPE = {command.node_type}",
+                *(command.describe() if verbose else ()),
+            ]
             text = "".join(f"{_escaped(line)}\\n" for line in label)
             lines.append(f'"{number}" [style=bold, label="{text}"];')
             lines += [f'"{number}" -> "{successor}"' for successor in successors]
@@ -45,7 +49,9 @@ class Pictured:
             Path(path).write_text(self.to_dot(verbose), encoding="utf-8")
         except OSError as error:
             raise invalid(
-                f"{path} cannot be written: {error.strerror}", routine="print_graph", remedy="give a path that can"
+                f"{path} cannot be written: {error.strerror}",
+                routine="print_graph",
+                remedy="give a path that can",
             ) from error
 
     def _repr_svg_(self) -> str | None:
@@ -53,7 +59,9 @@ class Pictured:
         try:
             graphviz: Any = import_module("graphviz")
             return graphviz.Source(self.to_dot()).pipe(format="svg", encoding="utf-8")
-        except Exception:  # ImportError, or graphviz's ExecutableNotFound: the notebook shows the repr
+        except (
+            Exception
+        ):  # ImportError, or graphviz's ExecutableNotFound: the notebook shows the repr
             return None
 
 
@@ -61,7 +69,9 @@ def _drawn(graph: Any) -> Iterator[tuple[int, Any, list[int]]]:
     """Number, command and successors of each node."""
     if hasattr(graph, "snapshot"):
         snapshot = graph.snapshot
-        yield from zip(range(len(snapshot.commands)), snapshot.commands, snapshot.successors, strict=True)
+        yield from zip(
+            range(len(snapshot.commands)), snapshot.commands, snapshot.successors, strict=True
+        )
     else:
         for node in graph.nodes:
             yield node.id, node.command, [successor.id for successor in node.successors]

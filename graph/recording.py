@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ..loader.forks import new_lock
+from ..loader.base.forks import new_lock
 from ..runtime.checks import several
 from ..runtime.commands import Barrier
 from ..runtime.errors import invalid
@@ -48,7 +48,9 @@ class Track:
         """The handler of a submission."""
         made = Handler(queue.context, self._graph(), True)
         if queue.in_order:
-            made.after = self._before(queue, made)  # here, so that the command group sees it: async_malloc
+            made.after = self._before(
+                queue, made
+            )  # here, so that the command group sees it: async_malloc
         return made
 
     def record(self, queue: Queue, handler: Handler) -> Event:
@@ -56,7 +58,9 @@ class Track:
         graph = self._graph()
         if graph is None:
             raise invalid(
-                "the graph that the queue recorded to is gone", routine="submit", remedy="keep the graph while it is recorded"
+                "the graph that the queue recorded to is gone",
+                routine="submit",
+                remedy="keep the graph while it is recorded",
             )
         with graph.lock:
             handler.graph, handler.recorded = graph, True
@@ -111,15 +115,20 @@ class GraphRecorder:
     def begin(self, queues: Sequence[Queue], graph: CommandGraph) -> None:
         """Have queues record, all or none."""
         if not queues:
-            raise invalid("there is no queue to be recorded", routine="begin_recording", remedy="graph.recording(queue)")
+            raise invalid(
+                "there is no queue to be recorded",
+                routine="begin_recording",
+                remedy="graph.recording(queue)",
+            )
         with _lock:
             for queue in queues:
                 queue.adapter.check_open("begin_recording")
                 if queue.recorder is not None:
                     raise invalid(
                         "begin_recording cannot be called for a queue which is already in the recording state.",
-                        routine="begin_recording", remedy="end its recording first",
-                    )  # fmt: skip
+                        routine="begin_recording",
+                        remedy="end its recording first",
+                    )
                 _check_place(queue, graph)
             for queue in queues:
                 self._enter(queue)
@@ -145,9 +154,10 @@ class GraphRecorder:
             for queue in chosen:
                 if queue.recorder is not None and queue.recorder is not self._tracks.get(queue):
                     raise invalid(
-                        "end_recording called for a queue which is recording to a different graph.", routine="end_recording",
+                        "end_recording called for a queue which is recording to a different graph.",
+                        routine="end_recording",
                         remedy="end it with the graph that it records to: queue.get_graph()",
-                    )  # fmt: skip
+                    )
             for queue in chosen:
                 queue.recorder = None
                 self._recording.discard(queue)
@@ -157,17 +167,21 @@ def _check_place(queue: Queue, graph: CommandGraph) -> None:
     """Raise SYCLError (invalid) for a queue of another context or device than the graph's."""
     if queue.context != graph.context:
         raise invalid(
-            "begin_recording called for a queue whose context differs from the graph context.", routine="begin_recording",
+            "begin_recording called for a queue whose context differs from the graph context.",
+            routine="begin_recording",
             remedy="make the graph of the queue: CommandGraph(queue)",
-        )  # fmt: skip
+        )
     if queue.device not in graph.devices:
         raise invalid(
-            "begin_recording called for a queue whose device differs from the graph device.", routine="begin_recording",
+            "begin_recording called for a queue whose device differs from the graph device.",
+            routine="begin_recording",
             remedy="make the graph for both devices: CommandGraph(context, [devices])",
-        )  # fmt: skip
+        )
 
 
 def queues_of(given: Queue | Iterable[Queue], routine: str) -> list[Queue]:
     """A queue, or several, as a list. Raises SYCLError (invalid) for what is no queue of the runtime's."""
-    remedy = "give a fairlead.runtime.Queue; a pyopencl.CommandQueue is recorded by fairlead.capture"
+    remedy = (
+        "give a fairlead.runtime.Queue; a pyopencl.CommandQueue is recorded by fairlead.capture"
+    )
     return several(given, Queue, routine, remedy, "queue that records")

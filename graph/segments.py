@@ -56,7 +56,8 @@ class EmptySegment:
     def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:
         event = ctypes.c_void_p()
         queue.adapter.check(
-            queue.adapter.ur.urEnqueueEventsWait(queue.handle, count, waits, ctypes.byref(event)), "urEnqueueEventsWait"
+            queue.adapter.ur.urEnqueueEventsWait(queue.handle, count, waits, ctypes.byref(event)),
+            "urEnqueueEventsWait",
         )
         return event.value or 0
 
@@ -97,7 +98,9 @@ def _move(direction: str, buffer: Buffer, context: Context) -> None:
     """
     address = buffer.host(writable=direction == "Read").ctypes.data
     routine, memory = f"urEnqueueMemBuffer{direction}", buffer.memory(context)
-    event = context.adapter.made(routine, context.transfers(), memory, False, 0, buffer.nbytes, address, 0, None)
+    event = context.adapter.made(
+        routine, context.transfers(), memory, False, 0, buffer.nbytes, address, 0, None
+    )
     Event(context, event).wait()
 
 
@@ -124,7 +127,11 @@ class BufferSegment:
         profiling: bool,
     ) -> None:
         self.buffer = CommandBuffer(
-            context, device, updatable=updatable, in_order=in_order and not profiling, profiling=profiling
+            context,
+            device,
+            updatable=updatable,
+            in_order=in_order and not profiling,
+            profiling=profiling,
         )
         self._nodes, self._commands = nodes, commands
         self._handles: dict[int, int] = {}
@@ -135,7 +142,11 @@ class BufferSegment:
             command = commands[node]
             if not in_order:  # who comes before it in another partition has no points
                 before = predecessors[node]
-                waits = points.get(before[0], ()) if len(before) == 1 else _merged([points.get(one, ()) for one in before])
+                waits = (
+                    points.get(before[0], ())
+                    if len(before) == 1
+                    else _merged([points.get(one, ()) for one in before])
+                )
                 packed = _packer(len(waits))(*waits) if waits else None
             if isinstance(command, ORDER_ONLY):
                 points[node] = waits

@@ -20,14 +20,17 @@ _UPDATABLE: Final = frozenset(("kernel", "host_task", "empty", "ext_oneapi_barri
 _SAME: Final = "make the second graph by the same calls as the first"
 
 
-def changes(executable: ExecutableGraph, what: CommandGraph | Node | Iterable[Node], strict: bool) -> dict[int, Command]:
+def changes(
+    executable: ExecutableGraph, what: CommandGraph | Node | Iterable[Node], strict: bool
+) -> dict[int, Command]:
     """What `ExecutableGraph.update` puts in the place of commands, by index. Raises SYCLError (invalid)."""
     executable.context.adapter.check_open("update")
     if not executable.updatable:
         raise invalid(
-            "update() cannot be called on a executable graph which was not created with property::updatable", routine="update",
+            "update() cannot be called on a executable graph which was not created with property::updatable",
+            routine="update",
             remedy="finalize(updatable=True)",
-        )  # fmt: skip
+        )
     if isinstance(what, Node):
         return _of_nodes(executable, (what,))
     from .command_graph import CommandGraph
@@ -35,7 +38,10 @@ def changes(executable: ExecutableGraph, what: CommandGraph | Node | Iterable[No
     if isinstance(what, CommandGraph):
         return _of_graph(executable, what, strict)
     return _of_nodes(
-        executable, several(what, Node, "update", "give a node, several, or a CommandGraph", "Node or CommandGraph")
+        executable,
+        several(
+            what, Node, "update", "give a node, several, or a CommandGraph", "Node or CommandGraph"
+        ),
     )
 
 
@@ -53,8 +59,9 @@ def _of_nodes(executable: ExecutableGraph, nodes: Iterable[Node]) -> dict[int, C
             raise invalid(
                 f"node_type::{command.node_type} nodes are not supported for update. "
                 "Only kernel, host_task, barrier and empty nodes are supported.",
-                routine="update", remedy="finalize the graph again",
-            )  # fmt: skip
+                routine="update",
+                remedy="finalize the graph again",
+            )
         assert index is not None
         if isinstance(command, (KernelLaunch, HostTask)):
             changes[index] = command.copy()
@@ -73,7 +80,9 @@ def _of_graph(executable: ExecutableGraph, graph: CommandGraph, strict: bool) ->
     _check_topology(old, new, strict)
     changes: dict[int, Command] = {}
     for index, (before, after) in enumerate(zip(old.commands, new.commands, strict=True)):
-        if isinstance(before, (KernelLaunch, HostTask)) or (before.engine is not None and not isinstance(before, Barrier)):
+        if isinstance(before, (KernelLaunch, HostTask)) or (
+            before.engine is not None and not isinstance(before, Barrier)
+        ):
             changes[index] = after
         elif before.node_type not in _UPDATABLE and not _same(before, after):
             raise _differs(
@@ -83,18 +92,29 @@ def _of_graph(executable: ExecutableGraph, graph: CommandGraph, strict: bool) ->
 
 
 def _check_topology(old: Snapshot, new: Snapshot, strict: bool) -> None:
-    prefix = "Cannot update using a graph with a different topology. Mismatch found in the number of"
+    prefix = (
+        "Cannot update using a graph with a different topology. Mismatch found in the number of"
+    )
     if len(old.commands) != len(new.commands):
         raise _differs(f"{prefix} nodes: {len(old.commands)} and {len(new.commands)}.")
     for index, (before, after) in enumerate(zip(old.commands, new.commands, strict=True)):
-        for edges, others in ((old.successors, new.successors), (old.predecessors, new.predecessors)):
+        for edges, others in (
+            (old.successors, new.successors),
+            (old.predecessors, new.predecessors),
+        ):
             if len(edges[index]) != len(others[index]):
-                raise _differs(f"{prefix} edges of node {index}: {len(edges[index])} and {len(others[index])}.")
+                raise _differs(
+                    f"{prefix} edges of node {index}: {len(edges[index])} and {len(others[index])}."
+                )
         if before.node_type != after.node_type or before.engine != after.engine:
             raise _differs(
                 f"Cannot update using a graph with mismatched node types. Node {index}: {before.node_type}, {after.node_type}."
             )
-        if isinstance(before, KernelLaunch) and isinstance(after, KernelLaunch) and before.kernel.name != after.kernel.name:
+        if (
+            isinstance(before, KernelLaunch)
+            and isinstance(after, KernelLaunch)
+            and before.kernel.name != after.kernel.name
+        ):
             raise _differs(
                 "Cannot update using a graph with mismatched kernel types. "
                 f"Source node type {after.kernel.name}, target {before.kernel.name} (node {index})."
@@ -117,7 +137,9 @@ def _content(transfer: Transfer) -> list[Any]:
     named = dict(zip(transfer.row.fields, transfer.fields, strict=True))
     if "pattern" in named:
         named["pattern"] = ctypes.string_at(named["pattern"], named["pattern_size"])
-    return [bytes(field) if isinstance(field, ctypes.Structure) else field for field in named.values()]
+    return [
+        bytes(field) if isinstance(field, ctypes.Structure) else field for field in named.values()
+    ]
 
 
 def _differs(message: str) -> SYCLError:

@@ -9,7 +9,7 @@ import ctypes
 from pathlib import Path
 from typing import Final
 
-from ..loader.abi import Api
+from ..loader.base.abi import Api
 
 OPENCL: Final = Api(Path(__file__).with_name("opencl.abi"))
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..loader import search
-from ..loader.search import (
+from ..loader.base import search
+from ..loader.base.search import (
     Candidate,
     Finding,
     Place,
@@ -45,58 +45,97 @@ _KHRONOS, _OCL_ICD, _PYOPENCL = "Khronos loader", "ocl-icd", "PyOpenCL's wheels"
 
 VARIABLES: Final = (
     Variable(
-        "OCL_ICD_FILENAMES", (_KHRONOS,), "`:`-list of driver libraries to open before all others", True,
+        "OCL_ICD_FILENAMES",
+        (_KHRONOS,),
+        "`:`-list of driver libraries to open before all others",
+        True,
         "these libraries come first, before every other place",
     ),
     Variable(
-        "OCL_ICD_VENDORS", (_KHRONOS, _OCL_ICD, _PYOPENCL), "what to use in place of /etc/OpenCL/vendors", True,
+        "OCL_ICD_VENDORS",
+        (_KHRONOS, _OCL_ICD, _PYOPENCL),
+        "what to use in place of /etc/OpenCL/vendors",
+        True,
         "a directory, an .icd file, a library or a `:`-list of these replaces every place but OCL_ICD_FILENAMES",
     ),
     Variable(
-        "OPENCL_VENDOR_PATH", (_OCL_ICD, _PYOPENCL), "directory to use in place of /etc/OpenCL/vendors", True,
+        "OPENCL_VENDOR_PATH",
+        (_OCL_ICD, _PYOPENCL),
+        "directory to use in place of /etc/OpenCL/vendors",
+        True,
         "this directory replaces /etc/OpenCL/vendors, and nothing else",
     ),
     Variable(
-        "PYOPENCL_HOME", (_PYOPENCL,), "PyOpenCL's package; the .icd files in its .libs are read last (`import pyopencl` sets it)",
-        True, "the .icd files in its .libs are read after those of the installed PoCL wheel",
+        "PYOPENCL_HOME",
+        (_PYOPENCL,),
+        "PyOpenCL's package; the .icd files in its .libs are read last (`import pyopencl` sets it)",
+        True,
+        "the .icd files in its .libs are read after those of the installed PoCL wheel",
     ),
     Variable(
-        "OCL_ICD_PLATFORM_SORT", (_OCL_ICD, _PYOPENCL), "`devices` puts platforms with GPUs first, `none` keeps the order", True,
+        "OCL_ICD_PLATFORM_SORT",
+        (_OCL_ICD, _PYOPENCL),
+        "`devices` puts platforms with GPUs first, `none` keeps the order",
+        True,
         "orders the platforms when they are listed, after the search",
     ),
     Variable(
-        "OCL_ICD_DEFAULT_PLATFORM", (_OCL_ICD, _PYOPENCL), "index of the platform that stands for a NULL platform", True,
+        "OCL_ICD_DEFAULT_PLATFORM",
+        (_OCL_ICD, _PYOPENCL),
+        "index of the platform that stands for a NULL platform",
+        True,
         "chooses the platform when none is named, after the search",
     ),
     Variable(
-        "OCL_ICD_ASSUME_ICD_EXTENSION", (_OCL_ICD, _PYOPENCL), "accept platforms that do not list cl_khr_icd", True,
+        "OCL_ICD_ASSUME_ICD_EXTENSION",
+        (_OCL_ICD, _PYOPENCL),
+        "accept platforms that do not list cl_khr_icd",
+        True,
         "accepts such platforms when their driver is opened, after the search",
     ),
     Variable(
-        "OPENCL_LAYERS", (_KHRONOS, _OCL_ICD, _PYOPENCL), "`:`-list of layer libraries, the last one outermost", False,
+        "OPENCL_LAYERS",
+        (_KHRONOS, _OCL_ICD, _PYOPENCL),
+        "`:`-list of layer libraries, the last one outermost",
+        False,
         "fairlead does not load layers yet",
     ),
     Variable(
-        "OPENCL_LAYER_PATH", (_KHRONOS, _OCL_ICD), "directory of .lay files that name layers", False,
+        "OPENCL_LAYER_PATH",
+        (_KHRONOS, _OCL_ICD),
+        "directory of .lay files that name layers",
+        False,
         "fairlead does not load layers yet",
     ),
     Variable(
-        "OCL_ICD_ENABLE_TRACE", (_KHRONOS,), "print what the loader does while it loads drivers", False,
+        "OCL_ICD_ENABLE_TRACE",
+        (_KHRONOS,),
+        "print what the loader does while it loads drivers",
+        False,
         "`fairlead doctor` prints that, with the reasons",
     ),
     Variable(
-        "OCL_ICD_DEBUG", (_OCL_ICD, _PYOPENCL), "bit mask of messages, in a loader built for debugging", False,
+        "OCL_ICD_DEBUG",
+        (_OCL_ICD, _PYOPENCL),
+        "bit mask of messages, in a loader built for debugging",
+        False,
         "`fairlead doctor` prints what was found and what was refused",
     ),
     Variable(
-        "OCL_ICD_FORCE_LEGACY_TERMINATION", (_KHRONOS,), "start layers with clInitLayer and unload nothing at exit", False,
+        "OCL_ICD_FORCE_LEGACY_TERMINATION",
+        (_KHRONOS,),
+        "start layers with clInitLayer and unload nothing at exit",
+        False,
         "fairlead does not load layers yet, and unloads no driver at exit",
     ),
     Variable(
-        "OCL_ICD_DISABLE_DYNAMIC_LIBRARY_UNLOADING", (_KHRONOS,), "keep drivers open at exit", False,
+        "OCL_ICD_DISABLE_DYNAMIC_LIBRARY_UNLOADING",
+        (_KHRONOS,),
+        "keep drivers open at exit",
+        False,
         "fairlead unloads no driver at exit",
     ),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -121,7 +160,10 @@ class Step:
 
 
 def find(
-    environ: Mapping[str, str] | None = None, *, vendors: Path = SYSTEM_VENDORS, prefix: Path | None = None
+    environ: Mapping[str, str] | None = None,
+    *,
+    vendors: Path = SYSTEM_VENDORS,
+    prefix: Path | None = None,
 ) -> SearchResult:
     """Search for OpenCL drivers' libraries; nothing is opened.
 
@@ -146,10 +188,8 @@ def _effect(variable: Variable, trusted: Mapping[str, str]) -> str:
 
 
 def shipped_vendors() -> Path:
-    """The directory of manifests that ships with fairlead: beside this package, `vendors.d` in a checkout."""
-    package = Path(__file__).resolve().parent.parent
-    installed = package / "vendors_d"
-    return installed if installed.is_dir() else package / "vendors.d"
+    """The directory of manifests that ships with fairlead."""
+    return Path(__file__).parents[1] / "vendors_d"
 
 
 def _walk(request: Request) -> Iterator[Finding]:
@@ -179,7 +219,10 @@ def _without_loaders(findings: Iterable[Finding]) -> Iterator[Finding]:
             if _LOADER_NAME.fullmatch(name):
                 reason = f"{library} is an OpenCL loader ({name}), not a driver"
                 finding = Refusal(
-                    str(finding.manifest or library), reason, "name the driver's own library instead", finding.found_via
+                    str(finding.manifest or library),
+                    reason,
+                    "name the driver's own library instead",
+                    finding.found_via,
                 )
         yield finding
 
@@ -190,7 +233,12 @@ def _filenames(request: Request, name: str) -> Iterator[Finding]:
         if isinstance(element, Refusal):
             yield element
         elif element.endswith(".icd"):
-            yield Refusal(element, "is a manifest, and this variable names libraries", "name it in OCL_ICD_VENDORS", name)
+            yield Refusal(
+                element,
+                "is a manifest, and this variable names libraries",
+                "name it in OCL_ICD_VENDORS",
+                name,
+            )
         else:
             yield check_library(_absolute(element), name)
 
@@ -204,8 +252,17 @@ def _vendors_variable(request: Request, name: str) -> Iterator[Finding]:
             yield from search_directory(Path(element), name)
         elif element.endswith(".icd"):
             yield from _named_manifest(element, request, name)
-        elif "/" in element and not os.path.lexists(element) and ".so" not in os.path.basename(element):
-            yield Refusal(element, "does not exist", f"correct {name}: a directory, an .icd file or a library", name)
+        elif (
+            "/" in element
+            and not os.path.lexists(element)
+            and ".so" not in os.path.basename(element)
+        ):
+            yield Refusal(
+                element,
+                "does not exist",
+                f"correct {name}: a directory, an .icd file or a library",
+                name,
+            )
         else:
             yield check_library(_absolute(element), name)
 
@@ -214,7 +271,10 @@ def _named_manifest(element: str, request: Request, name: str) -> Iterator[Findi
     """An .icd file; a bare name means one of the vendor directory first, as in ocl-icd."""
     path = Path(os.path.abspath(element))
     if "/" not in element:
-        in_vendors = Path(os.path.abspath(request.environ.get("OPENCL_VENDOR_PATH") or request.vendors)) / element
+        in_vendors = (
+            Path(os.path.abspath(request.environ.get("OPENCL_VENDOR_PATH") or request.vendors))
+            / element
+        )
         path = in_vendors if os.path.lexists(in_vendors) or not os.path.lexists(path) else path
     yield from search_manifest(path, name)
 
@@ -223,7 +283,12 @@ def _vendor_path(request: Request, name: str) -> Iterator[Finding]:
     """OPENCL_VENDOR_PATH: one directory."""
     directory = os.path.abspath(request.environ[name])
     if not os.path.exists(directory):
-        yield Refusal(directory, "does not exist", f"correct {name}, or unset it to use {request.vendors}", name)
+        yield Refusal(
+            directory,
+            "does not exist",
+            f"correct {name}, or unset it to use {request.vendors}",
+            name,
+        )
     yield from search_directory(Path(directory), name)
 
 
@@ -233,7 +298,10 @@ def _system(request: Request, name: str) -> Iterator[Finding]:
 
 def _python_prefix(request: Request, name: str) -> Iterator[Finding]:
     """Drivers that pip or conda put into the Python environment, and into the one that a virtual environment was made from."""
-    directories = [Path(root) / "etc/OpenCL/vendors" for root in (request.prefix or sys.prefix, sys.base_prefix)]
+    directories = [
+        Path(root) / "etc/OpenCL/vendors"
+        for root in (request.prefix or sys.prefix, sys.base_prefix)
+    ]
     yield from search_directory(directories[0], name, _site_packages())
     if request.prefix is None and directories[1] != directories[0] and directories[1].is_dir():
         yield from search_directory(directories[1], name, _site_packages())
@@ -246,11 +314,18 @@ def _pocl_wheel(request: Request, name: str) -> Iterator[Finding]:
     """
     try:
         spec = importlib.util.find_spec("pyopencl")
-    except (ImportError, ValueError):  # somebody else's import hook, or a module put into sys.modules by hand
+    except (
+        ImportError,
+        ValueError,
+    ):  # somebody else's import hook, or a module put into sys.modules by hand
         spec = None
     packages = spec.submodule_search_locations if spec else None
     if not packages:
-        yield Place("pyopencl/.libs", name, "does not exist: this Python has neither PyOpenCL nor PoCL's wheel")
+        yield Place(
+            "pyopencl/.libs",
+            name,
+            "does not exist: this Python has neither PyOpenCL nor PoCL's wheel",
+        )
     for package in packages or ():
         yield from search_directory(Path(package) / ".libs", name)
 
@@ -278,7 +353,11 @@ STEPS: Final = (
 
 def _site_packages() -> list[Path]:
     """The directories on Python's path that pip installs into; the current directory is none of them."""
-    return [Path(entry) for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages")]
+    return [
+        Path(entry)
+        for entry in sys.path
+        if os.path.basename(entry) in ("site-packages", "dist-packages")
+    ]
 
 
 def _absolute(library: str) -> str:

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ..loader import search
-from ..loader.errors import FairleadError, reason_of
-from ..loader.library import Library, check_file, dlopen, open_library
-from ..loader.search import Candidate, Refusal, SearchResult, secure_environ
-from ..loader.verdicts import Report, judge
+from ..loader.base import search
+from ..loader.base.errors import FairleadError, reason_of
+from ..loader.base.library import Library, check_file, dlopen, open_library
+from ..loader.base.search import Candidate, Refusal, SearchResult, secure_environ
+from ..loader.base.verdicts import Report, judge
 from . import discovery, quirks
 from .abi import CL_SUCCESS
 from .errors import PlatformNotFoundError, error
@@ -33,7 +33,9 @@ _CL_INVALID_PLATFORM: Final = -32
 _CL_PLATFORM_NOT_FOUND_KHR: Final = -1001
 
 _GetExtensionFunction = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)
-_GetPlatformIDs = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p)
+_GetPlatformIDs = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p
+)
 
 _loaded: dict[str, Driver] = {}  # real path → driver
 _owners: dict[int, Driver] = {}  # platform handle → driver
@@ -110,7 +112,9 @@ class Drivers:
     @property
     def reasons(self) -> tuple[str, ...]:
         """A sentence for everything that was passed over or looked at in vain."""
-        refused = (f"{r.what}: {r.reason}" + (f" ({r.remedy})" if r.remedy else "") for r in self.refusals)
+        refused = (
+            f"{r.what}: {r.reason}" + (f" ({r.remedy})" if r.remedy else "") for r in self.refusals
+        )
         return (*refused, *(f"{place.path}: {place.state}" for place in self.search.places))
 
 
@@ -135,12 +139,21 @@ def default_platform() -> Platform:
     """
     found = drivers()
     if not found.platforms:
-        raise PlatformNotFoundError("no OpenCL platform was found", found.reasons, code="CL_PLATFORM_NOT_FOUND_KHR",
-                                    remedy="install a driver, such as `pip install fairlead[pocl]`, or run `fairlead doctor`")  # fmt: skip
+        raise PlatformNotFoundError(
+            "no OpenCL platform was found",
+            found.reasons,
+            code="CL_PLATFORM_NOT_FOUND_KHR",
+            remedy="install a driver, such as `pip install fairlead[pocl]`, or run `fairlead doctor`",
+        )
     index = secure_environ().get("OCL_ICD_DEFAULT_PLATFORM", "0") or "0"
     if not index.isdecimal() or int(index) >= len(found.platforms):
         detail = f"OCL_ICD_DEFAULT_PLATFORM is {index!r}, and the platforms are numbered 0 to {len(found.platforms) - 1}."
-        raise error(_CL_INVALID_PLATFORM, "default_platform", detail, "correct or unset OCL_ICD_DEFAULT_PLATFORM")
+        raise error(
+            _CL_INVALID_PLATFORM,
+            "default_platform",
+            detail,
+            "correct or unset OCL_ICD_DEFAULT_PLATFORM",
+        )
     return found.platforms[int(index)]
 
 
@@ -168,10 +181,17 @@ def load(candidate: Candidate, *, progress: Callable[[str], None] = lambda step:
             try:
                 found.append(_platform(driver, handle))
             except FairleadError as error:
-                refused.append(_refusal(f"{library.path}, platform {index}", error, candidate.found_via))
+                refused.append(
+                    _refusal(f"{library.path}, platform {index}", error, candidate.found_via)
+                )
         if not found:
-            reasons = "; ".join(f"platform {index}: {refusal.reason}" for index, refusal in enumerate(refused))
-            raise DriverError(f"none of its platforms can be used: {reasons}", remedy="update or reinstall the driver")
+            reasons = "; ".join(
+                f"platform {index}: {refusal.reason}" for index, refusal in enumerate(refused)
+            )
+            raise DriverError(
+                f"none of its platforms can be used: {reasons}",
+                remedy="update or reinstall the driver",
+            )
         driver.platforms, driver.refusals = tuple(found), tuple(refused)
         _apply_quirks(driver)
         _loaded[library.path] = driver
@@ -207,7 +227,14 @@ def _open_all(search: SearchResult) -> Drivers:
             continue
         if driver.path in opened:
             reason = f"it is the same file as {opened[driver.path].candidate.library}, which is open already"
-            refusals.append(Refusal(candidate.library, reason, "remove one of the two manifests", candidate.found_via))
+            refusals.append(
+                Refusal(
+                    candidate.library,
+                    reason,
+                    "remove one of the two manifests",
+                    candidate.found_via,
+                )
+            )
             continue
         opened[driver.path] = driver
         refusals += driver.refusals
@@ -248,11 +275,14 @@ def _platform_ids(driver: Driver) -> list[int | None]:
     """The handles that clIcdGetPlatformIDsKHR gives."""
     name = "clIcdGetPlatformIDsKHR"
     if driver.extension_function("clGetICDLoaderInfoOCLICD"):
-        raise DriverError("it is an OpenCL loader, not a driver", remedy="name the driver itself in the manifest")
+        raise DriverError(
+            "it is an OpenCL loader, not a driver", remedy="name the driver itself in the manifest"
+        )
     address = driver.icd_function(name)
     if not address:
         raise DriverError(
-            f"it has no {name}, so it is not an OpenCL driver", remedy="correct the manifest, or update the driver"
+            f"it has no {name}, so it is not an OpenCL driver",
+            remedy="correct the manifest, or update the driver",
         )
     call = _GetPlatformIDs(address)
     count = ctypes.c_uint32()
@@ -267,7 +297,9 @@ def _platform_ids(driver: Driver) -> list[int | None]:
         raise _failed(code, name, "It was asked for the number of platforms.")
     if count.value > MOST_PLATFORMS:
         raise DriverError(
-            f"it says that it has {count.value} platforms, which cannot be", routine=name, remedy="reinstall the driver"
+            f"it says that it has {count.value} platforms, which cannot be",
+            routine=name,
+            remedy="reinstall the driver",
         )
     handles = (ctypes.c_void_p * count.value)()
     code = call(count.value, handles, None)
@@ -289,9 +321,19 @@ def _platform(driver: Driver, handle: int | None) -> Platform:
     if owner is not None:
         raise DriverError(f"it is the same platform as one of {owner.path}")
     binding = bind(handle, driver.icd_function)
-    platform = Platform(handle, binding.table, driver, binding.icd_version, binding.notes, binding.foreign_dispatch_data)
+    platform = Platform(
+        handle,
+        binding.table,
+        driver,
+        binding.icd_version,
+        binding.notes,
+        binding.foreign_dispatch_data,
+    )
     _ = platform.suffix, platform.version
-    if "cl_khr_icd" not in platform.extensions and "OCL_ICD_ASSUME_ICD_EXTENSION" not in secure_environ():
+    if (
+        "cl_khr_icd" not in platform.extensions
+        and "OCL_ICD_ASSUME_ICD_EXTENSION" not in secure_environ()
+    ):
         note = "it does not list cl_khr_icd among its extensions; some loaders refuse it for that"
         platform = replace(platform, notes=(*platform.notes, note))
     _owners[handle] = driver

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from ..loader.errors import CodeError, NotFoundError
+from ..loader.base.errors import CodeError, NotFoundError
 from .abi import OPENCL
 
 

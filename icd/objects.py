@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.memory import read_word
-from ..loader.query import text
-from ..loader.table import DispatchTable
+from ..loader.base.memory import read_word
+from ..loader.base.query import text
+from ..loader.base.table import DispatchTable
 from .abi import CL_SUCCESS, OPENCL
 from .errors import check, error
 from .tables import parse_version, query
@@ -36,7 +36,9 @@ def _version(number: int) -> tuple[int, int, int]:
 
 def _names_and_versions(value: bytes) -> tuple[tuple[str, tuple[int, int, int]], ...]:
     """An array of struct cl_name_version."""
-    return tuple((text(name), _version(number)) for number, name in _NAME_VERSION.iter_unpack(value))
+    return tuple(
+        (text(name), _version(number)) for number, name in _NAME_VERSION.iter_unpack(value)
+    )
 
 
 def _numbers(value: bytes) -> tuple[int, ...]:
@@ -50,21 +52,44 @@ def _by_size(value: bytes) -> int | bytes:
 
 #: How to read the properties that are not plain numbers: a converter, and the names after the prefix CL_.
 _KINDS: Final[tuple[tuple[Callable[[bytes], Any], str], ...]] = (
-    (text, "PLATFORM_PROFILE PLATFORM_VERSION PLATFORM_NAME PLATFORM_VENDOR PLATFORM_EXTENSIONS PLATFORM_ICD_SUFFIX_KHR"),
-    (text, "DEVICE_NAME DEVICE_VENDOR DRIVER_VERSION DEVICE_PROFILE DEVICE_VERSION DEVICE_EXTENSIONS DEVICE_OPENCL_C_VERSION"),
+    (
+        text,
+        "PLATFORM_PROFILE PLATFORM_VERSION PLATFORM_NAME PLATFORM_VENDOR PLATFORM_EXTENSIONS PLATFORM_ICD_SUFFIX_KHR",
+    ),
+    (
+        text,
+        "DEVICE_NAME DEVICE_VENDOR DRIVER_VERSION DEVICE_PROFILE DEVICE_VERSION DEVICE_EXTENSIONS DEVICE_OPENCL_C_VERSION",
+    ),
     (text, "DEVICE_BUILT_IN_KERNELS DEVICE_IL_VERSION DEVICE_LATEST_CONFORMANCE_VERSION_PASSED"),
-    (any, "PLATFORM_UNLOADABLE_KHR DEVICE_IMAGE_SUPPORT DEVICE_ERROR_CORRECTION_SUPPORT DEVICE_ENDIAN_LITTLE"),
-    (any, "DEVICE_AVAILABLE DEVICE_COMPILER_AVAILABLE DEVICE_LINKER_AVAILABLE DEVICE_HOST_UNIFIED_MEMORY"),
+    (
+        any,
+        "PLATFORM_UNLOADABLE_KHR DEVICE_IMAGE_SUPPORT DEVICE_ERROR_CORRECTION_SUPPORT DEVICE_ENDIAN_LITTLE",
+    ),
+    (
+        any,
+        "DEVICE_AVAILABLE DEVICE_COMPILER_AVAILABLE DEVICE_LINKER_AVAILABLE DEVICE_HOST_UNIFIED_MEMORY",
+    ),
     (any, "DEVICE_PREFERRED_INTEROP_USER_SYNC DEVICE_SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS"),
     (any, "DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT DEVICE_WORK_GROUP_COLLECTIVE_FUNCTIONS_SUPPORT"),
     (any, "DEVICE_GENERIC_ADDRESS_SPACE_SUPPORT DEVICE_PIPE_SUPPORT DEVICE_LUID_VALID"),
     (_numbers, "DEVICE_MAX_WORK_ITEM_SIZES DEVICE_PARTITION_PROPERTIES DEVICE_PARTITION_TYPE"),
-    (lambda value: _version(int.from_bytes(value, "little")), "PLATFORM_NUMERIC_VERSION DEVICE_NUMERIC_VERSION"),
-    (_names_and_versions, "PLATFORM_EXTENSIONS_WITH_VERSION DEVICE_EXTENSIONS_WITH_VERSION DEVICE_ILS_WITH_VERSION"),
-    (_names_and_versions, "DEVICE_BUILT_IN_KERNELS_WITH_VERSION DEVICE_OPENCL_C_ALL_VERSIONS DEVICE_OPENCL_C_FEATURES"),
+    (
+        lambda value: _version(int.from_bytes(value, "little")),
+        "PLATFORM_NUMERIC_VERSION DEVICE_NUMERIC_VERSION",
+    ),
+    (
+        _names_and_versions,
+        "PLATFORM_EXTENSIONS_WITH_VERSION DEVICE_EXTENSIONS_WITH_VERSION DEVICE_ILS_WITH_VERSION",
+    ),
+    (
+        _names_and_versions,
+        "DEVICE_BUILT_IN_KERNELS_WITH_VERSION DEVICE_OPENCL_C_ALL_VERSIONS DEVICE_OPENCL_C_FEATURES",
+    ),
     (bytes, "DEVICE_UUID DRIVER_UUID DEVICE_LUID"),
 )
-_CONVERTERS: Final = {f"CL_{name}": converter for converter, names in _KINDS for name in names.split()}
+_CONVERTERS: Final = {
+    f"CL_{name}": converter for converter, names in _KINDS for name in names.split()
+}
 
 _DEVICE_TYPES: Final = ("CPU", "GPU", "ACCELERATOR", "CUSTOM")
 
@@ -136,7 +161,10 @@ class Platform:
             return ()
         check(code, "clGetDeviceIDs")
         handles = (ctypes.c_void_p * min(count.value, 4096))()
-        check(self.table.clGetDeviceIDs(self.handle, every, len(handles), handles, None), "clGetDeviceIDs")
+        check(
+            self.table.clGetDeviceIDs(self.handle, every, len(handles), handles, None),
+            "clGetDeviceIDs",
+        )
         return tuple(Device(handle, self) for handle in handles if handle)
 
     @property
@@ -145,7 +173,10 @@ class Platform:
 
         Calls through `table` do not depend on it.
         """
-        return self.icd_version == 1 or read_word(self.handle + ctypes.sizeof(ctypes.c_void_p)) == self.table.address
+        return (
+            self.icd_version == 1
+            or read_word(self.handle + ctypes.sizeof(ctypes.c_void_p)) == self.table.address
+        )
 
     def extension_function(self, name: str) -> int | None:
         """The address of an extension function of this platform, None if it has none of that name.
@@ -155,7 +186,10 @@ class Platform:
         if name.startswith("clIcd"):
             return None
         if self.version_number >= (1, 2):
-            return self.table.clGetExtensionFunctionAddressForPlatform(self.handle, name.encode()) or None
+            return (
+                self.table.clGetExtensionFunctionAddressForPlatform(self.handle, name.encode())
+                or None
+            )
         return self.driver.extension_function(name)
 
     def to_pyopencl(self) -> Any:
@@ -165,7 +199,9 @@ class Platform:
         return pyopencl.Platform.from_int_ptr(self.handle)
 
     def __repr__(self) -> str:
-        return f"<Platform {self.name!r} {self.version!r}, ICD {self.icd_version}, {self.driver.path}>"
+        return (
+            f"<Platform {self.name!r} {self.version!r}, ICD {self.icd_version}, {self.driver.path}>"
+        )
 
 
 @dataclass(frozen=True)
@@ -198,7 +234,9 @@ class Device:
     def type(self) -> str:
         """ "CPU", "GPU", "ACCELERATOR" or "CUSTOM"; "|" between them if the driver names several."""
         bits = self.info("CL_DEVICE_TYPE")
-        return "|".join(name for name in _DEVICE_TYPES if bits & OPENCL[f"CL_DEVICE_TYPE_{name}"]) or hex(bits)
+        return "|".join(
+            name for name in _DEVICE_TYPES if bits & OPENCL[f"CL_DEVICE_TYPE_{name}"]
+        ) or hex(bits)
 
     @cached_property
     def version(self) -> str:

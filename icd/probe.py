@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..loader.children import Outcome, Request, candidate_from, run_all
-from ..loader.errors import FairleadError, LibraryError, reason_of
-from ..loader.search import Candidate
+from ..loader.base.children import Outcome, Request, candidate_from, run_all
+from ..loader.base.errors import FairleadError, LibraryError, reason_of
+from ..loader.base.search import Candidate
 from .drivers import load
 from .errors import check
 from .objects import Device, Platform
@@ -81,7 +81,14 @@ class ProbeReport:
         """The report that `as_dict` gave."""
         lists = {name: tuple(data[name]) for name in ("quirks", "missing", "notes")}
         platforms = tuple(map(_platform_from_dict, data["platforms"]))
-        return ProbeReport(**{**data, **lists, "candidate": candidate_from(data["candidate"]), "platforms": platforms})
+        return ProbeReport(
+            **{
+                **data,
+                **lists,
+                "candidate": candidate_from(data["candidate"]),
+                "platforms": platforms,
+            }
+        )
 
 
 def probe(candidate: Candidate, timeout: float | None = None) -> ProbeReport:
@@ -101,7 +108,9 @@ def probe_all(candidates: Sequence[Candidate], timeout: float | None = None) -> 
 def _report(candidate: Candidate, outcome: Outcome) -> ProbeReport:
     if outcome.report is None:
         words = (outcome.reason, outcome.remedy, outcome.seconds)
-        return ProbeReport(candidate, not outcome.probed, *words, notes=outcome.notes, probed=outcome.probed)
+        return ProbeReport(
+            candidate, not outcome.probed, *words, notes=outcome.notes, probed=outcome.probed
+        )
     report = ProbeReport.from_dict(outcome.report)
     return replace(report, notes=(*report.notes, *outcome.notes))
 
@@ -122,7 +131,12 @@ def describe(candidate: Candidate, progress: Callable[[str], None]) -> ProbeRepo
     except FairleadError as error:
         missing = error.missing if isinstance(error, LibraryError) else ()
         return ProbeReport(
-            candidate, False, reason_of(error, with_code=True), error.remedy, time.monotonic() - started, missing=missing
+            candidate,
+            False,
+            reason_of(error, with_code=True),
+            error.remedy,
+            time.monotonic() - started,
+            missing=missing,
         )
     notes = [f"{refusal.what}: {refusal.reason}" for refusal in driver.refusals]
     platforms = tuple(_platform_report(platform, notes, progress) for platform in driver.platforms)
@@ -138,7 +152,9 @@ def describe(candidate: Candidate, progress: Callable[[str], None]) -> ProbeRepo
     )
 
 
-def _platform_report(platform: Platform, notes: list[str], progress: Callable[[str], None]) -> PlatformReport:
+def _platform_report(
+    platform: Platform, notes: list[str], progress: Callable[[str], None]
+) -> PlatformReport:
     devices: tuple[DeviceReport, ...] = ()
     try:
         progress(f"asking the platform {platform.name!r} for its devices")
@@ -148,7 +164,14 @@ def _platform_report(platform: Platform, notes: list[str], progress: Callable[[s
             _try_context(device)
     except FairleadError as error:
         notes.append(str(error))
-    values = (platform.name, platform.vendor, platform.version, platform.suffix, platform.icd_version, platform.notes)
+    values = (
+        platform.name,
+        platform.vendor,
+        platform.version,
+        platform.suffix,
+        platform.icd_version,
+        platform.notes,
+    )
     return PlatformReport(*values, devices)
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from ..loader.library import Library, open_with_siblings
-from ..loader.memory import read_text, read_word
-from ..loader.search import Candidate, secure_environ
+from ..loader.base.library import Library, open_with_siblings
+from ..loader.base.memory import read_text, read_word
+from ..loader.base.search import Candidate, secure_environ
 from .objects import Platform
 
 
@@ -49,7 +49,11 @@ def locate(candidate: Candidate) -> tuple[str, tuple[str, ...]]:
 
 def _inside_prefix(candidate: Candidate) -> str | None:
     """`<prefix>/lib/<base name>` for a manifest `<prefix>/etc/OpenCL/vendors/x.icd` of a Python environment."""
-    if candidate.manifest is None or not os.path.isabs(candidate.library) or os.path.exists(candidate.library):
+    if (
+        candidate.manifest is None
+        or not os.path.isabs(candidate.library)
+        or os.path.exists(candidate.library)
+    ):
         return None
     manifest = candidate.manifest.absolute()
     if manifest.parts[-4:-1] != ("etc", "OpenCL", "vendors"):
@@ -67,7 +71,10 @@ _POCL_CPU_OFFSET: Final = 640
 
 #: LLVM's names for what a CPU can do, the best first, and the flags that Linux must list for it (x86-64 psABI).
 CPU_LEVELS: Final = (
-    ("x86-64-v4", "avx512f avx512bw avx512cd avx512dq avx512vl avx2 bmi1 bmi2 fma f16c abm movbe cx16 popcnt sse4_2 ssse3"),
+    (
+        "x86-64-v4",
+        "avx512f avx512bw avx512cd avx512dq avx512vl avx2 bmi1 bmi2 fma f16c abm movbe cx16 popcnt sse4_2 ssse3",
+    ),
     ("x86-64-v3", "avx2 bmi1 bmi2 fma f16c abm movbe cx16 popcnt sse4_2 ssse3"),
     ("x86-64-v2", "cx16 popcnt sse4_1 sse4_2 ssse3"),
     ("x86-64", ""),
@@ -103,7 +110,9 @@ def _name_the_cpu(platform: Platform) -> bool:
         triple = read_text(read_word(device.handle + _POCL_TRIPLE_OFFSET) or 0)
         cpu = read_text(read_word(device.handle + _POCL_CPU_OFFSET) or 0)
         if cpu == b"generic" and triple.startswith(b"x86_64-") and triple.endswith(b"linux-gnu"):
-            ctypes.c_void_p.from_address(device.handle + _POCL_CPU_OFFSET).value = _immortal(cpu_level())
+            ctypes.c_void_p.from_address(device.handle + _POCL_CPU_OFFSET).value = _immortal(
+                cpu_level()
+            )
             changed = True
     return changed
 

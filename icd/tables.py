@@ -19,12 +19,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..loader import layers
-from ..loader.errors import FairleadError
-from ..loader.memory import read_word, read_words
-from ..loader.query import query as ask
-from ..loader.query import text
-from ..loader.table import POINTER_SIZE, DispatchTable
+from ..loader.base import layers
+from ..loader.base.errors import FairleadError
+from ..loader.base.memory import read_word, read_words
+from ..loader.base.query import query as ask
+from ..loader.base.query import text
+from ..loader.base.table import POINTER_SIZE, DispatchTable
 from ._native import ffi, lib
 from .abi import CL_SUCCESS, ICD2_TAG, OPENCL, SLOT_COUNT, TAG_SLOTS, slots_of_version
 from .errors import check, describe
@@ -70,10 +70,16 @@ def bind(platform: int, resolve: Callable[[str], int | None]) -> Binding:
                 raise DriverError("its dispatch table is NULL")
             head = read_words(own, TAG_SLOTS[-1] + 1)
             if None in head:
-                raise DriverError(f"its dispatch table at {own:#x} leads to memory that cannot be read")
+                raise DriverError(
+                    f"its dispatch table at {own:#x} leads to memory that cannot be read"
+                )
             second_tag = head[TAG_SLOTS[1]] == ICD2_TAG
             is_icd2 = head[TAG_SLOTS[0]] == ICD2_TAG
-            _bound[platform] = _bind_icd2(platform, resolve, second_tag) if is_icd2 else _bind_icd1(platform, own, second_tag)
+            _bound[platform] = (
+                _bind_icd2(platform, resolve, second_tag)
+                if is_icd2
+                else _bind_icd1(platform, own, second_tag)
+            )
         return _bound[platform]
 
 
@@ -111,7 +117,9 @@ def _bind_icd1(platform: int, own: int, second_tag: bool) -> Binding:
         raise DriverError("clGetPlatformInfo is NULL in its dispatch table")
     name = "clGetPlatformInfo"
     call = OPENCL.functions[name].prototype(get_info)
-    answer = ask(call, name, check, platform, OPENCL["CL_PLATFORM_VERSION"], detail="(CL_PLATFORM_VERSION)")
+    answer = ask(
+        call, name, check, platform, OPENCL["CL_PLATFORM_VERSION"], detail="(CL_PLATFORM_VERSION)"
+    )
     version = parse_version(text(answer))
     words = read_words(own, slots_of_version(version))
     notes = []
@@ -136,7 +144,9 @@ def _bind_icd2(platform: int, resolve: Callable[[str], int | None], second_tag: 
     for name in ("clIcdGetFunctionAddressForPlatformKHR", "clIcdSetPlatformDispatchDataKHR"):
         function = resolve(name)
         if not function:
-            raise DriverError(f"its dispatch table has the ICD 2 tags, but the driver has no {name}")
+            raise DriverError(
+                f"its dispatch table has the ICD 2 tags, but the driver has no {name}"
+            )
         functions.append(function)
     get_function, set_data = functions
     address = _filled_table(platform, GetFunction(get_function))
@@ -146,7 +156,10 @@ def _bind_icd2(platform: int, resolve: Callable[[str], int | None], second_tag: 
         name, sentence = describe(code)
         raise DriverError(sentence, routine="clIcdSetPlatformDispatchDataKHR", code=name)
     if read_word(platform + POINTER_SIZE) != address:
-        raise DriverError("it took the dispatch data but did not store it", routine="clIcdSetPlatformDispatchDataKHR")
+        raise DriverError(
+            "it took the dispatch data but did not store it",
+            routine="clIcdSetPlatformDispatchDataKHR",
+        )
     notes = ("another OpenCL loader in this process had bound it before",) if foreign else ()
     return Binding(DispatchTable(OPENCL, address), 2, notes, foreign)
 

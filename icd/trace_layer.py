@@ -1,7 +1,7 @@
 """Traces of programs that know nothing of fairlead: an OpenCL layer that writes the calls of each process to a file.
 
 How data goes through: `environment` gives the variables that make an OpenCL loader load `libfairlead_trace.so` (native/trace_layer.c)
-into a program. At its end each process writes a file `<pid>.cllog`: a head, then the records of its log (loader/native/log.c).
+into a program. At its end each process writes a file `<pid>.cllog`: a head, then the records of its log (loader/base/native/log.c).
 `processes` reads those files, `read` gives their calls alone.
 
 Seen are the calls of the program itself, through a loader that has layers (Khronos, ocl-icd 2.3 or later); not those of a driver inside
@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..loader.abi import Api
-from ..loader.errors import FairleadError
-from ..loader.log import warn
-from ..loader.printing import Call, decode
+from ..loader.base.abi import Api
+from ..loader.base.errors import FairleadError
+from ..loader.base.log import warn
+from ..loader.trace.printing import Call, decode
 from .abi import OPENCL
 
 #: What a file begins with: magic, format | slots << 32, pid | parent << 32, the times at the start, calls lost, bytes of records, name.
@@ -61,15 +61,21 @@ def environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
     layer = str(path())
     if not path().exists():
         raise FairleadError(
-            f"the OpenCL layer {layer} is missing", remedy="install fairlead again, from its wheel or its source"
+            f"the OpenCL layer {layer} is missing",
+            remedy="install fairlead again, from its wheel or its source",
         )
     if ":" in layer:
         raise FairleadError(
             f"the OpenCL layer {layer} cannot be named in OPENCL_LAYERS, a list with ':' between its elements",
             remedy="install fairlead in a folder that has no ':' in its name",
         )
-    others = [name for name in environ.get("OPENCL_LAYERS", "").split(":") if name not in ("", layer)]
-    return {"OPENCL_LAYERS": ":".join([*others, layer]), "FAIRLEAD_TRACE_LOG": str(folder.resolve() / f"%p{_SUFFIX}")}
+    others = [
+        name for name in environ.get("OPENCL_LAYERS", "").split(":") if name not in ("", layer)
+    ]
+    return {
+        "OPENCL_LAYERS": ":".join([*others, layer]),
+        "FAIRLEAD_TRACE_LOG": str(folder.resolve() / f"%p{_SUFFIX}"),
+    }
 
 
 def read(folder: Path) -> dict[int, list[Call]]:
@@ -90,7 +96,9 @@ def processes(folder: Path) -> list[Process]:
             warn(f"{file} is left out of the trace: {error}")
             continue
         if process.lost:
-            warn(f"the last {process.lost} OpenCL calls of process {process.pid} are not in the trace: its log was full")
+            warn(
+                f"the last {process.lost} OpenCL calls of process {process.pid} are not in the trace: its log was full"
+            )
         found.append(process)
     return sorted(found, key=lambda process: process.begin)
 
@@ -103,11 +111,15 @@ def _process(data: bytes) -> Process:
     if (version, slots) != (_FORMAT, len(OPENCL.slots)):
         raise ValueError("another version of fairlead has written it")
     if len(data) != _HEAD.size + size or size % 8:
-        raise ValueError("it is cut off: the process was killed while it wrote, or the disk is full")
+        raise ValueError(
+            "it is cut off: the process was killed while it wrote, or the disk is full"
+        )
     words = memoryview(data)[_HEAD.size :].cast("Q")
     calls = decode(words, _layers(words))
     calls.sort(key=lambda call: (call.begin, -call.end))
-    return Process(pid, parent, name.partition(b"\0")[0].decode(errors="replace"), begin, time, lost, calls)
+    return Process(
+        pid, parent, name.partition(b"\0")[0].decode(errors="replace"), begin, time, lost, calls
+    )
 
 
 def _layers(words: memoryview) -> dict[int, tuple[Api, str]]:

@@ -13,13 +13,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..loader.ur import UR
-from .adapter import Adapter
-from .build import build_adapter, build_plugin
-from .objects import Object
-from .wrap import failure
+from ..loader.ur.abi import UR
+from .sdk.adapter import Adapter
+from .sdk.build import build_adapter, build_plugin
+from .sdk.objects import Object
+from .sdk.wrap import failure
 
-__all__ = ["UR", "Adapter", "Object", "build_adapter", "build_plugin", "failure", "reference_adapter", "reference_plugin"]
+__all__ = [
+    "UR",
+    "Adapter",
+    "Object",
+    "build_adapter",
+    "build_plugin",
+    "failure",
+    "reference_adapter",
+    "reference_plugin",
+]
 
 
 def reference_adapter() -> str:

@@ -27,6 +27,26 @@ from .queue import Queue
 from .usm import USM, malloc_device, malloc_host, malloc_shared
 
 __all__ = [
-    "USM", "Accessor", "Buffer", "Context", "Device", "Errc", "Event", "Handler", "InteropHandle", "Kernel", "LocalMemory", "NDRange",
-    "Platform", "Program", "Queue", "RawArgument", "SYCLError", "devices", "malloc_device", "malloc_host", "malloc_shared", "platforms",
-]  # fmt: skip
+    "USM",
+    "Accessor",
+    "Buffer",
+    "Context",
+    "Device",
+    "Errc",
+    "Event",
+    "Handler",
+    "InteropHandle",
+    "Kernel",
+    "LocalMemory",
+    "NDRange",
+    "Platform",
+    "Program",
+    "Queue",
+    "RawArgument",
+    "SYCLError",
+    "devices",
+    "malloc_device",
+    "malloc_host",
+    "malloc_shared",
+    "platforms",
+]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy
 
-from ..loader.ur import UR
+from ..loader.ur.abi import UR
 from .checks import element_type, no, whole
 from .errors import Errc, SYCLError, invalid
 
@@ -73,7 +73,9 @@ class LocalMemory(BoundArgument):
         self.size = whole(count, "number of bytes or elements", "LocalMemory")
         self.size *= element_type(dtype, "LocalMemory").itemsize if dtype is not None else 1
         if self.size <= 0:
-            raise SYCLError(Errc.invalid, "local memory has at least one byte", routine="LocalMemory")
+            raise SYCLError(
+                Errc.invalid, "local memory has at least one byte", routine="LocalMemory"
+            )
 
     def bind(self, handler: Handler, index: int) -> Argument:
         """It is an argument of a handler's kernel. Raises SYCLError (invalid) if its devices have not that much."""
@@ -104,9 +106,10 @@ def check_local(arguments: Iterable[Argument | None], context: Context, routine:
     most = max(device.local_memory for device in context.devices)
     if total > most:
         raise invalid(
-            f"a work-group would have {total} bytes of local memory, the device has {most}", routine=routine,
+            f"a work-group would have {total} bytes of local memory, the device has {most}",
+            routine=routine,
             remedy="use smaller work-groups, or several launches",
-        )  # fmt: skip
+        )
 
 
 _values: Final[dict[bytes, Argument]] = {}
@@ -124,11 +127,15 @@ def of_bytes(value: bytes) -> Argument:
 
 
 #: Where the bytes of a `bytes` object are, which does not move. (CPython: PyBytes_AsString)
-_address: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(("PyBytes_AsString", ctypes.pythonapi))
+_address: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(
+    ("PyBytes_AsString", ctypes.pythonapi)
+)
 
 
 def _of_number(value: Any) -> Argument:
-    return of_bytes(value.data.tobytes())  # three times as fast as its own tobytes, which structured values may need
+    return of_bytes(
+        value.data.tobytes()
+    )  # three times as fast as its own tobytes, which structured values may need
 
 
 def _of_numpy(value: Any) -> Argument:
@@ -176,14 +183,17 @@ def _maker(value: Any, index: int) -> Callable[[Any], Argument]:
     if isinstance(value, (int, float, complex)):
         wanted = "numpy.int32(…)" if isinstance(value, int) else "numpy.float32(…)"
         raise SYCLError(
-            Errc.kernel_argument, f"argument {index} is a Python {type(value).__name__}, which does not say how many bytes it has",
-            routine="set_arg", remedy=f"give it its type: {wanted}",
-        )  # fmt: skip
+            Errc.kernel_argument,
+            f"argument {index} is a Python {type(value).__name__}, which does not say how many bytes it has",
+            routine="set_arg",
+            remedy=f"give it its type: {wanted}",
+        )
     raise SYCLError(
-        Errc.kernel_argument, f"argument {index}, of type {type(value).__name__}, can be no kernel's argument",
+        Errc.kernel_argument,
+        f"argument {index}, of type {type(value).__name__}, can be no kernel's argument",
         routine="set_arg",
         remedy="give an accessor, USM memory, pyopencl memory, a NumPy or ctypes value, LocalMemory or bytes in RawArgument",
-    )  # fmt: skip
+    )
 
 
 def _of_usm_array(value: Any) -> Argument:
@@ -194,7 +204,15 @@ def pack(arguments: Sequence[Argument], context: Context) -> bytes | None:
     """Arguments as the C array that launches are given."""
     rows: list[int] = []
     for index, (kind, size, word, flags, _, buffer) in enumerate(arguments):
-        rows += (_STYPE, 0, kind, index, size, word if buffer is None else buffer.memory(context), flags)
+        rows += (
+            _STYPE,
+            0,
+            kind,
+            index,
+            size,
+            word if buffer is None else buffer.memory(context),
+            flags,
+        )
     return _packer(len(arguments))(*rows) if rows else None
 
 

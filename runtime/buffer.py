@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy
 
-from ..loader.forks import new_lock
-from ..loader.ur import UR
+from ..loader.base.forks import new_lock
+from ..loader.ur.abi import UR
 from .arguments import MAKERS, MEMORY, Argument
 from .checks import element_type, expect, no, whole
 from .errors import Errc, SYCLError, invalid
@@ -79,23 +79,42 @@ class Buffer(Memory):
         self._closed = True  # until it is complete
         given = data if isinstance(data, numpy.ndarray) else None
         if given is None and dtype is None:
-            expect(data, (int, numpy.integer, tuple, list), "Buffer", _MADE_OF, "array, list or shape")
-            raise invalid("a buffer of a shape or a list needs a dtype", routine="Buffer", remedy="Buffer(1024, numpy.float32)")
-        self.dtype = element_type(given.dtype if given is not None and dtype is None else dtype, "Buffer")
+            expect(
+                data, (int, numpy.integer, tuple, list), "Buffer", _MADE_OF, "array, list or shape"
+            )
+            raise invalid(
+                "a buffer of a shape or a list needs a dtype",
+                routine="Buffer",
+                remedy="Buffer(1024, numpy.float32)",
+            )
+        self.dtype = element_type(
+            given.dtype if given is not None and dtype is None else dtype, "Buffer"
+        )
         if given is not None and given.dtype != self.dtype:
             raise invalid(
-                f"the array's elements are {given.dtype}, not {self.dtype}", routine="Buffer",
+                f"the array's elements are {given.dtype}, not {self.dtype}",
+                routine="Buffer",
                 remedy=f'convert them first: array.astype("{self.dtype}")',
-            )  # fmt: skip
+            )
         array = _elements(data, self.dtype) if isinstance(data, list) else given
-        self.shape: tuple[int, ...] = array.shape if array is not None else _numbers(data, "Buffer", _MADE_OF)
+        self.shape: tuple[int, ...] = (
+            array.shape if array is not None else _numbers(data, "Buffer", _MADE_OF)
+        )
         if not 1 <= len(self.shape) <= 3 or min(self.shape) <= 0:
-            raise invalid("a buffer has one to three dimensions and at least one element", routine="Buffer", remedy=_MADE_OF)
+            raise invalid(
+                "a buffer has one to three dimensions and at least one element",
+                routine="Buffer",
+                remedy=_MADE_OF,
+            )
         self.size = math.prod(self.shape)
         self.nbytes = whole(self.size * self.dtype.itemsize, "number of bytes", "Buffer")
         self.final_data = given if given is not None and given.flags.writeable else None
         if write_back and self.final_data is None:
-            raise invalid("there is no array that could be written to", routine="Buffer", remedy="set_final_data(array)")
+            raise invalid(
+                "there is no array that could be written to",
+                routine="Buffer",
+                remedy="set_final_data(array)",
+            )
         self.write_back = self.final_data is not None if write_back is None else write_back
         self._host = numpy.ascontiguousarray(array) if array is not None else None
         self._borrowed = array is not None and numpy.may_share_memory(array, self._host)
@@ -120,8 +139,9 @@ class Buffer(Memory):
         if array is not None and (array.size != self.size or not array.flags.writeable):
             raise invalid(
                 f"the contents are {self.size} elements, and the array has {array.size} or cannot be written to",
-                routine="set_final_data", remedy="give an array of that size",
-            )  # fmt: skip
+                routine="set_final_data",
+                remedy="give an array of that size",
+            )
         self.final_data, self.write_back = array, array is not None
 
     # what submissions ask (with `lock` held)
@@ -134,19 +154,31 @@ class Buffer(Memory):
     def _allocate(self, context: Context) -> int:
         self._check_open("Buffer")
         flags, properties = UR["UR_MEM_FLAG_READ_WRITE"], None
-        filled = _HOST in self._valid and self._host is not None and (self._writer is None or self._writer.done)
+        filled = (
+            _HOST in self._valid
+            and self._host is not None
+            and (self._writer is None or self._writer.done)
+        )
         if filled:
             assert self._host is not None
             flags |= UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"]
-            properties = ctypes.byref(struct("ur_buffer_properties_t", pHost=self._host.ctypes.data))
+            properties = ctypes.byref(
+                struct("ur_buffer_properties_t", pHost=self._host.ctypes.data)
+            )
             self._valid.add(context)
-        made = context.adapter.made("urMemBufferCreate", context.handle, flags, self.nbytes, properties)
+        made = context.adapter.made(
+            "urMemBufferCreate", context.handle, flags, self.nbytes, properties
+        )
         self._memories[context] = made
         return made
 
     def _check_open(self, routine: str) -> None:
         if self._closed:
-            raise invalid("the buffer is closed", routine=routine, remedy="close it when everything that uses it is submitted")
+            raise invalid(
+                "the buffer is closed",
+                routine=routine,
+                remedy="close it when everything that uses it is submitted",
+            )
 
     def dependencies(self, mode: str) -> list[Event]:
         """The events that a command with this access comes after. One that discards does not mind what has failed before it."""
@@ -181,17 +213,32 @@ class Buffer(Memory):
         """The host's copy. If it is to be written to, that is the array that the buffer was made of only if that gets the contents."""
         if self._host is None:
             self._host = numpy.empty(self.shape, self.dtype)
-        elif writable and self._borrowed and not (self.write_back and self.final_data is self._array):
+        elif (
+            writable and self._borrowed and not (self.write_back and self.final_data is self._array)
+        ):
             self._host, self._borrowed = self._host.copy(), False
         return self._host
 
     def _move(self, direction: str, context: Context, host: numpy.ndarray[Any, Any]) -> None:
         """Read all of it from a context to the host's copy, or write that to a context: a command like any other."""
-        call, memory = getattr(context.adapter.ur, f"urEnqueueMemBuffer{direction}"), self._memories[context]
+        call, memory = (
+            getattr(context.adapter.ur, f"urEnqueueMemBuffer{direction}"),
+            self._memories[context],
+        )
 
         def enqueue(count: int, waits: Any) -> int:
             event = ctypes.c_void_p()
-            code = call(context.transfers(), memory, False, 0, self.nbytes, host.ctypes.data, count, waits, ctypes.byref(event))
+            code = call(
+                context.transfers(),
+                memory,
+                False,
+                0,
+                self.nbytes,
+                host.ctypes.data,
+                count,
+                waits,
+                ctypes.byref(event),
+            )
             context.adapter.check(code, f"urEnqueueMemBuffer{direction}", f"({self!r})")
             return event.value or 0
 
@@ -216,9 +263,10 @@ class Buffer(Memory):
         check_mode(mode, "host_access")
         if any(graph.is_recording for graph in self.graphs):
             raise invalid(
-                "host_accessor cannot be used on a buffer that a graph uses which is being recorded", routine="host_access",
+                "host_accessor cannot be used on a buffer that a graph uses which is being recorded",
+                routine="host_access",
                 remedy="end the recording first",
-            )  # fmt: skip
+            )
         with lock:
             check_not_own(self.dependencies(mode), "host_access")
             self.prepare(_HOST, mode, "host_access")
@@ -283,7 +331,12 @@ class Buffer(Memory):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def __del__(self) -> None:
@@ -303,7 +356,11 @@ class Buffer(Memory):
 def check_mode(mode: str, routine: str) -> None:
     """Raise SYCLError (invalid) unless it is an access mode."""
     if not isinstance(mode, str) or mode not in MODES:
-        raise invalid(f"there is no access mode {mode!r}", routine=routine, remedy=f"one of {', '.join(MODES)}")
+        raise invalid(
+            f"there is no access mode {mode!r}",
+            routine=routine,
+            remedy=f"one of {', '.join(MODES)}",
+        )
 
 
 class Accessor:
@@ -314,35 +371,56 @@ class Accessor:
 
     __slots__ = ("buffer", "in_host_task", "mode", "offset", "shape")
 
-    def __init__(self, buffer: Buffer, mode: str = "read_write", shape: Any = None, offset: Any = None) -> None:
+    def __init__(
+        self, buffer: Buffer, mode: str = "read_write", shape: Any = None, offset: Any = None
+    ) -> None:
         if not isinstance(buffer, Buffer):
-            raise no(buffer, "Buffer", "Accessor", "an accessor is of a Buffer; make one of the array first")
+            raise no(
+                buffer,
+                "Buffer",
+                "Accessor",
+                "an accessor is of a Buffer; make one of the array first",
+            )
         check_mode(mode, "Accessor")
         buffer._check_open("Accessor")
         self.buffer, self.mode = buffer, mode
         self.in_host_task = False
-        self.offset: Sequence[int] = (0,) * len(buffer.shape) if offset is None else _numbers(offset, "Accessor")
+        self.offset: Sequence[int] = (
+            (0,) * len(buffer.shape) if offset is None else _numbers(offset, "Accessor")
+        )
         if len(self.offset) != len(buffer.shape):
-            raise invalid(f"the buffer has {len(buffer.shape)} dimensions, not {len(self.offset)}", routine="Accessor")
+            raise invalid(
+                f"the buffer has {len(buffer.shape)} dimensions, not {len(self.offset)}",
+                routine="Accessor",
+            )
         whole = tuple(size - start for size, start in zip(buffer.shape, self.offset, strict=True))
         self.shape: Sequence[int] = whole if shape is None else _numbers(shape, "Accessor")
         if len(self.shape) != len(whole):
-            raise invalid(f"the buffer has {len(whole)} dimensions, not {len(self.shape)}", routine="Accessor")
-        if min(self.offset) < 0 or any(not 0 < size <= rest for size, rest in zip(self.shape, whole, strict=True)):
+            raise invalid(
+                f"the buffer has {len(whole)} dimensions, not {len(self.shape)}", routine="Accessor"
+            )
+        if min(self.offset) < 0 or any(
+            not 0 < size <= rest for size, rest in zip(self.shape, whole, strict=True)
+        ):
             raise SYCLError(
-                Errc.invalid, f"the part {self.shape} from {self.offset} on is not within {buffer!r}", routine="Accessor",
+                Errc.invalid,
+                f"the part {self.shape} from {self.offset} on is not within {buffer!r}",
+                routine="Accessor",
                 remedy="stay within the buffer's shape",
-            )  # fmt: skip
+            )
 
     @property
     def array(self) -> numpy.ndarray[Any, Any]:
         """The part as a NumPy array: in the host task that the accessor is for, and nowhere else."""
         if not self.in_host_task:
             raise invalid(
-                "an accessor is an array in its host task alone", routine="Accessor.array",
+                "an accessor is an array in its host task alone",
+                routine="Accessor.array",
                 remedy="use buffer.host_access() outside of commands",
-            )  # fmt: skip
-        part = tuple(slice(start, start + size) for start, size in zip(self.offset, self.shape, strict=True))
+            )
+        part = tuple(
+            slice(start, start + size) for start, size in zip(self.offset, self.shape, strict=True)
+        )
         return self.buffer.view(self.mode)[part]
 
     @property
@@ -369,10 +447,14 @@ class Accessor:
         return f"<Accessor {self.mode} of {self.buffer!r}>"
 
 
-_MADE_OF: Final = "Buffer(array), Buffer([1, 2, 3], numpy.int32) or Buffer((rows, columns), numpy.float32)"
+_MADE_OF: Final = (
+    "Buffer(array), Buffer([1, 2, 3], numpy.int32) or Buffer((rows, columns), numpy.float32)"
+)
 
 
-def _numbers(given: Any, routine: str, remedy: str = "give a number, or a tuple of numbers") -> tuple[int, ...]:
+def _numbers(
+    given: Any, routine: str, remedy: str = "give a number, or a tuple of numbers"
+) -> tuple[int, ...]:
     """A number, or several, as a tuple. Raises SYCLError (invalid)."""
     try:
         return tuple(map(index, given)) if isinstance(given, (tuple, list)) else (index(given),)
@@ -385,11 +467,22 @@ def _elements(given: list[Any], dtype: numpy.dtype[Any]) -> numpy.ndarray[Any, A
     try:
         return numpy.array(given, dtype)
     except (TypeError, ValueError, OverflowError) as error:
-        raise invalid(f"the list is none of {dtype}: {error}", routine="Buffer", remedy="give elements of that type") from error
+        raise invalid(
+            f"the list is none of {dtype}: {error}",
+            routine="Buffer",
+            remedy="give elements of that type",
+        ) from error
 
 
 def _argument(accessor: Accessor) -> Argument:
-    return Argument(MEMORY, ctypes.sizeof(ctypes.c_void_p), 0, MODES[accessor.mode][3], accessor, accessor.buffer)
+    return Argument(
+        MEMORY,
+        ctypes.sizeof(ctypes.c_void_p),
+        0,
+        MODES[accessor.mode][3],
+        accessor,
+        accessor.buffer,
+    )
 
 
 MAKERS[Accessor] = _argument

@@ -31,14 +31,21 @@ def no(value: Any, what: str, routine: str, remedy: str = "") -> SYCLError:
     return invalid(f"{shown} is no {what}", routine=routine, remedy=remedy)
 
 
-def expect(value: Any, kinds: type | tuple[type, ...], routine: str, remedy: str = "", what: str = "") -> None:
+def expect(
+    value: Any, kinds: type | tuple[type, ...], routine: str, remedy: str = "", what: str = ""
+) -> None:
     """Raise SYCLError (invalid) unless a value is of one of the kinds; `what` is what these are called, by default by their names."""
     if not isinstance(value, kinds):
-        names = (_NAMES.get(kind, kind.__name__) for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+        names = (
+            _NAMES.get(kind, kind.__name__)
+            for kind in (kinds if isinstance(kinds, tuple) else (kinds,))
+        )
         raise no(value, what or " or ".join(names), routine, remedy)
 
 
-def several(given: T | Iterable[T], kind: type[T], routine: str, remedy: str = "", what: str = "") -> list[T]:
+def several(
+    given: T | Iterable[T], kind: type[T], routine: str, remedy: str = "", what: str = ""
+) -> list[T]:
     """One of a kind, or several of it, as a list. Raises SYCLError (invalid)."""
     try:
         found: list[Any] = [given] if isinstance(given, kind) else list(given)  # pyright: ignore[reportArgumentType]
@@ -56,7 +63,9 @@ def whole(value: Any, what: str, routine: str) -> int:
     except TypeError as error:
         raise no(value, what, routine, "give a whole number") from error
     if abs(found) > MOST:
-        raise invalid(f"{found} is too large for a {what}", routine=routine, remedy="stay below 2**63")
+        raise invalid(
+            f"{found} is too large for a {what}", routine=routine, remedy="stay below 2**63"
+        )
     return found
 
 
@@ -65,9 +74,15 @@ def element_type(dtype: Any, routine: str) -> numpy.dtype[Any]:
     try:
         found = numpy.dtype(dtype)
     except TypeError as error:
-        raise invalid(f"{dtype!r} is no dtype", routine=routine, remedy='numpy.float32, "int32"') from error
+        raise invalid(
+            f"{dtype!r} is no dtype", routine=routine, remedy='numpy.float32, "int32"'
+        ) from error
     if found.hasobject:
-        raise invalid("Python objects have no place in a device's memory", routine=routine, remedy="use a dtype of numbers")
+        raise invalid(
+            "Python objects have no place in a device's memory",
+            routine=routine,
+            remedy="use a dtype of numbers",
+        )
     return found
 
 
@@ -76,9 +91,10 @@ def check_group(error: TypeError, function: Any, routine: str) -> None:
     if error.__traceback__ is not None and error.__traceback__.tb_next is None:
         name = getattr(function, "__qualname__", None) or type(function).__name__
         raise invalid(
-            f"{name} is no command-group function: {error}", routine=routine,
+            f"{name} is no command-group function: {error}",
+            routine=routine,
             remedy=f"{routine}(lambda handler: handler.parallel_for(…))",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def check_executable(value: Any, routine: str) -> None:

@@ -24,19 +24,36 @@ class CommandBuffer(Object):
     _release, _native = "urCommandBufferReleaseExp", "urCommandBufferGetNativeHandleExp"
 
     def __init__(
-        self, context: Context, device: Device, *, updatable: bool = False, in_order: bool = False, profiling: bool = False
+        self,
+        context: Context,
+        device: Device,
+        *,
+        updatable: bool = False,
+        in_order: bool = False,
+        profiling: bool = False,
     ) -> None:
         self.context, self.device, self.updatable = context, device, updatable
         description = struct(
-            "ur_exp_command_buffer_desc_t", isUpdatable=updatable, isInOrder=in_order, enableProfiling=profiling
+            "ur_exp_command_buffer_desc_t",
+            isUpdatable=updatable,
+            isInOrder=in_order,
+            enableProfiling=profiling,
         )
         if not device.has("ext_oneapi_limited_graph"):
-            raise unsupported(f"{device.backend} backend is not supported by SYCL Graph extension", routine="CommandBuffer")
-        made = context.adapter.made("urCommandBufferCreateExp", context.handle, device.handle, ctypes.byref(description))
+            raise unsupported(
+                f"{device.backend} backend is not supported by SYCL Graph extension",
+                routine="CommandBuffer",
+            )
+        made = context.adapter.made(
+            "urCommandBufferCreateExp", context.handle, device.handle, ctypes.byref(description)
+        )
         super().__init__(context.adapter, made)
         self.append_launch = context.adapter.ur.urCommandBufferAppendKernelLaunchWithArgsExp
         self.point, self.command = ctypes.c_uint32(), ctypes.c_void_p()
-        self.point_at, self.command_at = ctypes.byref(self.point), ctypes.byref(self.command) if updatable else None
+        self.point_at, self.command_at = (
+            ctypes.byref(self.point),
+            ctypes.byref(self.command) if updatable else None,
+        )
         self._block = Block()
 
     def finalize(self) -> None:
@@ -46,7 +63,9 @@ class CommandBuffer(Object):
     def enqueue(self, queue: int, count: int, waits: Any) -> int:
         """Run it on a queue's handle after `count` events; the handle of its event."""
         event = ctypes.c_void_p()
-        code = self.adapter.ur.urEnqueueCommandBufferExp(queue, self.handle, count, waits, ctypes.byref(event))
+        code = self.adapter.ur.urEnqueueCommandBufferExp(
+            queue, self.handle, count, waits, ctypes.byref(event)
+        )
         if code:
             self.adapter.check(code, "urEnqueueCommandBufferExp")
         return event.value or 0
@@ -55,6 +74,8 @@ class CommandBuffer(Object):
         """Put launches in the place of others: all of them or, if the adapter refuses one, none."""
         count = describe(self._block, changes, self.context)
         if count:
-            code = self.adapter.ur.urCommandBufferUpdateKernelLaunchExp(self.handle, count, self._block.memory)
+            code = self.adapter.ur.urCommandBufferUpdateKernelLaunchExp(
+                self.handle, count, self._block.memory
+            )
             if code:
                 self.adapter.check(code, "urCommandBufferUpdateKernelLaunchExp")

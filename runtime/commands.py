@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy
 
-from ..loader.ur import UR, UR_RESULT_SUCCESS
+from ..loader.ur.abi import UR, UR_RESULT_SUCCESS
 from .buffer import Accessor, Memory
 from .errors import unsupported
 from .event import Event
@@ -57,7 +57,9 @@ class Command:
         """Have it run on a queue after events, at once or when these can be waited for; the event of its end."""
         if not dependencies:
             return Event(queue.context, self.enqueue(queue, 0, None))
-        return submit(queue.context, dependencies, lambda count, waits: self.enqueue(queue, count, waits))
+        return submit(
+            queue.context, dependencies, lambda count, waits: self.enqueue(queue, count, waits)
+        )
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
         """Give it to a queue after `count` events; the handle of its own event."""
@@ -72,9 +74,10 @@ class Command:
         """Raise SYCLError unless it was appended."""
         if code == UNSUPPORTED:
             raise unsupported(
-                f"{self.title} command not supported by graph backend", routine=routine,
+                f"{self.title} command not supported by graph backend",
+                routine=routine,
                 remedy="use an adapter whose command-buffers have it (`fairlead adapter`), or another kind of command",
-            )  # fmt: skip
+            )
         if code:  # what it says of itself costs more than the call
             buffer.adapter.check(code, routine, f"({self})")
 
@@ -109,60 +112,122 @@ class Row:
 #: A field that is a Memory becomes its memory object. Where the two functions have another order, the table says so.
 TRANSFERS: Final = {
     "usm_copy": Row(
-        "memcpy", "USM copy", "urEnqueueUSMMemcpy", "urCommandBufferAppendUSMMemcpyExp", ("dst", "src", "size"),
+        "memcpy",
+        "USM copy",
+        "urEnqueueUSMMemcpy",
+        "urCommandBufferAppendUSMMemcpyExp",
+        ("dst", "src", "size"),
         lambda dst, src, size: (False, dst, src, size),
     ),
     "usm_fill": Row(
-        "memfill", "USM fill", "urEnqueueUSMFill", "urCommandBufferAppendUSMFillExp", ("dst", "pattern", "pattern_size", "size"),
+        "memfill",
+        "USM fill",
+        "urEnqueueUSMFill",
+        "urCommandBufferAppendUSMFillExp",
+        ("dst", "pattern", "pattern_size", "size"),
         lambda dst, pattern, pattern_size, size: (dst, pattern_size, pattern, size),
     ),
     "memset": Row(
-        "memset", "memset", "urEnqueueUSMFill", "urCommandBufferAppendUSMFillExp", ("dst", "pattern", "pattern_size", "size"),
+        "memset",
+        "memset",
+        "urEnqueueUSMFill",
+        "urCommandBufferAppendUSMFillExp",
+        ("dst", "pattern", "pattern_size", "size"),
         lambda dst, pattern, pattern_size, size: (dst, pattern_size, pattern, size),
     ),
     "buffer_copy": Row(
-        "memcpy", "buffer copy", "urEnqueueMemBufferCopy", "urCommandBufferAppendMemBufferCopyExp",
+        "memcpy",
+        "buffer copy",
+        "urEnqueueMemBufferCopy",
+        "urCommandBufferAppendMemBufferCopyExp",
         ("src", "dst", "src_offset", "dst_offset", "size"),
     ),
     "buffer_copy_rect": Row(
-        "memcpy", "buffer copy rectangle", "urEnqueueMemBufferCopyRect", "urCommandBufferAppendMemBufferCopyRectExp",
-        ("src", "dst", "src_origin", "dst_origin", "region", "src_row", "src_slice", "dst_row", "dst_slice"),
+        "memcpy",
+        "buffer copy rectangle",
+        "urEnqueueMemBufferCopyRect",
+        "urCommandBufferAppendMemBufferCopyRectExp",
+        (
+            "src",
+            "dst",
+            "src_origin",
+            "dst_origin",
+            "region",
+            "src_row",
+            "src_slice",
+            "dst_row",
+            "dst_slice",
+        ),
     ),
     "buffer_read": Row(
-        "memcpy", "buffer read", "urEnqueueMemBufferRead", "urCommandBufferAppendMemBufferReadExp", ("src", "offset", "size", "dst"),
+        "memcpy",
+        "buffer read",
+        "urEnqueueMemBufferRead",
+        "urCommandBufferAppendMemBufferReadExp",
+        ("src", "offset", "size", "dst"),
         lambda src, offset, size, dst: (src, False, offset, size, dst),
     ),
     "buffer_read_rect": Row(
-        "memcpy", "buffer read rectangle", "urEnqueueMemBufferReadRect", "urCommandBufferAppendMemBufferReadRectExp",
+        "memcpy",
+        "buffer read rectangle",
+        "urEnqueueMemBufferReadRect",
+        "urCommandBufferAppendMemBufferReadRectExp",
         ("src", "origin", "host_origin", "region", "row", "slice", "host_row", "host_slice", "dst"),
         lambda src, *rest: (src, False, *rest),
     ),
     "buffer_write": Row(
-        "memcpy", "buffer write", "urEnqueueMemBufferWrite", "urCommandBufferAppendMemBufferWriteExp", ("dst", "offset", "size", "src"),
+        "memcpy",
+        "buffer write",
+        "urEnqueueMemBufferWrite",
+        "urCommandBufferAppendMemBufferWriteExp",
+        ("dst", "offset", "size", "src"),
         lambda dst, offset, size, src: (dst, False, offset, size, src),
     ),
     "buffer_write_rect": Row(
-        "memcpy", "buffer write rectangle", "urEnqueueMemBufferWriteRect", "urCommandBufferAppendMemBufferWriteRectExp",
+        "memcpy",
+        "buffer write rectangle",
+        "urEnqueueMemBufferWriteRect",
+        "urCommandBufferAppendMemBufferWriteRectExp",
         ("dst", "origin", "host_origin", "region", "row", "slice", "host_row", "host_slice", "src"),
         lambda dst, *rest: (dst, False, *rest),
     ),
     "buffer_fill": Row(
-        "memfill", "buffer fill", "urEnqueueMemBufferFill", "urCommandBufferAppendMemBufferFillExp",
+        "memfill",
+        "buffer fill",
+        "urEnqueueMemBufferFill",
+        "urCommandBufferAppendMemBufferFillExp",
         ("dst", "pattern", "pattern_size", "offset", "size"),
     ),
     "prefetch": Row(
-        "prefetch", "prefetch", "urEnqueueUSMPrefetch", "urCommandBufferAppendUSMPrefetchExp", ("dst", "size", "flags"),
+        "prefetch",
+        "prefetch",
+        "urEnqueueUSMPrefetch",
+        "urCommandBufferAppendUSMPrefetchExp",
+        ("dst", "size", "flags"),
     ),
     "mem_advise": Row(
-        "memadvise", "mem_advise", "urEnqueueUSMAdvise", "urCommandBufferAppendUSMAdviseExp", ("dst", "size", "advice"),
+        "memadvise",
+        "mem_advise",
+        "urEnqueueUSMAdvise",
+        "urCommandBufferAppendUSMAdviseExp",
+        ("dst", "size", "advice"),
     ),
-}  # fmt: skip
+}
 
 
 class Transfer(Command):
     """A command of the table `TRANSFERS`."""
 
-    __slots__ = ("__weakref__", "fields", "host_memory", "keep", "node_type", "requirements", "row", "title")
+    __slots__ = (
+        "__weakref__",
+        "fields",
+        "host_memory",
+        "keep",
+        "node_type",
+        "requirements",
+        "row",
+        "title",
+    )
 
     def __init__(self, row: str, fields: tuple[Any, ...], keep: Any = None) -> None:
         self.row = TRANSFERS[row]
@@ -174,14 +239,18 @@ class Transfer(Command):
         self.host_memory = any(isinstance(owner, numpy.ndarray) for owner in owners)
 
     def _in(self, context: Context) -> list[Any]:
-        return [field.memory(context) if isinstance(field, Memory) else field for field in self.fields]
+        return [
+            field.memory(context) if isinstance(field, Memory) else field for field in self.fields
+        ]
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
         row, ur, event = self.row, queue.adapter.ur, ctypes.c_void_p()
         arguments = row.enqueued(*self._in(queue.context))
         if row.enqueue == "urEnqueueUSMAdvise":  # the one that takes no events
             if count:
-                queue.adapter.check(ur.urEnqueueEventsWait(queue.handle, count, waits, None), "urEnqueueEventsWait")
+                queue.adapter.check(
+                    ur.urEnqueueEventsWait(queue.handle, count, waits, None), "urEnqueueEventsWait"
+                )
             code = ur.urEnqueueUSMAdvise(queue.handle, *arguments, _byref(event))
         else:
             code = getattr(ur, row.enqueue)(queue.handle, *arguments, count, waits, _byref(event))
@@ -193,7 +262,9 @@ class Transfer(Command):
         row, point = self.row, ctypes.c_uint32()
         arguments = row.appended(*self._in(buffer.context))
         function = getattr(buffer.adapter.ur, row.append)
-        code = function(buffer.handle, *arguments, count, sync_points, 0, None, _byref(point), None, None)
+        code = function(
+            buffer.handle, *arguments, count, sync_points, 0, None, _byref(point), None, None
+        )
         self._appended(buffer, code, row.append)
         return point.value, 0
 
@@ -246,7 +317,8 @@ class Empty(Command):
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
         event = ctypes.c_void_p()
         queue.adapter.check(
-            queue.adapter.ur.urEnqueueEventsWait(queue.handle, count, waits, _byref(event)), "urEnqueueEventsWait"
+            queue.adapter.ur.urEnqueueEventsWait(queue.handle, count, waits, _byref(event)),
+            "urEnqueueEventsWait",
         )
         return event.value or 0
 
@@ -260,7 +332,9 @@ class Barrier(Command):
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
         event = ctypes.c_void_p()
         queue.adapter.check(
-            queue.adapter.ur.urEnqueueEventsWaitWithBarrier(queue.handle, count, waits, _byref(event)),
+            queue.adapter.ur.urEnqueueEventsWaitWithBarrier(
+                queue.handle, count, waits, _byref(event)
+            ),
             "urEnqueueEventsWaitWithBarrier",
         )
         return event.value or 0
@@ -282,7 +356,15 @@ class NativeCommand(Command):
         event = ctypes.c_void_p()
         call = _Call(self.function, InteropHandle(queue.context, queue=queue))
         code = queue.adapter.ur.urEnqueueNativeCommandExp(
-            queue.handle, ctypes.cast(call.of_queue, ctypes.c_void_p), None, 0, None, None, count, waits, _byref(event)
+            queue.handle,
+            ctypes.cast(call.of_queue, ctypes.c_void_p),
+            None,
+            0,
+            None,
+            None,
+            count,
+            waits,
+            _byref(event),
         )
         call.check()
         queue.adapter.check(code, "urEnqueueNativeCommandExp", f"({self})")
@@ -292,7 +374,13 @@ class NativeCommand(Command):
         point = ctypes.c_uint32()
         call = _Call(self.function, InteropHandle(buffer.context, buffer=buffer))
         code = buffer.adapter.ur.urCommandBufferAppendNativeCommandExp(
-            buffer.handle, ctypes.cast(call.of_buffer, ctypes.c_void_p), None, None, count, sync_points, _byref(point)
+            buffer.handle,
+            ctypes.cast(call.of_buffer, ctypes.c_void_p),
+            None,
+            None,
+            count,
+            sync_points,
+            _byref(point),
         )
         call.check()
         self._appended(buffer, code, "urCommandBufferAppendNativeCommandExp")
@@ -318,7 +406,9 @@ class InteropHandle:
     def native_memory(self, accessor: Accessor) -> int:
         """The native memory object of an accessor's buffer (OpenCL: cl_mem)."""
         handle = accessor.buffer.memory(self.context)
-        return self.context.adapter.made("urMemGetNativeHandle", handle, self.context.devices[0].handle)
+        return self.context.adapter.made(
+            "urMemGetNativeHandle", handle, self.context.devices[0].handle
+        )
 
 
 class _Call:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.forks import in_child, new_lock
-from ..loader.ur import UR
+from ..loader.base.forks import in_child, new_lock
+from ..loader.ur.abi import UR
 from .afterwards import Afterwards
 from .checks import several
 from .errors import invalid
@@ -34,22 +34,36 @@ class Context(Object):
 
     _release, _native = "urContextRelease", "urContextGetNativeHandle"
 
-    def __init__(self, of: Device | Iterable[Device] | None = None, *, handle: int = 0, keep: Any = None) -> None:
-        chosen = [devices()[0]] if of is None else several(of, Device, "Context", "Context(devices()[0])")
+    def __init__(
+        self, of: Device | Iterable[Device] | None = None, *, handle: int = 0, keep: Any = None
+    ) -> None:
+        chosen = (
+            [devices()[0]]
+            if of is None
+            else several(of, Device, "Context", "Context(devices()[0])")
+        )
         if not chosen:
             raise invalid("a context needs a device", routine="Context", remedy="Context(device)")
         if any(device.platform is not chosen[0].platform for device in chosen):
-            raise invalid("the devices are of several platforms", routine="Context", remedy="make a context for each platform")
+            raise invalid(
+                "the devices are of several platforms",
+                routine="Context",
+                remedy="make a context for each platform",
+            )
         self.devices = tuple(chosen)
         self.platform = chosen[0].platform
         adapter = self.platform.adapter
         adapter.check_open("Context")
-        made = handle or adapter.made("urContextCreate", len(chosen), array([device.handle for device in chosen]), None)
+        made = handle or adapter.made(
+            "urContextCreate", len(chosen), array([device.handle for device in chosen]), None
+        )
         super().__init__(adapter, made)
         self.keep = keep  # what its handle was made of
         self._lock = new_lock()
         self._queues: weakref.WeakSet[Queue] = weakref.WeakSet()
-        self._left: list[int] = []  # handles of queues that are gone, but perhaps not what was submitted to them
+        self._left: list[
+            int
+        ] = []  # handles of queues that are gone, but perhaps not what was submitted to them
         self._held = Unfinished()  # those that hold host memory
         self._transfers = 0
         self._afterwards = Afterwards()
@@ -100,7 +114,10 @@ class Context(Object):
         """Whether nothing runs in it, as far as that can be told without a wait."""
         with self._lock:
             left = self._left.copy()
-        return all(is_empty(self.adapter, handle) for handle in (*left, *(queue.handle for queue in self.queues())))
+        return all(
+            is_empty(self.adapter, handle)
+            for handle in (*left, *(queue.handle for queue in self.queues()))
+        )
 
     def hold(self, event: Event, memory: Any) -> None:
         """Keep host memory until an event is complete: an adapter only knows its address."""
@@ -119,7 +136,9 @@ class Context(Object):
         with self._lock:
             if not self._transfers:
                 properties = ctypes.byref(struct("ur_queue_properties_t", flags=_OUT_OF_ORDER))
-                self._transfers = self.adapter.made("urQueueCreate", self.handle, self.devices[0].handle, properties)
+                self._transfers = self.adapter.made(
+                    "urQueueCreate", self.handle, self.devices[0].handle, properties
+                )
             return self._transfers
 
     # its end
@@ -133,7 +152,9 @@ class Context(Object):
 
     def __contains__(self, device: object) -> bool:
         """Whether a device is one of its own, or a part of one: PoCL's contexts of sub-devices name the whole device."""
-        return device in self.devices or (isinstance(device, Device) and device.parent is not None and device.parent in self)
+        return device in self.devices or (
+            isinstance(device, Device) and device.parent is not None and device.parent in self
+        )
 
     def __repr__(self) -> str:
         return f"<Context of {', '.join(device.name for device in self.devices)}>"
@@ -160,7 +181,9 @@ def default_context(device: Device) -> Context:
     """The context that queues to a device have if none is given: one of all devices of its platform, or of its own if it is a part."""
     with _lock:
         if device not in _defaults:
-            context = Context([device]) if device.parent is not None else Context(device.platform.devices)
+            context = (
+                Context([device]) if device.parent is not None else Context(device.platform.devices)
+            )
             for member in context.devices:
                 _defaults[member] = context
         return _defaults[device]
@@ -173,8 +196,14 @@ def context_for(of: Any, routine: str) -> Context:
     if isinstance(context, Context):
         return context
     members = several(of, Device, routine, f"{routine}(queue, …)", "Context, Queue or Device")
-    if not members or any(default_context(device) != default_context(members[0]) for device in members):
-        raise invalid("the devices have no context in common", routine=routine, remedy="Context([…]) makes one")
+    if not members or any(
+        default_context(device) != default_context(members[0]) for device in members
+    ):
+        raise invalid(
+            "the devices have no context in common",
+            routine=routine,
+            remedy="Context([…]) makes one",
+        )
     return default_context(members[0])
 
 
@@ -187,7 +216,9 @@ class _LastThread:
 
     def __init__(self) -> None:
         self._work: SimpleQueue[Callable[[], object]] = SimpleQueue()
-        self._thread = threading.Thread(target=lambda: self._work.get()(), name="fairlead end", daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: self._work.get()(), name="fairlead end", daemon=True
+        )
         self._thread.start()
 
     def call(self, work: Callable[[], object], seconds: float) -> None:

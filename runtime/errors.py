@@ -10,8 +10,8 @@ import enum
 from collections.abc import Callable
 from typing import Final
 
-from ..loader.errors import FairleadError
-from ..loader.ur import URError
+from ..loader.base.errors import FairleadError
+from ..loader.ur.abi import URError
 
 
 class Errc(enum.IntEnum):
@@ -37,7 +37,9 @@ class Errc(enum.IntEnum):
 class SYCLError(FairleadError):
     """Something failed; `errc` is its class, and a FairleadError's attributes say the rest."""
 
-    def __init__(self, errc: Errc, message: str, *, routine: str = "", code: str = "", remedy: str = "") -> None:
+    def __init__(
+        self, errc: Errc, message: str, *, routine: str = "", code: str = "", remedy: str = ""
+    ) -> None:
         super().__init__(message, routine=routine, code=code, remedy=remedy)
         self.errc = errc
 
@@ -79,9 +81,7 @@ _CLASSES: Final = {
 }
 
 
-_ARGUMENTS: Final = (
-    "give each argument as the kernel declares it: numpy.float32(…) for a float, LocalMemory for a local pointer"
-)
+_ARGUMENTS: Final = "give each argument as the kernel declares it: numpy.float32(…) for a float, LocalMemory for a local pointer"
 
 #: What helps, where nobody says it better.
 _REMEDIES: Final = {
@@ -95,7 +95,9 @@ _REMEDIES: Final = {
 }
 
 
-def check(code: int, routine: str, detail: str = "", remedy: str = "", said: Callable[[], str] = str) -> None:
+def check(
+    code: int, routine: str, detail: str = "", remedy: str = "", said: Callable[[], str] = str
+) -> None:
     """Raise SYCLError unless `code` is UR_RESULT_SUCCESS; `detail` is put after the code's own sentence, in the place of which is what
     the adapter has `said` of its last error, if it contains it."""
     if code:
@@ -103,5 +105,9 @@ def check(code: int, routine: str, detail: str = "", remedy: str = "", said: Cal
         words = said()
         text = " ".join(filter(None, (words if sentence in words else sentence, detail)))
         raise SYCLError(
-            _CLASSES.get(name, Errc.runtime), text, routine=routine, code=name, remedy=remedy or _REMEDIES.get(name, "")
+            _CLASSES.get(name, Errc.runtime),
+            text,
+            routine=routine,
+            code=name,
+            remedy=remedy or _REMEDIES.get(name, ""),
         )

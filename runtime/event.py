@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.ur import UR
+from ..loader.ur.abi import UR
 from .checks import no
 from .errors import Errc, SYCLError, invalid
 from .handles import Adapter, array
@@ -55,7 +55,17 @@ class Event:
         profiled: the events whose times count as its own, () for itself; or why it has none.
     """
 
-    __slots__ = ("__weakref__", "context", "deferred", "error", "handle", "held", "node", "others", "profiled")
+    __slots__ = (
+        "__weakref__",
+        "context",
+        "deferred",
+        "error",
+        "handle",
+        "held",
+        "node",
+        "others",
+        "profiled",
+    )
 
     def __init__(self, context: Context | None = None, handle: int = 0) -> None:
         self.context = context
@@ -97,7 +107,12 @@ class Event:
         if self.error is not None:
             raise self.error
         if self.handle and self.context is not None:
-            self.context.adapter.call("urEventWait", 1, array((self.handle,)), detail="A command before this point has failed.")
+            self.context.adapter.call(
+                "urEventWait",
+                1,
+                array((self.handle,)),
+                detail="A command before this point has failed.",
+            )
 
     @staticmethod
     def wait_all(events: Iterable[Any] | Event) -> None:
@@ -146,7 +161,10 @@ class Event:
             return True
         status = ctypes.c_int32()
         ask = self.context.adapter.ur.urEventGetInfo
-        return ask(self.handle, _ASK_STATUS, 4, ctypes.byref(status), None) != 0 or status.value not in _UNFINISHED
+        return (
+            ask(self.handle, _ASK_STATUS, 4, ctypes.byref(status), None) != 0
+            or status.value not in _UNFINISHED
+        )
 
     def _own_status(self) -> str:
         if self.deferred is not None:
@@ -155,10 +173,15 @@ class Event:
             raise self.error
         if not self.handle or self.context is None:
             return "complete"
-        value = self.context.adapter.info("urEventGetInfo", self.handle, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
+        value = self.context.adapter.info(
+            "urEventGetInfo", self.handle, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS"
+        )
         if value not in _STATUS:
             raise SYCLError(
-                Errc.runtime, "its command has failed", routine="Event.status", remedy="wait for the event: it says why"
+                Errc.runtime,
+                "its command has failed",
+                routine="Event.status",
+                remedy="wait for the event: it says why",
             )
         return _STATUS[value]
 
@@ -177,11 +200,16 @@ class Event:
         if self.node is not None:
             raise invalid(
                 "Profiling information is unavailable for events returned from a submission to a queue in the recording state",
-                routine="Event.profiling", remedy=_REMEDY_RECORDED,
-            )  # fmt: skip
+                routine="Event.profiling",
+                remedy=_REMEDY_RECORDED,
+            )
         if isinstance(self.profiled, str):
-            raise SYCLError(Errc.profiling, self.profiled, routine="Event.profiling",
-                            remedy="finalize(enable_profiling=True), and a queue with profiling=True")  # fmt: skip
+            raise SYCLError(
+                Errc.profiling,
+                self.profiled,
+                routine="Event.profiling",
+                remedy="finalize(enable_profiling=True), and a queue with profiling=True",
+            )
         self.wait()
         parts = [part for part in (self.profiled or self.parts()) if part.handle]
         if not parts:
@@ -198,7 +226,9 @@ class Event:
         assert self.context is not None
         value = ctypes.c_uint64()
         adapter = self.context.adapter
-        code = adapter.ur.urEventGetProfilingInfo(self.handle, UR[name], 8, ctypes.byref(value), None)
+        code = adapter.ur.urEventGetProfilingInfo(
+            self.handle, UR[name], 8, ctypes.byref(value), None
+        )
         adapter.check(code, "urEventGetProfilingInfo", remedy="make the queue with profiling=True")
         return value.value
 
@@ -222,7 +252,9 @@ class Event:
 
         if not self.handle or self.others or self.context is None:
             raise invalid(
-                "it stands for no single event of the driver", routine="Event.to_pyopencl", remedy="wait for it instead"
+                "it stands for no single event of the driver",
+                routine="Event.to_pyopencl",
+                remedy="wait for it instead",
             )
         native = self.context.adapter.made("urEventGetNativeHandle", self.handle)
         return pyopencl.Event.from_int_ptr(native, True)
@@ -236,7 +268,15 @@ class Event:
     def __repr__(self) -> str:
         if self.node is not None:
             return f"<Event of {self.node}>"
-        state = "failed" if self.error else "waiting" if self.deferred else f"{self.handle:#x}" if self.handle else "done"
+        state = (
+            "failed"
+            if self.error
+            else "waiting"
+            if self.deferred
+            else f"{self.handle:#x}"
+            if self.handle
+            else "done"
+        )
         return f"<Event {state}>"
 
 
@@ -274,7 +314,9 @@ class Unfinished:
 
     def _forget(self, event: Event) -> None:
         event.held = None
-        self.error = self.error or next((part.error for part in event.parts() if part.error is not None), None)
+        self.error = self.error or next(
+            (part.error for part in event.parts() if part.error is not None), None
+        )
 
     def __iter__(self) -> Iterator[Event]:
         return iter(tuple(self._events))

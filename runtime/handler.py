@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy
 
-from ..loader.ur import UR
+from ..loader.ur.abi import UR
 from .arguments import Argument, BoundArgument, DynamicArgument, argument, check_local
 from .buffer import Accessor, Buffer, Memory
 from .checks import check_executable, expect, no, whole
@@ -76,15 +76,23 @@ class Handler:
             if isinstance(event, (list, tuple)):
                 self.depends_on(*event)
             else:
-                self.dependencies.append(event if isinstance(event, Event) else event_of(event, self.context, "depends_on"))
+                self.dependencies.append(
+                    event
+                    if isinstance(event, Event)
+                    else event_of(event, self.context, "depends_on")
+                )
 
-    def access(self, buffer: Buffer, mode: str = "read_write", shape: Any = None, offset: Any = None) -> Accessor:
+    def access(
+        self, buffer: Buffer, mode: str = "read_write", shape: Any = None, offset: Any = None
+    ) -> Accessor:
         """An accessor of a buffer for this command: `mode` is "read", "write", "read_write" or "discard"."""
         return self.require(Accessor(buffer, mode, shape, offset))
 
     def require(self, accessor: Accessor | DynamicArgument) -> Accessor:
         """Say that the command uses an accessor that was made elsewhere, or that a dynamic parameter holds."""
-        used: Accessor = accessor.bind(self, 0).keep if isinstance(accessor, DynamicArgument) else accessor
+        used: Accessor = (
+            accessor.bind(self, 0).keep if isinstance(accessor, DynamicArgument) else accessor
+        )
         if type(used) is not Accessor:
             expect(used, Accessor, "require", "access(buffer) makes one")
         if used not in self.requirements:
@@ -106,13 +114,19 @@ class Handler:
             arguments.append(found)
             return
         if whole(index, "argument's index", "set_arg") < 0:
-            raise SYCLError(Errc.kernel_argument, "an argument's index is 0 or more", routine="set_arg")
+            raise SYCLError(
+                Errc.kernel_argument, "an argument's index is 0 or more", routine="set_arg"
+            )
         arguments.extend([None] * (index + 1 - len(arguments)))
         arguments[index] = found
 
     def check_local(self, found: Argument, index: int) -> None:
         """Raise SYCLError (invalid) if an argument is more local memory than there is besides that of the others."""
-        check_local([*self._arguments[:index], found, *self._arguments[index + 1 :]], self.context, "set_arg")
+        check_local(
+            [*self._arguments[:index], found, *self._arguments[index + 1 :]],
+            self.context,
+            "set_arg",
+        )
 
     def set_args(self, *values: Any) -> None:
         """Set all arguments, from 0 on."""
@@ -121,13 +135,19 @@ class Handler:
 
     # operations
 
-    def parallel_for(self, range: NDRange | Sequence[int] | int, kernel: Any, *arguments: Any) -> None:
+    def parallel_for(
+        self, range: NDRange | Sequence[int] | int, kernel: Any, *arguments: Any
+    ) -> None:
         """Launch a kernel on a range of work-items: a number, a tuple of up to three, or an NDRange. `arguments`, if there are any, are
         set first. A pyopencl.Kernel will do as well.
 
         Raises SYCLError (nd_range, kernel_argument).
         """
-        kernel = kernel if isinstance(kernel, Kernel) else kernel_of(kernel, self.context, "parallel_for")
+        kernel = (
+            kernel
+            if isinstance(kernel, Kernel)
+            else kernel_of(kernel, self.context, "parallel_for")
+        )
         if arguments:
             self.set_args(*arguments)
         given = tuple(self._arguments)
@@ -135,9 +155,11 @@ class Handler:
             missing = [index for index, one in enumerate(given) if one is None]
             what = f"argument {missing[0]} is not set" if missing else f"{len(given)} are set"
             raise SYCLError(
-                Errc.kernel_argument, f"the kernel {kernel.name} has {kernel.num_args} arguments, {what}", routine="parallel_for",
+                Errc.kernel_argument,
+                f"the kernel {kernel.name} has {kernel.num_args} arguments, {what}",
+                routine="parallel_for",
                 remedy="set each of them with set_arg, or give them to parallel_for",
-            )  # fmt: skip
+            )
         self.set_command(KernelLaunch(kernel, sizes(range), given))  # pyright: ignore[reportArgumentType]
 
     def single_task(self, kernel: Any, *arguments: Any) -> None:
@@ -159,7 +181,11 @@ class Handler:
     def memset(self, destination: Any, value: int, nbytes: int | None = None) -> None:
         """Set every byte of USM memory to a value from 0 to 255."""
         if not 0 <= whole(value, "value of a byte", "memset") <= 255:
-            raise invalid(f"{value} is no value of a byte", routine="memset", remedy="0 to 255; fill takes elements")
+            raise invalid(
+                f"{value} is no value of a byte",
+                routine="memset",
+                remedy="0 to 255; fill takes elements",
+            )
         self._fill("memset", destination, bytes([value]), nbytes)
 
     def fill(self, destination: Any, pattern: Any, count: int | None = None) -> None:
@@ -168,13 +194,24 @@ class Handler:
         if isinstance(destination, Accessor):
             self._fill_accessor(destination, pattern)
             return
-        data = pattern if isinstance(pattern, bytes) else _element(pattern, getattr(destination, "dtype", None))
-        self._fill("usm_fill", destination, data, None if count is None else whole(count, "count", "fill") * len(data))
+        data = (
+            pattern
+            if isinstance(pattern, bytes)
+            else _element(pattern, getattr(destination, "dtype", None))
+        )
+        self._fill(
+            "usm_fill",
+            destination,
+            data,
+            None if count is None else whole(count, "count", "fill") * len(data),
+        )
 
     def _fill(self, row: str, destination: Any, pattern: bytes, nbytes: int | None) -> None:
         routine = row.removeprefix("usm_")
         if not pattern:
-            raise invalid("the pattern is empty", routine=routine, remedy="give an element, or bytes")
+            raise invalid(
+                "the pattern is empty", routine=routine, remedy="give an element, or bytes"
+            )
         to, room, owner = pointer_of(destination, writable=True, routine=routine, objects=True)
         count = _count(nbytes, room, room, routine) // len(pattern) * len(pattern)
         kept = ctypes.create_string_buffer(pattern, len(pattern))
@@ -190,7 +227,9 @@ class Handler:
         begin, contiguous = _span(accessor)
         if not contiguous:
             remedy = "fill rows one by one, or launch a kernel"
-            raise invalid("a part that is not contiguous cannot be filled", routine="fill", remedy=remedy)
+            raise invalid(
+                "a part that is not contiguous cannot be filled", routine="fill", remedy=remedy
+            )
         self._check(accessor, "fill", writes=True)
         self.require(accessor)
         fields = buffer, ctypes.addressof(kept), len(data), begin, accessor.nbytes
@@ -206,12 +245,17 @@ class Handler:
             if isinstance(accessor, Accessor):
                 self._check(accessor, "copy", writes=writes)
                 self.require(accessor)
-        types = [getattr(memory, "buffer", memory).dtype for memory in (source, destination) if _has_type(memory)]
+        types = [
+            getattr(memory, "buffer", memory).dtype
+            for memory in (source, destination)
+            if _has_type(memory)
+        ]
         if len(types) == 2 and types[0] != types[1]:
             raise invalid(
-                f"elements of {types[0]} cannot be copied to elements of {types[1]}", routine="copy",
+                f"elements of {types[0]} cannot be copied to elements of {types[1]}",
+                routine="copy",
                 remedy="convert them first (array.astype), or copy bytes with memcpy",
-            )  # fmt: skip
+            )
         if isinstance(source, Accessor) and isinstance(destination, Accessor):
             self._copy_accessors(source, destination)
         elif isinstance(source, Accessor):
@@ -219,8 +263,15 @@ class Handler:
         elif isinstance(destination, Accessor):
             self._copy_host("buffer_write", destination, source)
         else:
-            item = getattr(source, "dtype", getattr(destination, "dtype", numpy.dtype(numpy.uint8))).itemsize
-            self._memcpy(destination, source, None if count is None else whole(count, "count", "copy") * item, "copy")
+            item = getattr(
+                source, "dtype", getattr(destination, "dtype", numpy.dtype(numpy.uint8))
+            ).itemsize
+            self._memcpy(
+                destination,
+                source,
+                None if count is None else whole(count, "count", "copy") * item,
+                "copy",
+            )
 
     @staticmethod
     def _check(accessor: Accessor, routine: str, *, writes: bool) -> None:
@@ -228,9 +279,10 @@ class Handler:
         if not (accessor.writes if writes else accessor.reads):
             can, needed = ("written to", "write") if writes else ("read", "read")
             raise invalid(
-                f"the accessor's mode is {accessor.mode!r}: it cannot be {can}", routine=routine,
+                f"the accessor's mode is {accessor.mode!r}: it cannot be {can}",
+                routine=routine,
                 remedy=f'access(buffer, "{needed}")',
-            )  # fmt: skip
+            )
 
     def _copy_accessors(self, source: Accessor, destination: Accessor) -> None:
         if source.nbytes != destination.nbytes:
@@ -244,14 +296,24 @@ class Handler:
         if tuple(source.shape) != tuple(destination.shape):
             raise invalid("parts that are not contiguous have to be of one shape", routine="copy")
         rects = _rect(source), _rect(destination)
-        fields = (source.buffer, destination.buffer, rects[0][0], rects[1][0], rects[0][1], *rects[0][2:], *rects[1][2:])
+        fields = (
+            source.buffer,
+            destination.buffer,
+            rects[0][0],
+            rects[1][0],
+            rects[0][1],
+            *rects[0][2:],
+            *rects[1][2:],
+        )
         self.set_command(Transfer("buffer_copy_rect", fields))
 
     def _copy_host(self, row: str, accessor: Accessor, memory: Any) -> None:
         address, room, owner = pointer_of(memory, writable=row == "buffer_read", routine="copy")
         if room is not None and room < accessor.nbytes:
             raise invalid(
-                f"the memory has {room} bytes, the accessor {accessor.nbytes}", routine="copy", remedy="give as much memory"
+                f"the memory has {room} bytes, the accessor {accessor.nbytes}",
+                routine="copy",
+                remedy="give as much memory",
             )
         begin, contiguous = _span(accessor)
         if contiguous:
@@ -273,16 +335,30 @@ class Handler:
         """Tell the device that it will soon need USM memory."""
         to, room, owner = pointer_of(memory, routine="prefetch")
         flags = UR["UR_USM_MIGRATION_FLAG_HOST_TO_DEVICE"]
-        self.set_command(Transfer("prefetch", (to, _count(nbytes, room, room, "prefetch"), flags), owner))
+        self.set_command(
+            Transfer("prefetch", (to, _count(nbytes, room, room, "prefetch"), flags), owner)
+        )
 
-    def mem_advise(self, memory: Any, advice: str | int = "DEFAULT", nbytes: int | None = None) -> None:
+    def mem_advise(
+        self, memory: Any, advice: str | int = "DEFAULT", nbytes: int | None = None
+    ) -> None:
         """Tell the device how USM memory will be used: "SET_READ_MOSTLY" and so on, the names of ur_usm_advice_flag_t, or its number."""
         to, room, owner = pointer_of(memory, routine="mem_advise")
         if isinstance(advice, str) and _ADVICE + advice not in UR.constants:
-            known = ", ".join(name.removeprefix(_ADVICE) for name in UR.constants if name.startswith(_ADVICE))
-            raise invalid(f"there is no advice {advice!r}", routine="mem_advise", remedy=f"one of {known}")
-        value = UR[_ADVICE + advice] if isinstance(advice, str) else whole(advice, "advice", "mem_advise")
-        self.set_command(Transfer("mem_advise", (to, _count(nbytes, room, room, "mem_advise"), value), owner))
+            known = ", ".join(
+                name.removeprefix(_ADVICE) for name in UR.constants if name.startswith(_ADVICE)
+            )
+            raise invalid(
+                f"there is no advice {advice!r}", routine="mem_advise", remedy=f"one of {known}"
+            )
+        value = (
+            UR[_ADVICE + advice]
+            if isinstance(advice, str)
+            else whole(advice, "advice", "mem_advise")
+        )
+        self.set_command(
+            Transfer("mem_advise", (to, _count(nbytes, room, room, "mem_advise"), value), owner)
+        )
 
     def host_task(self, function: Callable[[], object]) -> None:
         """Run a Python function, in a thread of the scheduler's, after everything that this command depends on is complete.
@@ -322,9 +398,10 @@ class Handler:
         """Name the operation: once. Raises SYCLError (invalid) if there is one already."""
         if self.command is not None:
             raise invalid(
-                f"the command group names a second operation, {command.title} after {self.command.title}", routine="submit",
+                f"the command group names a second operation, {command.title} after {self.command.title}",
+                routine="submit",
                 remedy="submit a command group for each",
-            )  # fmt: skip
+            )
         self.command = command
 
     def finished(self) -> Command:
@@ -360,10 +437,18 @@ def _element(value: Any, dtype: Any) -> bytes:
 def _count(nbytes: int | None, room: int | None, there: int | None, routine: str) -> int:
     known = [size for size in (room, there) if size is not None]
     if nbytes is None and not known:
-        raise invalid("how many bytes is not known from addresses", routine=routine, remedy="say how many bytes")
+        raise invalid(
+            "how many bytes is not known from addresses",
+            routine=routine,
+            remedy="say how many bytes",
+        )
     count = min(known) if nbytes is None else whole(nbytes, "number of bytes", routine)
     if count < 0 or any(count > size for size in known):
-        raise invalid(f"{count} bytes are more than there are: {min(known)}", routine=routine, remedy="stay within the memory")
+        raise invalid(
+            f"{count} bytes are more than there are: {min(known)}",
+            routine=routine,
+            remedy="stay within the memory",
+        )
     return count
 
 
@@ -381,8 +466,17 @@ def _copying(to: Any, start: Any, count: int) -> tuple[str, tuple[Any, ...]]:
 def _span(accessor: Accessor) -> tuple[int, bool]:
     """Where an accessor's part begins in bytes, and whether it is contiguous."""
     shape, part = accessor.buffer.shape, accessor.shape
-    begin = int(numpy.ravel_multi_index(tuple(accessor.offset), shape)) * accessor.buffer.dtype.itemsize
-    full = next((d for d, (size, whole) in reversed(list(enumerate(zip(part, shape, strict=True)))) if size != whole), 0)
+    begin = (
+        int(numpy.ravel_multi_index(tuple(accessor.offset), shape)) * accessor.buffer.dtype.itemsize
+    )
+    full = next(
+        (
+            d
+            for d, (size, whole) in reversed(list(enumerate(zip(part, shape, strict=True))))
+            if size != whole
+        ),
+        0,
+    )
     return begin, all(size == 1 for size in part[:full])
 
 

@@ -11,11 +11,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from ..loader.adapters import Plugin
-from ..loader.devices import decode
-from ..loader.forks import in_child
-from ..loader.query import query
-from ..loader.ur import UR
+from ..loader.base.forks import in_child
+from ..loader.base.query import query
+from ..loader.ur.abi import UR
+from ..loader.ur.adapters import Plugin
+from ..loader.ur.devices import decode
 from .errors import Errc, SYCLError, check
 
 #: `(c_void_p * n)` by n: made once each.
@@ -61,9 +61,11 @@ class Adapter:
         """Raise SYCLError (runtime) unless it is open."""
         if not self.open:
             raise SYCLError(
-                Errc.runtime, f"{self.plugin.path} was closed, or opened before this process was forked", routine=routine,
+                Errc.runtime,
+                f"{self.plugin.path} was closed, or opened before this process was forked",
+                routine=routine,
                 remedy='open it again; of multiprocessing\'s start methods use "spawn"',
-            )  # fmt: skip
+            )
 
     def check(self, code: int, routine: str, detail: str = "", remedy: str = "") -> None:
         """Raise SYCLError unless a function of its succeeded, with what it says of its last error in this thread."""
@@ -72,7 +74,9 @@ class Adapter:
 
     def _said(self) -> str:
         words, number = ctypes.c_char_p(), ctypes.c_int32()
-        code = self.ur.urAdapterGetLastError(self.plugin.handles[0], ctypes.byref(words), ctypes.byref(number))
+        code = self.ur.urAdapterGetLastError(
+            self.plugin.handles[0], ctypes.byref(words), ctypes.byref(number)
+        )
         text = b"" if code or words.value is None else words.value
         return re.sub(r"^\[\w+\]: ", "", text.decode("utf-8", "replace"))
 
@@ -91,7 +95,15 @@ class Adapter:
     def info(self, routine: str, handle: int, name: str, *more: int) -> Any:
         """The answer to a query, as the Python type that the ABI data tells."""
         constant = UR.constants[name]
-        value = query(getattr(self.ur, routine), routine, self.check, handle, *more, constant.value, detail=f"({name})")
+        value = query(
+            getattr(self.ur, routine),
+            routine,
+            self.check,
+            handle,
+            *more,
+            constant.value,
+            detail=f"({name})",
+        )
         return decode(UR, constant.answer, value)
 
     def has(self, routine: str) -> bool:
@@ -129,7 +141,11 @@ class Object:
         return self.adapter.made(self._native, self.handle)
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.adapter is self.adapter and other.handle == self.handle
+        return (
+            type(other) is type(self)
+            and other.adapter is self.adapter
+            and other.handle == self.handle
+        )
 
     def __hash__(self) -> int:
         return hash(self.handle)

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.ur import UR
+from ..loader.ur.abi import UR
 from .arguments import FOREIGN, MEMORY, POINTER, Argument
 from .buffer import Memory
 from .checks import no
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 def _is_class(kind: type, name: str) -> bool:
     """Whether it is a pyopencl class of that name, or one of its subclasses, without importing pyopencl."""
-    return any(base.__name__ == name and base.__module__.split(".")[0] == "pyopencl" for base in kind.__mro__)
+    return any(
+        base.__name__ == name and base.__module__.split(".")[0] == "pyopencl"
+        for base in kind.__mro__
+    )
 
 
 def _is(value: Any, name: str) -> bool:
@@ -47,7 +50,11 @@ _OURS: Final = {
 def _check(value: Any, name: str, routine: str) -> None:
     """Raise SYCLError (invalid) unless it is an object of a pyopencl class."""
     if not _is(value, name):
-        remedy = f"give {_OURS[name]}, or a pyopencl.{name}" if name in _OURS else f"give a pyopencl.{name}"
+        remedy = (
+            f"give {_OURS[name]}, or a pyopencl.{name}"
+            if name in _OURS
+            else f"give a pyopencl.{name}"
+        )
         raise no(value, name.removeprefix("Command"), routine, remedy)
 
 
@@ -69,10 +76,17 @@ def device_of(device: Any) -> Device:
         whole = device_of(device.parent_device)
         adapter = whole.adapter
         return whole.part(
-            adapter.made("urDeviceCreateWithNativeHandle", wanted, adapter.plugin.handles[0], _not_owned("device"))
+            adapter.made(
+                "urDeviceCreateWithNativeHandle",
+                wanted,
+                adapter.plugin.handles[0],
+                _not_owned("device"),
+            )
         )
     raise invalid(
-        f"no adapter of the runtime has the device {device.name}", routine="device_of", remedy="run `fairlead doctor`"
+        f"no adapter of the runtime has the device {device.name}",
+        routine="device_of",
+        remedy="run `fairlead doctor`",
     )
 
 
@@ -88,9 +102,13 @@ def context_of(context: Any) -> Context:
     members = [device_of(device) for device in context.devices]
     adapter = members[0].adapter
     handle = adapter.made(
-        "urContextCreateWithNativeHandle", native, adapter.plugin.handles[0], len(members),
-        array([device.handle for device in members]), _not_owned("context"),
-    )  # fmt: skip
+        "urContextCreateWithNativeHandle",
+        native,
+        adapter.plugin.handles[0],
+        len(members),
+        array([device.handle for device in members]),
+        _not_owned("context"),
+    )
     return Context(members, handle=handle, keep=context)
 
 
@@ -111,12 +129,20 @@ def queue_of(queue: Any, routine: str = "queue_of") -> Queue:
     flags = pyopencl.command_queue_properties
     context, device = context_of(queue.context), device_of(queue.device)
     handle = context.adapter.made(
-        "urQueueCreateWithNativeHandle", queue.int_ptr, context.handle, device.handle, _not_owned("queue")
+        "urQueueCreateWithNativeHandle",
+        queue.int_ptr,
+        context.handle,
+        device.handle,
+        _not_owned("queue"),
     )
     made = _queues[queue.int_ptr] = Queue(
-        context, device, in_order=not queue.properties & flags.OUT_OF_ORDER_EXEC_MODE_ENABLE,
-        profiling=bool(queue.properties & flags.PROFILING_ENABLE), handle=handle, keep=queue,
-    )  # fmt: skip
+        context,
+        device,
+        in_order=not queue.properties & flags.OUT_OF_ORDER_EXEC_MODE_ENABLE,
+        profiling=bool(queue.properties & flags.PROFILING_ENABLE),
+        handle=handle,
+        keep=queue,
+    )
     return made
 
 
@@ -127,7 +153,10 @@ def event_of(event: Any, context: Context, routine: str = "event_of") -> Event:
     if its_own.int_ptr != context.native():
         context = context_of(its_own)
     return Event(
-        context, context.adapter.made("urEventCreateWithNativeHandle", event.int_ptr, context.handle, _not_owned("event"))
+        context,
+        context.adapter.made(
+            "urEventCreateWithNativeHandle", event.int_ptr, context.handle, _not_owned("event")
+        ),
     )
 
 
@@ -145,9 +174,13 @@ def kernel_of(kernel: Any, context: Context, routine: str = "kernel_of") -> Kern
             routine=routine,
             remedy="keep the pyopencl.Program",
         ) from error
-    made = adapter.made("urProgramCreateWithNativeHandle", its_own.int_ptr, context.handle, _not_owned("program"))
+    made = adapter.made(
+        "urProgramCreateWithNativeHandle", its_own.int_ptr, context.handle, _not_owned("program")
+    )
     program = Program(context, b"", handle=made, built=True)
-    handle = adapter.made("urKernelCreateWithNativeHandle", kernel.int_ptr, context.handle, made, _not_owned("kernel"))
+    handle = adapter.made(
+        "urKernelCreateWithNativeHandle", kernel.int_ptr, context.handle, made, _not_owned("kernel")
+    )
     return Kernel(context, handle, program, keep=(kernel, its_own))
 
 
@@ -162,11 +195,15 @@ class PyOpenCLMemory(Memory):
         if self._made is None or self._made[0] is not context:
             if self.keep.context.int_ptr != context.native():
                 raise invalid(
-                    "the pyopencl buffer belongs to another context", routine="submit", remedy="use context_of(…) of it"
+                    "the pyopencl buffer belongs to another context",
+                    routine="submit",
+                    remedy="use context_of(…) of it",
                 )
             self._release()
             native = self.keep.int_ptr
-            handle = context.adapter.made("urMemBufferCreateWithNativeHandle", native, context.handle, _not_owned("mem"))
+            handle = context.adapter.made(
+                "urMemBufferCreateWithNativeHandle", native, context.handle, _not_owned("mem")
+            )
             self._made = context, handle
         return self._made[1]
 
@@ -187,7 +224,9 @@ def memory_of(value: Any) -> tuple[PyOpenCLMemory | int, int] | None:
     offset, nbytes = 0, None
     if _is(value, "Array"):
         if not value.flags.forc:
-            raise invalid("the pyopencl array is not contiguous", routine="submit", remedy="copy it first")
+            raise invalid(
+                "the pyopencl array is not contiguous", routine="submit", remedy="copy it first"
+            )
         offset, nbytes, value = value.offset, value.nbytes, value.base_data
     if _is(value, "SVMPointer"):
         return value.svm_ptr + offset, value.nbytes - offset if nbytes is None else nbytes
@@ -199,16 +238,22 @@ def memory_of(value: Any) -> tuple[PyOpenCLMemory | int, int] | None:
 
 def _maker(kind: type) -> Callable[[Any], Argument] | None:
     """What makes arguments of pyopencl's memory."""
-    return _argument if any(_is_class(kind, name) for name in ("Array", "SVMPointer", "MemoryObjectHolder")) else None
+    return (
+        _argument
+        if any(_is_class(kind, name) for name in ("Array", "SVMPointer", "MemoryObjectHolder"))
+        else None
+    )
 
 
 def _argument(value: Any) -> Argument:
     found = memory_of(value)
     if found is None or (isinstance(found[0], PyOpenCLMemory) and found[0].offset):
         raise SYCLError(
-            Errc.kernel_argument, f"this {type(value).__name__} is an image, or does not begin where its buffer does",
-            routine="set_arg", remedy="copy it first",
-        )  # fmt: skip
+            Errc.kernel_argument,
+            f"this {type(value).__name__} is an image, or does not begin where its buffer does",
+            routine="set_arg",
+            remedy="copy it first",
+        )
     memory = found[0]
     if isinstance(memory, int):
         return Argument(POINTER, 8, memory, 0, value)
@@ -229,10 +274,15 @@ def to_pyopencl(value: Any) -> Any:
     if isinstance(value, Event):
         return value.to_pyopencl()
     kinds = {
-        Device: pyopencl.Device, Context: pyopencl.Context, Queue: pyopencl.CommandQueue, Program: pyopencl.Program,
+        Device: pyopencl.Device,
+        Context: pyopencl.Context,
+        Queue: pyopencl.CommandQueue,
+        Program: pyopencl.Program,
         Kernel: pyopencl.Kernel,
-    }  # fmt: skip
+    }
     target = kinds.get(type(value))
     if target is None or value.adapter.plugin.backend != "opencl":
-        raise invalid(f"{type(value).__name__} has no counterpart in pyopencl", routine="to_pyopencl")
+        raise invalid(
+            f"{type(value).__name__} has no counterpart in pyopencl", routine="to_pyopencl"
+        )
     return target.from_int_ptr(value.native(), True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.ur import UR
+from ..loader.ur.abi import UR
 from .arguments import LOCAL, MEMORY, VALUE, Argument
 
 if TYPE_CHECKING:
@@ -47,21 +47,46 @@ def describe(block: Block, changes: Sequence[Change], context: Context) -> int:
     block.begin(changes)
     count = at = 0
     for handle, old, new in changes:
-        kernel = new.kernel.handle if new.kernel is not old.kernel and new.kernel.handle != old.kernel.handle else 0
+        kernel = (
+            new.kernel.handle
+            if new.kernel is not old.kernel and new.kernel.handle != old.kernel.handle
+            else 0
+        )
         others: list[tuple[int, Argument]] = []
         values_at = block.address + block.end
         values = _put_values(block, () if kernel else old.arguments, new.arguments, others)
-        memories, pointers, memories_at, pointers_at = _put_references(block, others, context) if others else _NO_REFERENCES
+        memories, pointers, memories_at, pointers_at = (
+            _put_references(block, others, context) if others else _NO_REFERENCES
+        )
         # an adapter that is given another kernel, or another dimension, takes nothing from the old one
         offset = whole = local = 0
-        if kernel or old.global_size != new.global_size or old.local_size != new.local_size or old.offset != new.offset:
+        if (
+            kernel
+            or old.global_size != new.global_size
+            or old.local_size != new.local_size
+            or old.offset != new.offset
+        ):
             offset, whole, local = _put_sizes(block, old, new)
         elif not values and not others:
             continue
         LAUNCH.pack_into(
-            block.memory, at, _LAUNCH_TYPE, 0, handle, kernel, memories, pointers, values, len(new.global_size),
-            memories_at, pointers_at, values_at if values else 0, offset, whole, local,
-        )  # fmt: skip
+            block.memory,
+            at,
+            _LAUNCH_TYPE,
+            0,
+            handle,
+            kernel,
+            memories,
+            pointers,
+            values,
+            len(new.global_size),
+            memories_at,
+            pointers_at,
+            values_at if values else 0,
+            offset,
+            whole,
+            local,
+        )
         count, at = count + 1, at + LAUNCH.size
     return count
 
@@ -92,7 +117,12 @@ class Block:
         return self.address + at
 
 
-def _put_values(block: Block, old: Sequence[Argument], new: Sequence[Argument], others: list[tuple[int, Argument]]) -> int:
+def _put_values(
+    block: Block,
+    old: Sequence[Argument],
+    new: Sequence[Argument],
+    others: list[tuple[int, Argument]],
+) -> int:
     """How many values differ, which are described. Other arguments that do are added to `others`."""
     begin = at = block.end
     for index, after in enumerate(new):
@@ -103,7 +133,13 @@ def _put_values(block: Block, old: Sequence[Argument], new: Sequence[Argument], 
                 continue
             their_kind, their_size, their_word, their_flags, their_keep, their_buffer = before
             same = keep == their_keep if kind == VALUE else word == their_word
-            if same and kind == their_kind and size == their_size and buffer is their_buffer and flags == their_flags:
+            if (
+                same
+                and kind == their_kind
+                and size == their_size
+                and buffer is their_buffer
+                and flags == their_flags
+            ):
                 continue
         if kind in _VALUES:
             NUMBER.pack_into(block.memory, at, _VALUE_TYPE, 0, index, size, 0, word)
@@ -117,10 +153,14 @@ def _put_values(block: Block, old: Sequence[Argument], new: Sequence[Argument], 
 _NO_REFERENCES: Final = 0, 0, 0, 0
 
 
-def _put_references(block: Block, arguments: Sequence[tuple[int, Argument]], context: Context) -> tuple[int, int, int, int]:
+def _put_references(
+    block: Block, arguments: Sequence[tuple[int, Argument]], context: Context
+) -> tuple[int, int, int, int]:
     """How many memory objects and how many pointers there are, and where they are described."""
     memories = [one for one in arguments if one[1].type == MEMORY]
-    pointers = [(index, block.put(_WORD, one.word)) for index, one in arguments if one.type != MEMORY]
+    pointers = [
+        (index, block.put(_WORD, one.word)) for index, one in arguments if one.type != MEMORY
+    ]
     memories_at = block.address + block.end
     for index, one in memories:
         word = one.word if one.buffer is None else one.buffer.memory(context)
@@ -128,7 +168,12 @@ def _put_references(block: Block, arguments: Sequence[tuple[int, Argument]], con
     pointers_at = block.address + block.end
     for index, where in pointers:  # SPEC: the address of the pointer
         block.put(REFERENCE, _POINTER_TYPE, 0, index, 0, where)
-    return len(memories), len(pointers), memories_at if memories else 0, pointers_at if pointers else 0
+    return (
+        len(memories),
+        len(pointers),
+        memories_at if memories else 0,
+        pointers_at if pointers else 0,
+    )
 
 
 def _put_sizes(block: Block, old: KernelLaunch, new: KernelLaunch) -> tuple[int, ...]:
@@ -136,5 +181,8 @@ def _put_sizes(block: Block, old: KernelLaunch, new: KernelLaunch) -> tuple[int,
     dimensions = len(new.global_size)
     offset = new.offset or ((0,) * dimensions if old.offset else ())
     return tuple(
-        [block.put(_SIZES[dimensions], *numbers) if numbers else 0 for numbers in (offset, new.global_size, new.local_size)]
+        [
+            block.put(_SIZES[dimensions], *numbers) if numbers else 0
+            for numbers in (offset, new.global_size, new.local_size)
+        ]
     )

@@ -45,30 +45,42 @@ def sizes(
         whole, local, offset = (_tuple(part, routine) for part in range)
     else:
         whole, local, offset = _tuple(range, routine), (), ()
-    if not 1 <= len(whole) <= 3 or any(len(other) not in (0, len(whole)) for other in (local, offset)):
+    if not 1 <= len(whole) <= 3 or any(
+        len(other) not in (0, len(whole)) for other in (local, offset)
+    ):
         raise SYCLError(
-            Errc.nd_range, f"a range has one to three dimensions, and its parts have as many: {range}", routine=routine,
+            Errc.nd_range,
+            f"a range has one to three dimensions, and its parts have as many: {range}",
+            routine=routine,
             remedy="give a number, a tuple (width, height), or an NDRange",
-        )  # fmt: skip
+        )
     if any(step <= 0 or size % step for size, step in zip(whole, local, strict=False)):
         raise SYCLError(
-            Errc.nd_range, f"work-groups of {local} do not divide {whole} work-items", routine=routine,
+            Errc.nd_range,
+            f"work-groups of {local} do not divide {whole} work-items",
+            routine=routine,
             remedy="choose a local size that divides the global size in each dimension",
-        )  # fmt: skip
+        )
     return whole, local, offset
 
 
 def _tuple(sizes: Any, routine: str) -> tuple[int, ...]:
-    numbers = sizes if isinstance(sizes, Sequence) and not isinstance(sizes, (str, bytes)) else (sizes,)
+    numbers = (
+        sizes if isinstance(sizes, Sequence) and not isinstance(sizes, (str, bytes)) else (sizes,)
+    )
     try:
         found = tuple(map(operator.index, numbers))
     except TypeError:
         found = (-1,)
-    if not 0 <= min(found, default=0) <= max(found, default=0) <= MOST or any(isinstance(number, bool) for number in numbers):
+    if not 0 <= min(found, default=0) <= max(found, default=0) <= MOST or any(
+        isinstance(number, bool) for number in numbers
+    ):
         raise SYCLError(
-            Errc.nd_range, f"{sizes!r} is no range: its parts are whole numbers from 0 on", routine=routine,
+            Errc.nd_range,
+            f"{sizes!r} is no range: its parts are whole numbers from 0 on",
+            routine=routine,
             remedy="give a number, a tuple (width, height), or an NDRange",
-        )  # fmt: skip
+        )
     return found
 
 
@@ -78,7 +90,16 @@ class KernelLaunch(Command):
     `local` and `offset` are () where none is given. `alternatives` are the kernels that an update may put in its place.
     """
 
-    __slots__ = ("__weakref__", "alternatives", "arguments", "global_size", "kernel", "local_size", "offset", "requirements")
+    __slots__ = (
+        "__weakref__",
+        "alternatives",
+        "arguments",
+        "global_size",
+        "kernel",
+        "local_size",
+        "offset",
+        "requirements",
+    )
 
     node_type = "kernel"
     title = "kernel"
@@ -99,14 +120,26 @@ class KernelLaunch(Command):
         whole, local, offset = self.global_size, self.local_size, self.offset
         dimensions = len(whole)
         pack = _SIZES[dimensions]
-        return dimensions, pack(*offset) if offset else None, pack(*whole), pack(*local) if local else None
+        return (
+            dimensions,
+            pack(*offset) if offset else None,
+            pack(*whole),
+            pack(*local) if local else None,
+        )
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
         event = ctypes.c_void_p()
         code = queue.adapter.ur.urEnqueueKernelLaunchWithArgsExp(
-            queue.handle, self.kernel.handle, *self._sizes(), len(self.arguments), pack(self.arguments, queue.context), None,
-            count, waits, _byref(event),
-        )  # fmt: skip
+            queue.handle,
+            self.kernel.handle,
+            *self._sizes(),
+            len(self.arguments),
+            pack(self.arguments, queue.context),
+            None,
+            count,
+            waits,
+            _byref(event),
+        )
         if code:
             queue.adapter.check(code, "urEnqueueKernelLaunchWithArgsExp", f"({self})")
         return event.value or 0
@@ -115,10 +148,21 @@ class KernelLaunch(Command):
         others, point, command = self.alternatives, buffer.point, buffer.command
         command.value = None
         code = buffer.append_launch(
-            buffer.handle, self.kernel.handle, *self._sizes(), len(self.arguments), pack(self.arguments, buffer.context),
-            len(others), array([other.handle for other in others]) if others else None,
-            count, sync_points, 0, None, buffer.point_at, None, buffer.command_at,
-        )  # fmt: skip
+            buffer.handle,
+            self.kernel.handle,
+            *self._sizes(),
+            len(self.arguments),
+            pack(self.arguments, buffer.context),
+            len(others),
+            array([other.handle for other in others]) if others else None,
+            count,
+            sync_points,
+            0,
+            None,
+            buffer.point_at,
+            None,
+            buffer.command_at,
+        )
         if code:
             self._appended(buffer, code, "urCommandBufferAppendKernelLaunchWithArgsExp")
         return point.value, command.value or 0
@@ -135,7 +179,11 @@ class KernelLaunch(Command):
     def copy(self) -> KernelLaunch:
         made = KernelLaunch.__new__(KernelLaunch)  # what __init__ would take apart and put together
         made.kernel, made.arguments = self.kernel, self.arguments
-        made.global_size, made.local_size, made.offset = self.global_size, self.local_size, self.offset
+        made.global_size, made.local_size, made.offset = (
+            self.global_size,
+            self.local_size,
+            self.offset,
+        )
         made.requirements, made.alternatives = self.requirements, self.alternatives
         return made
 

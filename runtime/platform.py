@@ -14,24 +14,30 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from ..loader.adapters import Plugin, load
-from ..loader.devices import Device as FoundDevice
-from ..loader.devices import Platform as FoundPlatform
-from ..loader.discovery import PluginCandidate
-from ..loader.forks import new_lock
-from ..loader.plugins import environment_selector, open_plugins
-from ..loader.search import secure_environ
-from ..loader.ur import UR
+from ..loader.base.forks import new_lock
+from ..loader.base.search import secure_environ
+from ..loader.ur.abi import UR
+from ..loader.ur.adapters import Plugin, load
+from ..loader.ur.devices import Device as FoundDevice
+from ..loader.ur.devices import Platform as FoundPlatform
+from ..loader.ur.discovery import PluginCandidate
+from ..loader.ur.plugins import environment_selector, open_plugins
 from .checks import several
 from .errors import Errc, SYCLError, invalid, unsupported
 from .handles import Adapter, struct
 
 #: The reference adapter, as it lies in the package.
-REFERENCE: Final = Path(__file__).resolve().parent.parent / "plugins" / "libur_adapter_fairlead.so.0"
+REFERENCE: Final = Path(__file__).parents[1] / "plugins" / "libur_adapter_fairlead.so.0"
 
 _UPDATES: Final = "UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_"
 #: What a device must be able to update for `Aspect` "ext_oneapi_graph"; with less it has the limited one.
-_ALL_UPDATES: Final = ("KERNEL_ARGUMENTS", "LOCAL_WORK_SIZE", "GLOBAL_WORK_SIZE", "GLOBAL_WORK_OFFSET", "KERNEL_HANDLE")
+_ALL_UPDATES: Final = (
+    "KERNEL_ARGUMENTS",
+    "LOCAL_WORK_SIZE",
+    "GLOBAL_WORK_SIZE",
+    "GLOBAL_WORK_OFFSET",
+    "KERNEL_HANDLE",
+)
 _ACCESS: Final = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS"]
 _ATOMIC: Final = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ATOMIC_CONCURRENT_ACCESS"]
 #: Aspects that a query tells: its name, and the bits of the answer of which one has to be set.
@@ -55,7 +61,13 @@ _PARTS: Final = "partition(equally=1), partition(counts=[1, 2])"
 class Device:
     """A device of an adapter. There is one object for each, so that `is` and `==` compare devices."""
 
-    def __init__(self, platform: Platform, handle: int, parent: Device | None = None, found: FoundDevice | None = None) -> None:
+    def __init__(
+        self,
+        platform: Platform,
+        handle: int,
+        parent: Device | None = None,
+        found: FoundDevice | None = None,
+    ) -> None:
         self.platform, self.handle, self.parent = platform, handle, parent
         self.adapter = platform.adapter
         self._found = found or FoundDevice(handle, platform.found)
@@ -83,7 +95,9 @@ class Device:
     @cached_property
     def aspects(self) -> frozenset[str]:
         """What it can do, by the names of SYCL: "fp64", "usm_device_allocations", "ext_oneapi_graph"… (SYCL 2020, section 4.6.4.5)."""
-        found = {self.type} | {name for name, (query, bits) in _ASPECTS.items() if self._number(query) & bits}
+        found = {self.type} | {
+            name for name, (query, bits) in _ASPECTS.items() if self._number(query) & bits
+        }
         extensions = self._number("EXTENSIONS", "").split()
         found.update(name for name in ("fp64", "fp16") if f"cl_khr_{name}" in extensions)
         if self._number("COMMAND_BUFFER_SUPPORT_EXP"):
@@ -112,22 +126,38 @@ class Device:
     def partition(self, *, equally: int = 0, counts: Sequence[int] = ()) -> tuple[Device, ...]:
         """Its parts: of `equally` compute units each, or of `counts` units. Raises SYCLError (feature_not_supported) if it cannot
         be divided so. (urDevicePartition)"""
-        kind, values = ("EQUALLY", [equally]) if equally else ("BY_COUNTS", several(counts, int, "partition", _PARTS))
+        kind, values = (
+            ("EQUALLY", [equally])
+            if equally
+            else ("BY_COUNTS", several(counts, int, "partition", _PARTS))
+        )
         if not all(isinstance(value, int) and value > 0 for value in values) or not values:
-            raise invalid("a part has at least one compute unit", routine="partition", remedy=_PARTS)
+            raise invalid(
+                "a part has at least one compute unit", routine="partition", remedy=_PARTS
+            )
         property_type = UR.struct("ur_device_partition_property_t")
         properties = (property_type * len(values))()
         for one, value in zip(properties, values, strict=True):
             one.type = UR[f"UR_DEVICE_PARTITION_{kind}"]
             setattr(one.value, "equally" if equally else "count", value)
-        how = struct("ur_device_partition_properties_t", pProperties=ctypes.addressof(properties), PropCount=len(values))
+        how = struct(
+            "ur_device_partition_properties_t",
+            pProperties=ctypes.addressof(properties),
+            PropCount=len(values),
+        )
         count = ctypes.c_uint32()
         try:
-            self.adapter.call("urDevicePartition", self.handle, ctypes.byref(how), 0, None, ctypes.byref(count))
+            self.adapter.call(
+                "urDevicePartition", self.handle, ctypes.byref(how), 0, None, ctypes.byref(count)
+            )
         except SYCLError as error:
-            raise unsupported(f"{self.name} cannot be divided so: {error.message}", routine="partition") from error
+            raise unsupported(
+                f"{self.name} cannot be divided so: {error.message}", routine="partition"
+            ) from error
         handles = (ctypes.c_void_p * count.value)()
-        self.adapter.call("urDevicePartition", self.handle, ctypes.byref(how), count.value, handles, None)
+        self.adapter.call(
+            "urDevicePartition", self.handle, ctypes.byref(how), count.value, handles, None
+        )
         return tuple(self.part(handle) for handle in handles if handle)
 
     def part(self, handle: int) -> Device:
@@ -186,7 +216,9 @@ def platforms(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Platfor
 def _platforms(plugins: Iterable[Plugin] | Plugin | None, routine: str) -> tuple[Platform, ...]:
     remedy = "give what fairlead.adapters() gives; ONEAPI_DEVICE_SELECTOR chooses devices"
     with _lock:
-        found = _default() if plugins is None else several(plugins, Plugin, routine, remedy, "adapter")
+        found = (
+            _default() if plugins is None else several(plugins, Plugin, routine, remedy, "adapter")
+        )
         return tuple(platform for plugin in found for platform in _platforms_of(plugin))
 
 
@@ -195,16 +227,24 @@ def devices(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Device, .
 
     Raises SYCLError (runtime) if there is none.
     """
-    everything = [device for platform in _platforms(plugins, "devices") for device in platform.devices]
+    everything = [
+        device for platform in _platforms(plugins, "devices") for device in platform.devices
+    ]
     selector = environment_selector()
     chosen = everything
     if selector is not None:
-        chosen = [_device(found) for found in selector.select([device._found for device in everything])]
+        chosen = [
+            _device(found) for found in selector.select([device._found for device in everything])
+        ]
     if not chosen:
         raise SYCLError(
-            Errc.runtime, "there is no device that the runtime can use", routine="devices",
-            remedy="run `fairlead doctor`" if not everything else "correct ONEAPI_DEVICE_SELECTOR, `fairlead devices` shows what there is",
-        )  # fmt: skip
+            Errc.runtime,
+            "there is no device that the runtime can use",
+            routine="devices",
+            remedy="run `fairlead doctor`"
+            if not everything
+            else "correct ONEAPI_DEVICE_SELECTOR, `fairlead devices` shows what there is",
+        )
     return tuple(chosen)
 
 
@@ -238,7 +278,9 @@ def _default() -> tuple[Plugin, ...]:
             return opened
     found = tuple(open_plugins("UR"))
     if not forced:
-        candidate = PluginCandidate(os.fspath(REFERENCE), "it ships with fairlead", interface="UR", backend="opencl")
+        candidate = PluginCandidate(
+            os.fspath(REFERENCE), "it ships with fairlead", interface="UR", backend="opencl"
+        )
         found = (load(candidate), *(plugin for plugin in found if plugin.backend != "opencl"))
     _opened.append((forced, found))
     return found

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.ur import UR
+from ..loader.ur.abi import UR
 from .checks import expect
 from .context import Context, context_for
 from .errors import Errc, SYCLError, invalid, unsupported
@@ -24,11 +24,15 @@ class Kernel(Object):
 
     _release, _native = "urKernelRelease", "urKernelGetNativeHandle"
 
-    def __init__(self, context: Context, handle: int, program: Program | None = None, *, keep: Any = None) -> None:
+    def __init__(
+        self, context: Context, handle: int, program: Program | None = None, *, keep: Any = None
+    ) -> None:
         super().__init__(context.adapter, handle)
         self.context, self.program = context, program
         self.keep = keep  # what its handle was made of
-        self.name: str = self.adapter.info("urKernelGetInfo", handle, "UR_KERNEL_INFO_FUNCTION_NAME")
+        self.name: str = self.adapter.info(
+            "urKernelGetInfo", handle, "UR_KERNEL_INFO_FUNCTION_NAME"
+        )
         self.num_args: int = self.adapter.info("urKernelGetInfo", handle, "UR_KERNEL_INFO_NUM_ARGS")
 
     def __repr__(self) -> str:
@@ -57,7 +61,13 @@ class Program(Object):
         handle: int = 0,
         built: bool = False,
     ) -> None:
-        expect(code, (str, bytes), "Program", "give OpenCL C as a str, SPIR-V as bytes", "source text or SPIR-V")
+        expect(
+            code,
+            (str, bytes),
+            "Program",
+            "give OpenCL C as a str, SPIR-V as bytes",
+            "source text or SPIR-V",
+        )
         expect(options, str, "Program", 'give the options as one str, "-DN=4 -cl-mad-enable"')
         self.context = context_for(context, "Program")
         super().__init__(self.context.adapter, handle or _create(self.context, code))
@@ -66,14 +76,25 @@ class Program(Object):
             self._build(options)
 
     @classmethod
-    def from_binary(cls, context: Context | Queue | Device, binary: bytes, options: str = "") -> Program:
+    def from_binary(
+        cls, context: Context | Queue | Device, binary: bytes, options: str = ""
+    ) -> Program:
         """From what `binary` gave for the context's one device."""
         expect(binary, bytes, "Program.from_binary", "give what program.binary() gave")
         context = context_for(context, "Program.from_binary")
         kept = ctypes.create_string_buffer(binary, len(binary))
-        lengths, addresses = (ctypes.c_size_t * 1)(len(binary)), (ctypes.c_void_p * 1)(ctypes.addressof(kept))
+        lengths, addresses = (
+            (ctypes.c_size_t * 1)(len(binary)),
+            (ctypes.c_void_p * 1)(ctypes.addressof(kept)),
+        )
         made = context.adapter.made(
-            "urProgramCreateWithBinary", context.handle, 1, array((context.devices[0].handle,)), lengths, addresses, None
+            "urProgramCreateWithBinary",
+            context.handle,
+            1,
+            array((context.devices[0].handle,)),
+            lengths,
+            addresses,
+            None,
         )
         return cls(context, b"", options, handle=made)
 
@@ -83,7 +104,12 @@ class Program(Object):
         blocks = [ctypes.create_string_buffer(max(size, 1)) for size in sizes]
         pointers = array([ctypes.addressof(block) for block in blocks])
         self.adapter.call(
-            "urProgramGetInfo", self.handle, UR["UR_PROGRAM_INFO_BINARIES"], ctypes.sizeof(pointers), pointers, None
+            "urProgramGetInfo",
+            self.handle,
+            UR["UR_PROGRAM_INFO_BINARIES"],
+            ctypes.sizeof(pointers),
+            pointers,
+            None,
         )
         return blocks[0].raw[: sizes[0]]
 
@@ -94,13 +120,18 @@ class Program(Object):
         except SYCLError as error:
             logs = "\n".join(filter(None, (self._log(device.handle) for device in devices)))
             raise SYCLError(
-                Errc.build, f"the program could not be built. {error.message}\n{logs}".rstrip(), routine="Program", code=error.code,
+                Errc.build,
+                f"the program could not be built. {error.message}\n{logs}".rstrip(),
+                routine="Program",
+                code=error.code,
                 remedy="correct what the compiler names",
-            ) from error  # fmt: skip
+            ) from error
 
     def _log(self, device: int) -> str:
         try:
-            return self.adapter.info("urProgramGetBuildInfo", self.handle, "UR_PROGRAM_BUILD_INFO_LOG", device)
+            return self.adapter.info(
+                "urProgramGetBuildInfo", self.handle, "UR_PROGRAM_BUILD_INFO_LOG", device
+            )
         except SYCLError:
             return ""
 
@@ -113,9 +144,12 @@ class Program(Object):
             except SYCLError as error:
                 names = ", ".join(self.kernel_names)
                 raise invalid(
-                    f"the program has no kernel {name!r}" if name not in self.kernel_names else error.message,
-                    routine="Program.kernel", remedy=f"it has {names}" if names else "write a kernel function",
-                ) from error  # fmt: skip
+                    f"the program has no kernel {name!r}"
+                    if name not in self.kernel_names
+                    else error.message,
+                    routine="Program.kernel",
+                    remedy=f"it has {names}" if names else "write a kernel function",
+                ) from error
             self._kernels.setdefault(name, Kernel(self.context, handle, self))
         return self._kernels[name]
 
@@ -123,7 +157,9 @@ class Program(Object):
     def kernel_names(self) -> tuple[str, ...]:
         """The names of its kernels. (urProgramGetInfo, UR_PROGRAM_INFO_KERNEL_NAMES)"""
         try:
-            names = self.adapter.info("urProgramGetInfo", self.handle, "UR_PROGRAM_INFO_KERNEL_NAMES")
+            names = self.adapter.info(
+                "urProgramGetInfo", self.handle, "UR_PROGRAM_INFO_KERNEL_NAMES"
+            )
         except SYCLError:  # Intel's driver, of a program without kernels
             return ()
         return tuple(filter(None, names.split(";")))
@@ -150,7 +186,9 @@ def _create(context: Context, code: str | bytes) -> int:
     data = code.encode() if isinstance(code, str) else code
     kept = ctypes.create_string_buffer(data, len(data))
     try:
-        return context.adapter.made("urProgramCreateWithIL", context.handle, ctypes.addressof(kept), len(data), None)
+        return context.adapter.made(
+            "urProgramCreateWithIL", context.handle, ctypes.addressof(kept), len(data), None
+        )
     except SYCLError:
         if isinstance(code, bytes):
             raise
@@ -170,15 +208,27 @@ def _create_natively(context: Context, source: bytes) -> int:
     create.restype = ctypes.c_void_p
     code = ctypes.c_int32()
     text = (ctypes.c_char_p * 1)(source)
-    native = create(ctypes.c_void_p(context.native()), 1, text, (ctypes.c_size_t * 1)(len(source)), ctypes.byref(code))
+    native = create(
+        ctypes.c_void_p(context.native()),
+        1,
+        text,
+        (ctypes.c_size_t * 1)(len(source)),
+        ctypes.byref(code),
+    )
     if not native:
-        raise SYCLError(Errc.build, f"OpenCL error {code.value}", routine="clCreateProgramWithSource")
+        raise SYCLError(
+            Errc.build, f"OpenCL error {code.value}", routine="clCreateProgramWithSource"
+        )
     owned = struct("ur_program_native_properties_t", isNativeHandleOwned=True)
-    return context.adapter.made("urProgramCreateWithNativeHandle", native, context.handle, ctypes.byref(owned))
+    return context.adapter.made(
+        "urProgramCreateWithNativeHandle", native, context.handle, ctypes.byref(owned)
+    )
 
 
 def _opencl_function(name: str) -> Any:
     try:
         return getattr(ctypes.CDLL("libOpenCL.so.1"), name)
     except (OSError, AttributeError) as error:
-        raise unsupported("no OpenCL loader is found", routine="Program", remedy="install libOpenCL.so.1") from error
+        raise unsupported(
+            "no OpenCL loader is found", routine="Program", remedy="install libOpenCL.so.1"
+        ) from error

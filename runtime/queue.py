@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from ..loader.forks import in_child
-from ..loader.ur import UR
+from ..loader.base.forks import in_child
+from ..loader.ur.abi import UR
 from .buffer import lock as buffers
 from .checks import check_executable, check_group, expect
 from .commands import Barrier, Command, HostTask
@@ -67,7 +67,12 @@ class Queue(Object):
         keep: Any = None,
     ) -> None:
         if of is not None:
-            expect(of, (Device, Context), "Queue", "Queue(devices()[0]); Queue() takes what ONEAPI_DEVICE_SELECTOR selects")
+            expect(
+                of,
+                (Device, Context),
+                "Queue",
+                "Queue(devices()[0]); Queue() takes what ONEAPI_DEVICE_SELECTOR selects",
+            )
         if device is not None:
             expect(device, Device, "Queue", "Queue(context, device)")
         if isinstance(of, Context):
@@ -76,12 +81,19 @@ class Queue(Object):
             self.device = device or of or devices()[0]
             self.context = default_context(self.device)
         if self.device not in self.context:
-            raise invalid("the device is not one of the context's", routine="Queue", remedy="make a context of this device")
+            raise invalid(
+                "the device is not one of the context's",
+                routine="Queue",
+                remedy="make a context of this device",
+            )
         self.context.adapter.check_open("Queue")
         self.in_order, self.profiling = in_order, profiling
         flags = (0 if in_order else _OUT_OF_ORDER) | (_PROFILING if profiling else 0)
         made = handle or self.context.adapter.made(
-            "urQueueCreate", self.context.handle, self.device.handle, ctypes.byref(struct("ur_queue_properties_t", flags=flags))
+            "urQueueCreate",
+            self.context.handle,
+            self.device.handle,
+            ctypes.byref(struct("ur_queue_properties_t", flags=flags)),
         )
         super().__init__(self.context.adapter, made)
         self.context.enter(self)
@@ -90,7 +102,9 @@ class Queue(Object):
         self.lock = RLock()
         self._last: Event | None = None  # of an in-order queue
         self._barrier: Event | None = None  # one that the adapter does not know of
-        self._unsettled = Unfinished()  # host tasks, and what the adapter did not have when it was submitted
+        self._unsettled = (
+            Unfinished()
+        )  # host tasks, and what the adapter did not have when it was submitted
         self._busy = False  # whether something was submitted since `wait`
 
     # submissions
@@ -134,7 +148,12 @@ class Queue(Object):
     def _run(self, command: Command, dependencies: Sequence[Event]) -> Event:
         of_all = isinstance(command, Barrier) and not dependencies
         last = self._last if self.in_order else self._barrier
-        if last is not None and (command.beyond_queue or last.deferred is not None or last.error is not None or last.others):
+        if last is not None and (
+            command.beyond_queue
+            or last.deferred is not None
+            or last.error is not None
+            or last.others
+        ):
             dependencies = [*dependencies, last]
         if of_all:
             dependencies = [*dependencies, *self._unsettled]
@@ -153,44 +172,79 @@ class Queue(Object):
     # shortcuts
 
     def parallel_for(
-        self, range: NDRange | Sequence[int] | int, kernel: Any, *arguments: Any, depends_on: Event | Iterable[Any] = ()
+        self,
+        range: NDRange | Sequence[int] | int,
+        kernel: Any,
+        *arguments: Any,
+        depends_on: Event | Iterable[Any] = (),
     ) -> Event:
         """Launch a kernel. See `Handler.parallel_for`."""
         return self._shortcut(depends_on, "parallel_for", range, kernel, *arguments)
 
     def memcpy(
-        self, destination: Any, source: Any, nbytes: int | None = None, *, depends_on: Event | Iterable[Any] = ()
+        self,
+        destination: Any,
+        source: Any,
+        nbytes: int | None = None,
+        *,
+        depends_on: Event | Iterable[Any] = (),
     ) -> Event:
         """Copy bytes. See `Handler.memcpy`."""
         return self._shortcut(depends_on, "memcpy", destination, source, nbytes)
 
     def memset(
-        self, destination: Any, value: int, nbytes: int | None = None, *, depends_on: Event | Iterable[Any] = ()
+        self,
+        destination: Any,
+        value: int,
+        nbytes: int | None = None,
+        *,
+        depends_on: Event | Iterable[Any] = (),
     ) -> Event:
         """Set bytes. See `Handler.memset`."""
         return self._shortcut(depends_on, "memset", destination, value, nbytes)
 
     def fill(
-        self, destination: Any, pattern: Any, count: int | None = None, *, depends_on: Event | Iterable[Any] = ()
+        self,
+        destination: Any,
+        pattern: Any,
+        count: int | None = None,
+        *,
+        depends_on: Event | Iterable[Any] = (),
     ) -> Event:
         """Fill with a pattern. See `Handler.fill`."""
         return self._shortcut(depends_on, "fill", destination, pattern, count)
 
-    def copy(self, source: Any, destination: Any, count: int | None = None, *, depends_on: Event | Iterable[Any] = ()) -> Event:
+    def copy(
+        self,
+        source: Any,
+        destination: Any,
+        count: int | None = None,
+        *,
+        depends_on: Event | Iterable[Any] = (),
+    ) -> Event:
         """Copy elements. See `Handler.copy`."""
         return self._shortcut(depends_on, "copy", source, destination, count)
 
-    def prefetch(self, memory: Any, nbytes: int | None = None, *, depends_on: Event | Iterable[Any] = ()) -> Event:
+    def prefetch(
+        self, memory: Any, nbytes: int | None = None, *, depends_on: Event | Iterable[Any] = ()
+    ) -> Event:
         """Tell the device that it will need memory. See `Handler.prefetch`."""
         return self._shortcut(depends_on, "prefetch", memory, nbytes)
 
     def mem_advise(
-        self, memory: Any, advice: str | int = "DEFAULT", nbytes: int | None = None, *, depends_on: Event | Iterable[Any] = ()
+        self,
+        memory: Any,
+        advice: str | int = "DEFAULT",
+        nbytes: int | None = None,
+        *,
+        depends_on: Event | Iterable[Any] = (),
     ) -> Event:
         """Tell the device how memory will be used. See `Handler.mem_advise`."""
         return self._shortcut(depends_on, "mem_advise", memory, advice, nbytes)
 
-    def host_task(self, function: Callable[[], object], *, depends_on: Event | Iterable[Any] = ()) -> Event:
+    def host_task(
+        self, function: Callable[[], object], *, depends_on: Event | Iterable[Any] = ()
+    ) -> Event:
         """Run a Python function. See `Handler.host_task`."""
         return self._shortcut(depends_on, "host_task", function)
 
@@ -215,10 +269,14 @@ class Queue(Object):
             for event in events:
                 self._unsettled.add(event)
 
-    def _shortcut(self, depends_on: Event | Iterable[Any], operation: str, *arguments: Any) -> Event:
+    def _shortcut(
+        self, depends_on: Event | Iterable[Any], operation: str, *arguments: Any
+    ) -> Event:
         def function(handler: Handler) -> None:
             if depends_on != ():
-                handler.depends_on(*(depends_on if isinstance(depends_on, Iterable) else (depends_on,)))
+                handler.depends_on(
+                    *(depends_on if isinstance(depends_on, Iterable) else (depends_on,))
+                )
             getattr(handler, operation)(*arguments)
 
         return self.submit(function)
@@ -308,9 +366,10 @@ def _joined(queue: Queue, handler: Handler) -> Recorder | None:
                 recorder.join(queue)
                 return queue.recorder
             raise invalid(
-                "an event of a graph cannot be depended on outside of the graph", routine="submit",
+                "an event of a graph cannot be depended on outside of the graph",
+                routine="submit",
                 remedy="depend on the event of the submission of the executable graph",
-            )  # fmt: skip
+            )
     return None
 
 

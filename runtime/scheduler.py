@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.forks import in_child, new_lock
+from ..loader.base.forks import in_child, new_lock
 from .errors import invalid
 from .event import Event
 from .handles import array
@@ -145,10 +145,24 @@ class Deferred:
     """What is known of a command that the adapter does not have yet: `action` is called when none of its dependencies is deferred any
     more, and then has to `resolve` it. One that is `always` called is called after an error too."""
 
-    __slots__ = ("_done", "_waiting", "action", "always", "dependencies", "event", "followers", "running")
+    __slots__ = (
+        "_done",
+        "_waiting",
+        "action",
+        "always",
+        "dependencies",
+        "event",
+        "followers",
+        "running",
+    )
 
     def __init__(
-        self, event: Event, dependencies: Sequence[Event], action: Callable[[Deferred], None], *, always: bool = False
+        self,
+        event: Event,
+        dependencies: Sequence[Event],
+        action: Callable[[Deferred], None],
+        *,
+        always: bool = False,
     ) -> None:
         self.event = event
         self._done = threading.Event()
@@ -186,7 +200,11 @@ class Deferred:
             ready = self._waiting == 0
         if not ready or _ended:
             return
-        error = None if self.always else next((event.error for event in self.dependencies if event.error is not None), None)
+        error = (
+            None
+            if self.always
+            else next((event.error for event in self.dependencies if event.error is not None), None)
+        )
         if error is not None:
             self.resolve(error=error)
         else:
@@ -224,8 +242,9 @@ def check_not_own(events: Iterable[Event], routine: str) -> None:
             if _own.get(deferred) == me:
                 raise invalid(
                     "this thread would wait for itself: for a host accessor that it has open, or for the host task that it runs",
-                    routine=routine, remedy="wait after the block of buffer.host_access(), and not in host tasks",
-                )  # fmt: skip
+                    routine=routine,
+                    remedy="wait after the block of buffer.host_access(), and not in host tasks",
+                )
             seen.add(deferred)
             waiting += [event.deferred for event in deferred.dependencies]
 
@@ -255,7 +274,12 @@ def submit(context: Context, dependencies: Sequence[Event], enqueue: Enqueue) ->
     """Have `enqueue` called when all dependencies can be waited for by the adapter; at once if they can be now."""
     handles = []
     for event in dependencies:
-        if event.others or event.deferred is not None or event.error is not None or event.context is not context:
+        if (
+            event.others
+            or event.deferred is not None
+            or event.error is not None
+            or event.context is not context
+        ):
             return _submit_parts(context, dependencies, enqueue)
         if event.handle:
             handles.append(event.handle)
@@ -267,7 +291,9 @@ def _submit_parts(context: Context, dependencies: Iterable[Event], enqueue: Enqu
     event = Event(context)
     all_parts = [part for dependency in dependencies for part in dependency.parts()]
     if not any(
-        part.deferred is not None or part.error is not None or (part.handle and part.context is not context)
+        part.deferred is not None
+        or part.error is not None
+        or (part.handle and part.context is not context)
         for part in all_parts
     ):
         handles = [part.handle for part in all_parts if part.handle]
@@ -291,7 +317,11 @@ def _submit_parts(context: Context, dependencies: Iterable[Event], enqueue: Enqu
 
 
 def run_on_host(
-    context: Context | None, dependencies: Iterable[Event], work: Callable[[], object], *, always: bool = False
+    context: Context | None,
+    dependencies: Iterable[Event],
+    work: Callable[[], object],
+    *,
+    always: bool = False,
 ) -> Event:
     """Have `work` called in a worker thread after all dependencies are complete; `always`, also after those that have failed."""
     all_parts = [part for dependency in dependencies for part in dependency.parts()]
@@ -323,7 +353,9 @@ def _defer(deferred: Deferred) -> Event:
     return event
 
 
-def _after_waiting(deferred: Deferred, events: Iterable[Event], action: Callable[[Deferred], None]) -> None:
+def _after_waiting(
+    deferred: Deferred, events: Iterable[Event], action: Callable[[Deferred], None]
+) -> None:
     """In a worker: wait for events of the device, then act; an error goes to whoever waits for the command."""
     failed = _wait_for(events)
     if failed is not None and not deferred.always:
@@ -344,10 +376,14 @@ def _wait_for(events: Iterable[Event]) -> BaseException | None:
     return failed
 
 
-def _resolve_with(deferred: Deferred, work: Callable[[], Any], *, gives_handle: bool = False) -> None:
+def _resolve_with(
+    deferred: Deferred, work: Callable[[], Any], *, gives_handle: bool = False
+) -> None:
     try:
         result = work()
-    except BaseException as error:  # also a SystemExit of a host task: it must not leave those who wait hanging
+    except (
+        BaseException
+    ) as error:  # also a SystemExit of a host task: it must not leave those who wait hanging
         deferred.resolve(error=error)
     else:
         deferred.resolve(result if gives_handle else 0)

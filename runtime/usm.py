@@ -62,7 +62,14 @@ class USM:
     """
 
     def __init__(
-        self, allocation: Any, pointer: int, nbytes: int, dtype: Any, kind: str, context: Context, device: Device | None
+        self,
+        allocation: Any,
+        pointer: int,
+        nbytes: int,
+        dtype: Any,
+        kind: str,
+        context: Context,
+        device: Device | None,
     ) -> None:
         self.allocation = allocation
         self.pointer, self.nbytes, self.dtype = pointer, nbytes, numpy.dtype(dtype)
@@ -77,7 +84,11 @@ class USM:
     def array(self) -> numpy.ndarray[Any, Any]:
         """The memory as a NumPy array, which keeps it alive. Raises SYCLError (invalid) for device memory."""
         if self.kind == "device":
-            raise invalid("the host cannot reach device memory", routine="USM.array", remedy="copy it with queue.memcpy")
+            raise invalid(
+                "the host cannot reach device memory",
+                routine="USM.array",
+                remedy="copy it with queue.memcpy",
+            )
         block: Any = (ctypes.c_byte * (self.size * self.dtype.itemsize)).from_address(self.pointer)
         block._memory = self
         return numpy.frombuffer(block, self.dtype)
@@ -86,14 +97,27 @@ class USM:
         step = whole(elements, "number of elements", "USM") * self.dtype.itemsize
         if not 0 <= step < self.nbytes:
             raise invalid(f"element {elements} is not within the {self.size} of it", routine="USM")
-        return USM(self.allocation, self.pointer + step, self.nbytes - step, self.dtype, self.kind, self.context, self.device)
+        return USM(
+            self.allocation,
+            self.pointer + step,
+            self.nbytes - step,
+            self.dtype,
+            self.kind,
+            self.context,
+            self.device,
+        )
 
     @property
     def __sycl_usm_array_interface__(self) -> dict[str, Any]:
         return {
-            "data": (self.pointer, False), "shape": (self.size,), "strides": None, "typestr": self.dtype.str, "version": 1,
-            "syclobj": None, "offset": 0,
-        }  # fmt: skip
+            "data": (self.pointer, False),
+            "shape": (self.size,),
+            "strides": None,
+            "typestr": self.dtype.str,
+            "version": 1,
+            "syclobj": None,
+            "offset": 0,
+        }
 
     def __repr__(self) -> str:
         return f"<USM {self.kind} {self.nbytes} bytes at {self.pointer:#x}>"
@@ -107,16 +131,25 @@ def _place(where: Any, kind: str, routine: str) -> tuple[Context, Device]:
         if kind == "host":
             return where, where.devices[0]
         raise invalid(
-            "a context alone does not say which device the memory is for", routine=routine,
+            "a context alone does not say which device the memory is for",
+            routine=routine,
             remedy=f"{routine}(count, dtype, queue), or (context, device) in the place of the queue",
-        )  # fmt: skip
+        )
     context, device = (
-        where if isinstance(where, tuple) and len(where) == 2 else (getattr(where, n, None) for n in ("context", "device"))
+        where
+        if isinstance(where, tuple) and len(where) == 2
+        else (getattr(where, n, None) for n in ("context", "device"))
     )
     if not isinstance(context, Context) or not isinstance(device, Device):
-        raise no(where, "Queue, Device or (context, device)", routine, f"{routine}(count, dtype, queue)")
+        raise no(
+            where, "Queue, Device or (context, device)", routine, f"{routine}(count, dtype, queue)"
+        )
     if device not in context:
-        raise invalid("the device is not one of the context's", routine=routine, remedy="give a device of the context")
+        raise invalid(
+            "the device is not one of the context's",
+            routine=routine,
+            remedy="give a device of the context",
+        )
     return context, device
 
 
@@ -124,12 +157,18 @@ def allocate(kind: str, count: int, dtype: Any, where: Place | Context, routine:
     """`count` elements of a dtype as memory of a kind. Raises SYCLError (invalid, memory_allocation, feature_not_supported)."""
     routine = routine or f"malloc_{kind}"
     if kind not in KINDS:
-        raise invalid(f"there is no {kind!r} memory", routine=routine, remedy=f"one of {', '.join(KINDS)}")
+        raise invalid(
+            f"there is no {kind!r} memory", routine=routine, remedy=f"one of {', '.join(KINDS)}"
+        )
     context, device = _place(where, kind, routine)
     nbytes = whole(count, "number of elements", routine) * element_type(dtype, routine).itemsize
     whole(nbytes, "number of bytes", routine)
     if nbytes <= 0:
-        raise invalid("an allocation has at least one element", routine=routine, remedy=f"{routine}(1, dtype, queue)")
+        raise invalid(
+            "an allocation has at least one element",
+            routine=routine,
+            remedy=f"{routine}(1, dtype, queue)",
+        )
     context.adapter.check_open(routine)
     function, devices = f"urUSM{kind.capitalize()}Alloc", () if kind == "host" else (device.handle,)
     try:
@@ -138,9 +177,19 @@ def allocate(kind: str, count: int, dtype: Any, where: Place | Context, routine:
         if device.has(f"usm_{kind}_allocations"):
             raise
         raise unsupported(
-            f"{device.name} has no {kind} memory", routine=routine, remedy="malloc_device and queue.memcpy, or a Buffer"
+            f"{device.name} has no {kind} memory",
+            routine=routine,
+            remedy="malloc_device and queue.memcpy, or a Buffer",
         ) from error
-    return USM(_Allocation(context, address), address, nbytes, dtype, kind, context, None if kind == "host" else device)
+    return USM(
+        _Allocation(context, address),
+        address,
+        nbytes,
+        dtype,
+        kind,
+        context,
+        None if kind == "host" else device,
+    )
 
 
 def malloc_device(count: int, dtype: Any, where: Place) -> USM:
@@ -171,7 +220,9 @@ def pointer_of(
     if isinstance(value, numpy.ndarray):
         if not value.flags.c_contiguous or (writable and not value.flags.writeable):
             raise invalid(
-                "the array is not contiguous, or cannot be written to", routine=routine, remedy="numpy.ascontiguousarray(…)"
+                "the array is not contiguous, or cannot be written to",
+                routine=routine,
+                remedy="numpy.ascontiguousarray(…)",
             )
         if value.dtype.hasobject:
             element_type(value.dtype, routine)
@@ -182,7 +233,9 @@ def pointer_of(
         return interface["data"][0], items * numpy.dtype(interface["typestr"]).itemsize, value
     if isinstance(value, (int, numpy.integer)) and not isinstance(value, bool):
         if not 0 <= value <= MOST:
-            raise invalid(f"{value} is no address", routine=routine, remedy="give USM memory, or its pointer")
+            raise invalid(
+                f"{value} is no address", routine=routine, remedy="give USM memory, or its pointer"
+            )
         return int(value), None, None
     found = memory_of(value)
     if found is not None and (objects or isinstance(found[0], int)):

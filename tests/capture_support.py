@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from fairlead.captured import capture
+from fairlead.captured_graphs.context import capture
 
 SOURCE = """
 __kernel void add(__global int *a, int n) { a[get_global_id(0)] += n; }
@@ -24,7 +24,11 @@ class Numbers:
     def __init__(self, queue: cl.CommandQueue) -> None:
         self.queue = queue
         self.program = cl.Program(queue.context, SOURCE).build()
-        self._add, self._mul, self.shared_add = self.program.add, self.program.mul, self.program.shared_add
+        self._add, self._mul, self.shared_add = (
+            self.program.add,
+            self.program.mul,
+            self.program.shared_add,
+        )
         self.buffer = self.new()
         self.host = np.zeros(64, np.int32)
 
@@ -63,6 +67,9 @@ def seen_between(numbers: Numbers) -> tuple[Any, list[int]]:
         numbers.read()
         numbers.mul(3)
     seen: list[int] = []
-    task = graph.add(lambda handler: handler.host_task(lambda: seen.append(int(numbers.host[0]))), depends_on=graph[1])
+    task = graph.add(
+        lambda handler: handler.host_task(lambda: seen.append(int(numbers.host[0]))),
+        depends_on=graph[1],
+    )
     graph[2].depends_on(task)
     return graph, seen

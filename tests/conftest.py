@@ -20,7 +20,7 @@ from plugin_header import plugin_header
 from support import CHILD_TIMEOUT, ROOT, FakeDriver, FakePlugin, Output, RunPython
 
 from fairlead.icd import discovery
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.search import Candidate
 
 _CACHES = tempfile.TemporaryDirectory(prefix="fairlead-tests-", ignore_cleanup_errors=True)
 
@@ -29,7 +29,9 @@ os.environ["POCL_CACHE_DIR"] = os.path.join(_CACHES.name, "pocl")
 os.environ["PYOPENCL_NO_CACHE"] = "1"
 os.makedirs(os.environ["POCL_CACHE_DIR"])
 for _name in tuple(os.environ):
-    if _name.startswith(("OCL_ICD_", "OPENCL_", "FAIRLEAD_", "SYCL_", "ONEAPI_", "UR_")) and _name not in (
+    if _name.startswith(
+        ("OCL_ICD_", "OPENCL_", "FAIRLEAD_", "SYCL_", "ONEAPI_", "UR_")
+    ) and _name not in (
         "OPENCL_HEADERS",
         "UR_PLUGINS",
         "SYCL_CLIENTS",
@@ -55,7 +57,17 @@ def compile_c(native_headers: Path) -> Callable[..., Path]:
     """Compiles a C file to a shared library: `compile_c(source, path, *flags)`. A warning is an error."""
 
     def compile_c(source: Path, path: Path, *flags: str) -> Path:
-        command = ["cc", "-shared", "-fPIC", "-fvisibility=hidden", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{native_headers}"]
+        command = [
+            "cc",
+            "-shared",
+            "-fPIC",
+            "-fvisibility=hidden",
+            "-O1",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            f"-I{native_headers}",
+        ]
         done = _run([*command, str(source), "-o", str(path), *flags])
         assert done.returncode == 0, done.stderr
         return path
@@ -64,12 +76,17 @@ def compile_c(native_headers: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def fake_driver(compile_c: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> FakeDriver:
+def fake_driver(
+    compile_c: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> FakeDriver:
     """See FakeDriver. The same knobs give the same file."""
     directory = tmp_path_factory.mktemp("fake")
 
     def build(*flags: str | Path, **knobs: object) -> Path:
-        all_flags = [*(f"-D{name.upper()}={value}" for name, value in sorted(knobs.items())), *map(str, flags)]
+        all_flags = [
+            *(f"-D{name.upper()}={value}" for name, value in sorted(knobs.items())),
+            *map(str, flags),
+        ]
         key = hashlib.sha1(" ".join(all_flags).encode(), usedforsecurity=False).hexdigest()[:10]
         path = directory / f"libfake-{key}.so"
         return path if path.exists() else compile_c(ROOT / "tests/fake/driver.c", path, *all_flags)
@@ -78,16 +95,25 @@ def fake_driver(compile_c: Callable[..., Path], tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture(scope="session")
-def fake_plugin(compile_c: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> FakePlugin:
+def fake_plugin(
+    compile_c: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> FakePlugin:
     """See FakePlugin. The same knobs give the same file."""
     directory = tmp_path_factory.mktemp("fake-plugin")
     (directory / "plugin_abi.h").write_text(plugin_header(), encoding="utf-8")
 
     def build(*flags: str | Path, **knobs: object) -> Path:
-        all_flags = [*(f"-D{name.upper()}={value}" for name, value in sorted(knobs.items())), *map(str, flags)]
+        all_flags = [
+            *(f"-D{name.upper()}={value}" for name, value in sorted(knobs.items())),
+            *map(str, flags),
+        ]
         key = hashlib.sha1(" ".join(all_flags).encode(), usedforsecurity=False).hexdigest()[:10]
         path = directory / f"libfake_plugin-{key}.so"
-        return path if path.exists() else compile_c(ROOT / "tests/fake/plugin.c", path, f"-I{directory}", *all_flags)
+        return (
+            path
+            if path.exists()
+            else compile_c(ROOT / "tests/fake/plugin.c", path, f"-I{directory}", *all_flags)
+        )
 
     return build
 
@@ -96,10 +122,16 @@ def fake_plugin(compile_c: Callable[..., Path], tmp_path_factory: pytest.TempPat
 def run_python() -> RunPython:
     """See RunPython."""
 
-    def run(code: str, *arguments: str, env: Mapping[str, str | None] = {}, check: bool = True) -> Output:
-        environ = {name: value for name, value in {**os.environ, **env}.items() if value is not None}
+    def run(
+        code: str, *arguments: str, env: Mapping[str, str | None] = {}, check: bool = True
+    ) -> Output:
+        environ = {
+            name: value for name, value in {**os.environ, **env}.items() if value is not None
+        }
         done = _run([sys.executable, "-c", code, *arguments], environ)
-        assert not check or done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert not check or done.returncode == 0, (
+            f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        )
         return Output(done.returncode, done.stdout, done.stderr)
 
     return run
@@ -118,7 +150,9 @@ def intel_cpu(tmp_path_factory: pytest.TempPathFactory) -> Candidate:
 
 
 @pytest.fixture(scope="session")
-def wheel_drivers(pocl_wheel: Candidate, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def wheel_drivers(
+    pocl_wheel: Candidate, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
     """The variables by which any OpenCL loader finds Intel's driver first, PoCL's wheel second, and whatever else is installed not."""
     vendors = tmp_path_factory.mktemp("wheels")
     for number, driver in enumerate((f"{sys.prefix}/lib/libintelocl.so", pocl_wheel.library)):
@@ -130,11 +164,15 @@ def wheel_drivers(pocl_wheel: Candidate, tmp_path_factory: pytest.TempPathFactor
 def real_plugins() -> Path:
     """Plugins from PyPI in folders of their own: ur-now and ur-then (adapters), pi, and umf, which an adapter needs."""
     path = Path(os.environ.get("UR_PLUGINS", ""))
-    assert (path / "fetched").exists(), "UR_PLUGINS must name the folder of the fetched plugins: run the tests by `make test`"
+    assert (path / "fetched").exists(), (
+        "UR_PLUGINS must name the folder of the fetched plugins: run the tests by `make test`"
+    )
     return path
 
 
-def _run(command: Sequence[str], environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def _run(
+    command: Sequence[str], environ: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run a child, in a folder where no checkout of fairlead is in the way of the installed one."""
     return subprocess.run(
         command,
@@ -152,4 +190,6 @@ def _installed(pattern: str, vendors: Path) -> Candidate:
     for candidate in discovery.find({}, vendors=vendors).candidates:
         if fnmatch(os.path.basename(candidate.library), pattern):
             return candidate
-    pytest.fail(f"no driver {pattern} is installed in this Python environment: it is in the test extra")
+    pytest.fail(
+        f"no driver {pattern} is installed in this Python environment: it is in the test extra"
+    )

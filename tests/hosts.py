@@ -21,7 +21,9 @@ def compile_host(directory: Path) -> Host:
     """Compile the program into a directory."""
     program = directory / "host"
     flags = ["-Wall", "-Wextra", "-Werror", "-O1", "-o", str(program), "-lpthread", "-ldl"]
-    subprocess.run([*os.environ.get("CC", "cc").split(), str(ROOT / "tests/fake/host.c"), *flags], check=True)
+    subprocess.run(
+        [*os.environ.get("CC", "cc").split(), str(ROOT / "tests/fake/host.c"), *flags], check=True
+    )
 
     def host(*commands: str | Path, env: Mapping[str, str] = {}) -> Output:
         done = subprocess.run(

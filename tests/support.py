@@ -47,7 +47,9 @@ class RunPython(Protocol):
     unless `check` is False.
     """
 
-    def __call__(self, code: str, *arguments: str, env: Mapping[str, str | None] = {}, check: bool = True) -> Output: ...
+    def __call__(
+        self, code: str, *arguments: str, env: Mapping[str, str | None] = {}, check: bool = True
+    ) -> Output: ...
 
 
 def check_named_tests(text: str) -> int:
@@ -56,5 +58,7 @@ def check_named_tests(text: str) -> int:
     for file, function in named:
         path = ROOT / "tests" / file
         assert path.exists(), file
-        assert not function or re.search(rf"^def {function}\(", path.read_text(encoding="utf-8"), re.M), f"{file}::{function}"
+        assert not function or re.search(
+            rf"^def {function}\(", path.read_text(encoding="utf-8"), re.M
+        ), f"{file}::{function}"
     return len(named)

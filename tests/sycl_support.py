@@ -14,14 +14,37 @@ import numpy
 import pyopencl as cl
 import pytest
 
-from fairlead.runtime import USM, Context, Device, Errc, Event, Program, Queue, SYCLError, devices, malloc_shared
+from fairlead.runtime import (
+    USM,
+    Context,
+    Device,
+    Errc,
+    Event,
+    Program,
+    Queue,
+    SYCLError,
+    devices,
+    malloc_shared,
+)
 from fairlead.runtime.interop import event_of
 from fairlead.runtime.queue import default_context
 
 __all__ = [
-    "SOURCE", "Gate", "N", "context", "device", "device_gate", "driver_name", "gate", "in_order", "memory", "program",
-    "pytest_generate_tests", "queue", "zeros",
-]  # fmt: skip
+    "SOURCE",
+    "Gate",
+    "N",
+    "context",
+    "device",
+    "device_gate",
+    "driver_name",
+    "gate",
+    "in_order",
+    "memory",
+    "program",
+    "pytest_generate_tests",
+    "queue",
+    "zeros",
+]
 
 #: Work-items, and elements, where a test does not care.
 N: Final = 64
@@ -109,7 +132,10 @@ def check_refused(table: list[tuple[Callable[[], object], str, str]]) -> None:
             call()
         error = caught.value
         assert words in error.message, (number, error)
-        assert (error.routine, error.errc) == (routine, Errc.invalid) and error.remedy, (number, error)
+        assert (error.routine, error.errc) == (routine, Errc.invalid) and error.remedy, (
+            number,
+            error,
+        )
 
 
 def zeros(queue: Queue, count: int = N, dtype: Any = numpy.int32) -> USM:
@@ -150,6 +176,8 @@ def device_gate(queue: Queue) -> Iterator[Gate]:
     native = cl.Context.from_int_ptr(queue.context.native(), True)
     user = cl.UserEvent(native)
 
-    made = Gate(event_of(user, queue.context), lambda: user.set_status(cl.command_execution_status.COMPLETE))
+    made = Gate(
+        event_of(user, queue.context), lambda: user.set_status(cl.command_execution_status.COMPLETE)
+    )
     yield made
     made.open()

@@ -14,7 +14,11 @@ def main(wheel: str, directory: str, *patterns: str) -> None:
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
             for pattern in patterns:
-                kept = _below(name, pattern[:-2]) if pattern.endswith("/**") else _innermost(name, pattern)
+                kept = (
+                    _below(name, pattern[:-2])
+                    if pattern.endswith("/**")
+                    else _innermost(name, pattern)
+                )
                 if kept is not None:
                     target = Path(directory, kept)
                     target.parent.mkdir(parents=True, exist_ok=True)
@@ -23,7 +27,11 @@ def main(wheel: str, directory: str, *patterns: str) -> None:
 
 def _innermost(name: str, pattern: str) -> PurePosixPath | None:
     path = PurePosixPath(name)
-    return PurePosixPath(*path.parts[-len(PurePosixPath(pattern).parts) :]) if path.match(pattern) else None
+    return (
+        PurePosixPath(*path.parts[-len(PurePosixPath(pattern).parts) :])
+        if path.match(pattern)
+        else None
+    )
 
 
 def _below(name: str, folder: str) -> PurePosixPath | None:

@@ -5,7 +5,7 @@ every slot (`SLOT_clFinish`), and the table of stubs, one for every slot, that a
 (api/opencl_platform_layer.asciidoc, "unsupported entry points"). The rest of the C is hand-written and lies beside this file.
 
 `generated_refusals` makes `refusals.h`: what a recording table has for the commands that record.c does not record.
-loader/native/build.py makes `thunks_cl.c`, the layers of OpenCL.
+loader/base/native/build.py makes `thunks_cl.c`, the layers of OpenCL.
 
 `trace_layer` says how `libfairlead_trace.so` is built from the same thunks: a library for OpenCL loaders, not for Python.
 
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-LOADER = HERE.parent.parent / "loader" / "native"
+LOADER = HERE.parents[1] / "loader" / "base" / "native"
 SOURCES = (
     "tables.c",
     "keep.c",
@@ -47,7 +47,7 @@ WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibi
 
 @cache
 def _loader() -> Any:
-    """loader/native/build.py, which is not importable as part of fairlead before fairlead is built."""
+    """loader/base/native/build.py, which is not importable as part of fairlead before fairlead is built."""
     spec = importlib.util.spec_from_file_location("_fairlead_loader_build", LOADER / "build.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -126,9 +126,16 @@ def _refusal(function: Any) -> str:
 def generated_refusals() -> str:
     """The text of refusals.h: every clEnqueue… that record.c does not record."""
     recorded = re.findall(r"RECORD\((cl\w+)\)", (HERE / "record.c").read_text(encoding="utf-8"))
-    functions = [f for f in _abi().slots if f.name.startswith("clEnqueue") and f.name not in recorded]
-    lines = ["/* Generated from icd/opencl.abi by icd/native/build.py. */", *map(_refusal, functions)]
-    fill = " ".join(f"(slots)[SLOT_{f.name}] = (void *)(fn_{f.name} *)refused_{f.name};" for f in functions)
+    functions = [
+        f for f in _abi().slots if f.name.startswith("clEnqueue") and f.name not in recorded
+    ]
+    lines = [
+        "/* Generated from icd/opencl.abi by icd/native/build.py. */",
+        *map(_refusal, functions),
+    ]
+    fill = " ".join(
+        f"(slots)[SLOT_{f.name}] = (void *)(fn_{f.name} *)refused_{f.name};" for f in functions
+    )
     return "\n".join([*lines, f"#define FL_FILL_REFUSALS(slots) {fill}", ""])
 
 
@@ -136,7 +143,11 @@ def write_headers(directory: Path) -> Path:
     """Write opencl_abi.h, refusals.h and thunks_cl.c into `directory` and return it."""
     code = "-59"  # CL_INVALID_OPERATION
     thunks = _loader().thunks(_abi(), "cl", code, code)
-    for name, text in (("opencl_abi.h", generated_header()), ("refusals.h", generated_refusals()), ("thunks_cl.c", thunks)):
+    for name, text in (
+        ("opencl_abi.h", generated_header()),
+        ("refusals.h", generated_refusals()),
+        ("thunks_cl.c", thunks),
+    ):
         _loader().write_if_new(directory / name, text)
     return directory
 
@@ -145,7 +156,7 @@ def ffibuilder() -> Any:
     """The cffi builder of `fairlead.icd._native`."""
     from cffi import FFI
 
-    generated = write_headers(HERE.parent.parent / "build" / "native")
+    generated = write_headers(Path("build/native"))
     strict = ("-Werror",) if os.environ.get("FAIRLEAD_WERROR") else ()
     ffi = FFI()
     ffi.cdef((HERE / "native.cdef.h").read_text(encoding="utf-8"))
@@ -158,7 +169,9 @@ def ffibuilder() -> Any:
             os.path.relpath(LOADER / "memory.c"),
             os.path.relpath(generated / "thunks_cl.c"),
         ],
-        depends=[os.path.relpath(HERE / name) for name in ("native.h", "native.cdef.h", "recording.h")],
+        depends=[
+            os.path.relpath(HERE / name) for name in ("native.h", "native.cdef.h", "recording.h")
+        ],
         include_dirs=[str(HERE), str(LOADER), str(generated)],
         extra_compile_args=["-O2", *WARNINGS, *strict],
         libraries=["pthread"],
@@ -170,9 +183,13 @@ def trace_layer() -> Any:
     """The setuptools extension that becomes `fairlead/icd/libfairlead_trace.so`; setup.py sees to the file's name."""
     from setuptools import Extension
 
-    generated = write_headers(HERE.parent.parent / "build" / "native")
+    generated = write_headers(Path("build/native"))
     strict = ("-Werror",) if os.environ.get("FAIRLEAD_WERROR") else ()
-    sources = [HERE / "trace_layer.c", *(LOADER / source for source in _loader().SOURCES), generated / "thunks_cl.c"]
+    sources = [
+        HERE / "trace_layer.c",
+        *(LOADER / source for source in _loader().SOURCES),
+        generated / "thunks_cl.c",
+    ]
     return Extension(
         "fairlead.icd.libfairlead_trace",
         sources=[os.path.relpath(source) for source in sources],

@@ -18,5 +18,5 @@ void **fl_new_table(void) {
     return table;
 }
 
-/* The thunks of the OpenCL functions, which loader/layers.py makes layers of. */
+/* The thunks of the OpenCL functions, which loader/base/layers.py makes layers of. */
 const void *fl_cl_thunks(void) { return &fl_thunks_cl; }

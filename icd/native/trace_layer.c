@@ -1,13 +1,13 @@
 /* libfairlead_trace.so: an OpenCL layer that writes down the calls of any program. There is no Python in it.
  *
  * An OpenCL loader that finds this library in OPENCL_LAYERS asks it for a table to put in front of its own (CL/cl_layer.h). It gets a
- * table of thunks (loader/native/layer.h), whose calls go into a log in memory (loader/native/log.c). When the process ends, or the
+ * table of thunks (loader/base/native/layer.h), whose calls go into a log in memory (loader/base/native/log.c). When the process ends, or the
  * loader gives the layer up, the log is written to the file that FAIRLEAD_TRACE_LOG names, `%p` in it being the process id: HEAD
  * words, which `head` explains, then the records. icd/trace_layer.py reads it. Without the variable nothing is in the program's way.
  *
  * A forked child has a log, and a file, of its own. */
 #define _GNU_SOURCE
-#include "../../loader/native/native.h"
+#include "../../loader/base/native/native.h"
 
 #include <errno.h>
 #include <fcntl.h>

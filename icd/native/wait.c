@@ -1,4 +1,4 @@
-/* Waits in which at most one thread at a time is in the driver's own wait; the others are called back. icd/waiting.py says where and why. */
+/* Waits in which at most one thread at a time is in the driver's own wait; the others are called back. icd/command_buffer/waiting.py says where and why. */
 #include "native.h"
 
 #include <semaphore.h>

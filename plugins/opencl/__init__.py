@@ -8,11 +8,6 @@ from __future__ import annotations
 
 from . import (
     buffers,
-    command_appends,
-    command_buffers,
-    command_launches,
-    command_transfers,
-    command_updates,
     contexts,
     devices,
     events,
@@ -25,14 +20,38 @@ from . import (
     queues,
     samplers,
     transfers,
-    usm,
-    usm_pools,
-    usm_transfers,
 )
+from .command_buffer import appends as command_appends
+from .command_buffer import command_buffers
+from .command_buffer import launches as command_launches
+from .command_buffer import transfers as command_transfers
+from .command_buffer import updates as command_updates
 from .core import adapter
+from .usm import allocations as usm
+from .usm import pools as usm_pools
+from .usm import transfers as usm_transfers
 
 __all__ = [
-    "adapter", "buffers", "command_appends", "command_buffers", "command_launches", "command_transfers", "command_updates", "contexts",
-    "devices", "events", "kernel_info", "kernels", "launches", "platforms", "program_builds", "programs", "queues", "samplers", "transfers",
-    "usm", "usm_pools", "usm_transfers",
-]  # fmt: skip
+    "adapter",
+    "buffers",
+    "command_appends",
+    "command_buffers",
+    "command_launches",
+    "command_transfers",
+    "command_updates",
+    "contexts",
+    "devices",
+    "events",
+    "kernel_info",
+    "kernels",
+    "launches",
+    "platforms",
+    "program_builds",
+    "programs",
+    "queues",
+    "samplers",
+    "transfers",
+    "usm",
+    "usm_pools",
+    "usm_transfers",
+]

@@ -6,7 +6,7 @@ import ctypes
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from ...loader.ur import UR
+from ...loader.ur.abi import UR
 from .contexts import Context
 from .core import CLObject, adapter, create, failure, flags, query, taken_over
 from .devices import Device
@@ -20,7 +20,10 @@ _FLAGS: Final = {
     "UR_MEM_FLAG_ALLOC_HOST_POINTER": "CL_MEM_ALLOC_HOST_PTR",
     "UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER": "CL_MEM_COPY_HOST_PTR",
 }
-_ACCESS: Final = tuple(UR[name] for name in ("UR_MEM_FLAG_READ_WRITE", "UR_MEM_FLAG_WRITE_ONLY", "UR_MEM_FLAG_READ_ONLY"))
+_ACCESS: Final = tuple(
+    UR[name]
+    for name in ("UR_MEM_FLAG_READ_WRITE", "UR_MEM_FLAG_WRITE_ONLY", "UR_MEM_FLAG_READ_ONLY")
+)
 _USE: Final = UR["UR_MEM_FLAG_USE_HOST_POINTER"]
 _ALLOC: Final = UR["UR_MEM_FLAG_ALLOC_HOST_POINTER"]
 _COPY: Final = UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"]
@@ -36,7 +39,14 @@ class Buffer(CLObject):
     release, retain_function = "clReleaseMemObject", "clRetainMemObject"
 
     def __init__(
-        self, cl: int, context: Context, size: int, *, parent: Buffer | None = None, host: int = 0, owned: bool = True
+        self,
+        cl: int,
+        context: Context,
+        size: int,
+        *,
+        parent: Buffer | None = None,
+        host: int = 0,
+        owned: bool = True,
     ) -> None:
         super().__init__(cl, context.table, owned)
         self.context, self.size, self.parent, self.host = context, size, parent, host
@@ -49,7 +59,9 @@ def _check_flags(value: int) -> None:
     if sum(bool(value & flag) for flag in _ACCESS) > 1:
         raise failure("INVALID_VALUE", "a buffer has one kind of access")
     if value & _USE and value & (_ALLOC | _COPY):
-        raise failure("INVALID_VALUE", "memory of the program's is used, or else memory is allocated")
+        raise failure(
+            "INVALID_VALUE", "memory of the program's is used, or else memory is allocated"
+        )
 
 
 @adapter.entry
@@ -58,9 +70,13 @@ def urMemBufferCreate(hContext: Context, flags: int, size: int, pProperties: Any
         raise failure("INVALID_BUFFER_SIZE", "a buffer has one byte at least")
     host = pProperties.pHost if pProperties else 0
     if bool(host) != bool(flags & (_USE | _COPY)):
-        raise failure("INVALID_HOST_PTR", "a host pointer goes with the flags that say what it is for")
+        raise failure(
+            "INVALID_HOST_PTR", "a host pointer goes with the flags that say what it is for"
+        )
     _check_flags(flags)
-    cl = create(hContext.table, "clCreateBuffer", hContext.cl, _opencl_flags(flags), size, host or None)
+    cl = create(
+        hContext.table, "clCreateBuffer", hContext.cl, _opencl_flags(flags), size, host or None
+    )
     return Buffer(cl, hContext, size, host=host if flags & _USE else 0)
 
 
@@ -73,7 +89,10 @@ def urMemBufferPartition(hBuffer: Buffer, flags: int, pRegion: Any) -> Buffer:
     if hBuffer.parent is not None:
         raise failure("INVALID_MEM_OBJECT", "a sub-buffer is not divided again")
     if not pRegion.size or pRegion.origin + pRegion.size > hBuffer.size:
-        raise failure("INVALID_BUFFER_SIZE", f"the region is empty, or goes beyond the {hBuffer.size} bytes of the buffer")
+        raise failure(
+            "INVALID_BUFFER_SIZE",
+            f"the region is empty, or goes beyond the {hBuffer.size} bytes of the buffer",
+        )
     _check_flags(flags)
     if flags & (_USE | _ALLOC | _COPY):
         raise failure("INVALID_VALUE", "a sub-buffer has the memory of its buffer")
@@ -83,7 +102,9 @@ def urMemBufferPartition(hBuffer: Buffer, flags: int, pRegion: Any) -> Buffer:
 def sub_buffer(buffer: Buffer, origin: int, size: int, opencl_flags: int = 0) -> Buffer:
     """A part of a buffer. Raises OpenCLError (CL_MISALIGNED_SUB_BUFFER_OFFSET) where no part can begin."""
     cl = create_part(buffer, origin, size, opencl_flags)
-    made = Buffer(cl, buffer.context, size, parent=buffer, host=buffer.host + origin if buffer.host else 0)
+    made = Buffer(
+        cl, buffer.context, size, parent=buffer, host=buffer.host + origin if buffer.host else 0
+    )
     made.whole = buffer.whole[0], buffer.whole[1] + origin
     return made
 
@@ -92,14 +113,19 @@ def create_part(memory: CLObject, origin: int, size: int, opencl_flags: int = 0)
     """A new cl_mem for a part of another. Raises OpenCLError."""
     region = OPENCL.struct("cl_buffer_region")(origin, size)
     kind = OPENCL["CL_BUFFER_CREATE_TYPE_REGION"]
-    return create(memory.table, "clCreateSubBuffer", memory.cl, opencl_flags, kind, ctypes.byref(region))
+    return create(
+        memory.table, "clCreateSubBuffer", memory.cl, opencl_flags, kind, ctypes.byref(region)
+    )
 
 
-adapter.info("urMemGetInfo", {
-    "UR_MEM_INFO_SIZE": lambda buffer: buffer.size,
-    "UR_MEM_INFO_CONTEXT": lambda buffer: buffer.context,
-    "UR_MEM_INFO_REFERENCE_COUNT": lambda buffer: buffer.references,
-})  # fmt: skip
+adapter.info(
+    "urMemGetInfo",
+    {
+        "UR_MEM_INFO_SIZE": lambda buffer: buffer.size,
+        "UR_MEM_INFO_CONTEXT": lambda buffer: buffer.context,
+        "UR_MEM_INFO_REFERENCE_COUNT": lambda buffer: buffer.references,
+    },
+)
 
 
 @adapter.entry
@@ -110,19 +136,25 @@ def urMemGetNativeHandle(hMem: Buffer, hDevice: Device | None) -> int:
 
 
 @adapter.entry
-def urMemBufferCreateWithNativeHandle(hNativeMem: int, hContext: Context, pProperties: Any) -> Buffer:
+def urMemBufferCreateWithNativeHandle(
+    hNativeMem: int, hContext: Context, pProperties: Any
+) -> Buffer:
     if not hNativeMem:
         raise failure("INVALID_NULL_HANDLE")
     table = driver_of(hNativeMem).table
 
     def ask(name: str) -> int:
-        return int.from_bytes(query(table, "clGetMemObjectInfo", hNativeMem, OPENCL[name]), "little")
+        return int.from_bytes(
+            query(table, "clGetMemObjectInfo", hNativeMem, OPENCL[name]), "little"
+        )
 
     if ask("CL_MEM_CONTEXT") != hContext.cl:
         raise failure("INVALID_CONTEXT", "the memory object is of another context")
     if ask("CL_MEM_TYPE") != OPENCL["CL_MEM_OBJECT_BUFFER"]:
         raise failure("INVALID_MEM_OBJECT", "the memory object is no buffer")
-    taken_over(Buffer, hNativeMem, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned))
+    taken_over(
+        Buffer, hNativeMem, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned)
+    )
     made = Buffer(hNativeMem, hContext, ask("CL_MEM_SIZE"), host=ask("CL_MEM_HOST_PTR"))
     made.whole = ask("CL_MEM_ASSOCIATED_MEMOBJECT") or hNativeMem, ask("CL_MEM_OFFSET")
     return made

@@ -7,8 +7,8 @@ from typing import Final
 
 from ...icd.abi import OPENCL
 from ...icd.tables import query
-from ...loader.forks import new_lock
-from ...loader.ur import UR
+from ...loader.base.forks import new_lock
+from ...loader.ur.abi import UR
 from .contexts import Context, urContextCreate
 from .core import adapter
 from .devices import Device
@@ -36,5 +36,7 @@ def times(device: Device) -> tuple[int, int]:
     assert marker is not None
     queue.drain()
     after = time.monotonic_ns()
-    ended = query(queue.table, "clGetEventProfilingInfo", marker.cl, OPENCL["CL_PROFILING_COMMAND_END"])
+    ended = query(
+        queue.table, "clGetEventProfilingInfo", marker.cl, OPENCL["CL_PROFILING_COMMAND_END"]
+    )
     return int.from_bytes(ended, "little"), (before + after) // 2

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from .._native import ffi
+from ..sdk._native import ffi
 from .core import CLObject, adapter, create, failure, handles, query, taken_over
 from .devices import Device, device_of
 from .platforms import Platform, driver_of
@@ -58,7 +58,9 @@ class Context(CLObject):
                 raise failure("INVALID_CONTEXT", f"{what} is of another context")
 
     def close(self) -> None:
-        for function, data in reversed(self.deleters):  # urContextSetExtendedDeleter: before the context itself goes
+        for function, data in reversed(
+            self.deleters
+        ):  # urContextSetExtendedDeleter: before the context itself goes
             _Deleter(function)(data)
         super().close()
 
@@ -72,17 +74,29 @@ def urContextCreate(phDevices: list[Device]) -> Context:
         raise failure("INVALID_DEVICE", "the devices of a context belong to one platform")
     properties = (ctypes.c_ssize_t * 3)(OPENCL["CL_CONTEXT_PLATFORM"], platform.cl, 0)
     return Context(
-        create(platform.table, "clCreateContext", properties, len(phDevices), handles(phDevices), None, None), phDevices
+        create(
+            platform.table,
+            "clCreateContext",
+            properties,
+            len(phDevices),
+            handles(phDevices),
+            None,
+            None,
+        ),
+        phDevices,
     )
 
 
-adapter.info("urContextGetInfo", {
-    "UR_CONTEXT_INFO_NUM_DEVICES": lambda context: len(context.devices),
-    "UR_CONTEXT_INFO_DEVICES": lambda context: context.devices,
-    "UR_CONTEXT_INFO_REFERENCE_COUNT": lambda context: context.references,
-    "UR_CONTEXT_INFO_USM_MEMCPY2D_SUPPORT": True,
-    "UR_CONTEXT_INFO_USM_FILL2D_SUPPORT": True,
-})  # fmt: skip
+adapter.info(
+    "urContextGetInfo",
+    {
+        "UR_CONTEXT_INFO_NUM_DEVICES": lambda context: len(context.devices),
+        "UR_CONTEXT_INFO_DEVICES": lambda context: context.devices,
+        "UR_CONTEXT_INFO_REFERENCE_COUNT": lambda context: context.references,
+        "UR_CONTEXT_INFO_USM_MEMCPY2D_SUPPORT": True,
+        "UR_CONTEXT_INFO_USM_FILL2D_SUPPORT": True,
+    },
+)
 
 
 @adapter.entry
@@ -91,7 +105,9 @@ def urContextGetNativeHandle(hContext: Context) -> int:
 
 
 @adapter.entry
-def urContextCreateWithNativeHandle(hNativeContext: int, phDevices: list[Device], pProperties: Any) -> Context:
+def urContextCreateWithNativeHandle(
+    hNativeContext: int, phDevices: list[Device], pProperties: Any
+) -> Context:
     if not hNativeContext:
         raise failure("INVALID_NULL_HANDLE")
     owned = bool(pProperties and pProperties.isNativeHandleOwned)
@@ -108,7 +124,10 @@ def check_native(native: int, context: Context, routine: str, name: str) -> None
     if not native:
         raise failure("INVALID_NULL_HANDLE")
     table = driver_of(native).table
-    if int.from_bytes(query(table, routine, native, OPENCL[name], detail=f"({name})"), "little") != context.cl:
+    if (
+        int.from_bytes(query(table, routine, native, OPENCL[name], detail=f"({name})"), "little")
+        != context.cl
+    ):
         raise failure("INVALID_CONTEXT", "the native handle is of another context")
 
 

@@ -14,11 +14,11 @@ from ...icd import objects as icd
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError, check
 from ...icd.tables import query
-from ...loader.table import DispatchTable
-from ...loader.ur import UR
-from ..adapter import Adapter
-from ..objects import Object
-from ..wrap import failure
+from ...loader.base.table import DispatchTable
+from ...loader.ur.abi import UR
+from ..sdk.adapter import Adapter
+from ..sdk.objects import Object
+from ..sdk.wrap import failure
 
 adapter: Final = Adapter("FAIRLEAD", backend="UR_BACKEND_OPENCL")
 
@@ -60,7 +60,11 @@ def _code(error: OpenCLError) -> str:
     name = _CODES.get(error.code)
     if name is None and error.code.startswith("CL_INVALID_"):
         name = error.code.removeprefix("CL_")
-    return name if name is not None and f"UR_RESULT_ERROR_{name}" in UR.codes else "UR_RESULT_ERROR_UNKNOWN"
+    return (
+        name
+        if name is not None and f"UR_RESULT_ERROR_{name}" in UR.codes
+        else "UR_RESULT_ERROR_UNKNOWN"
+    )
 
 
 adapter.codes[OpenCLError] = _code
@@ -116,7 +120,9 @@ def create(table: DispatchTable, routine: str, *arguments: Any) -> int:
     return made
 
 
-LONGEST: Final = 1 << 16  # elements of a list of structs; more is taken for a count that is no count, and nothing of it is read
+LONGEST: Final = (
+    1 << 16
+)  # elements of a list of structs; more is taken for a count that is no count, and nothing of it is read
 
 
 def check_count(count: int, code: str, what: str) -> None:
@@ -137,4 +143,16 @@ def flags(value: int, table: dict[str, str], what: str = "") -> int:
     return result
 
 
-__all__ = ["CLObject", "adapter", "check", "check_count", "create", "failure", "flags", "handles", "icd", "query", "taken_over"]
+__all__ = [
+    "CLObject",
+    "adapter",
+    "check",
+    "check_count",
+    "create",
+    "failure",
+    "flags",
+    "handles",
+    "icd",
+    "query",
+    "taken_over",
+]

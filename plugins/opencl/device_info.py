@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
-from ...loader.query import text
-from ...loader.ur import UR
+from ...loader.base.query import text
+from ...loader.ur.abi import UR
 from .core import adapter
 from .device_tables import BITS, FIXED, LATER, PLAIN, PROMISES, VALUES
 from .devices import TYPES, Device, takes_spirv
@@ -72,7 +72,9 @@ def _query(name: str, opencl: str) -> Callable[[Device], Any]:
     return answer
 
 
-def _later(name: str, opencl: str, version: tuple[int, int], extension: str, otherwise: Any) -> Callable[[Device], Any]:
+def _later(
+    name: str, opencl: str, version: tuple[int, int], extension: str, otherwise: Any
+) -> Callable[[Device], Any]:
     ask = _query(name, opencl)
 
     def answer(device: Device) -> Any:
@@ -87,7 +89,10 @@ def _later(name: str, opencl: str, version: tuple[int, int], extension: str, oth
 
 def _type(device: Device) -> int:
     kind = device.icd.info("CL_DEVICE_TYPE")
-    return next((UR[name] for name, opencl in TYPES.items() if kind & OPENCL[opencl]), UR["UR_DEVICE_TYPE_CUSTOM"])
+    return next(
+        (UR[name] for name, opencl in TYPES.items() if kind & OPENCL[opencl]),
+        UR["UR_DEVICE_TYPE_CUSTOM"],
+    )
 
 
 def _is_gpu(device: Device) -> bool:
@@ -95,7 +100,9 @@ def _is_gpu(device: Device) -> bool:
 
 
 #: The ways of dividing a device that both interfaces have, by the same numbers.
-_PARTITIONS: Final = tuple(UR[f"UR_DEVICE_PARTITION_{name}"] for name in ("EQUALLY", "BY_COUNTS", "BY_AFFINITY_DOMAIN"))
+_PARTITIONS: Final = tuple(
+    UR[f"UR_DEVICE_PARTITION_{name}"] for name in ("EQUALLY", "BY_COUNTS", "BY_AFFINITY_DOMAIN")
+)
 
 
 def _partitions(device: Device) -> list[int]:
@@ -113,7 +120,9 @@ def _partition(device: Device) -> bytes:
 
 def _sub_group_sizes(device: Device) -> list[int]:
     extension = "cl_intel_required_subgroup_size"
-    return _numbers(_ask(device, "SUB_GROUP_SIZES_INTEL") if extension in device.icd.extensions else None) or [1]
+    return _numbers(
+        _ask(device, "SUB_GROUP_SIZES_INTEL") if extension in device.icd.extensions else None
+    ) or [1]
 
 
 def _atomics(question: str, kind: str, in_2_x: tuple[str, ...]) -> Callable[[Device], int]:
@@ -128,7 +137,10 @@ def _atomics(question: str, kind: str, in_2_x: tuple[str, ...]) -> Callable[[Dev
     return answer
 
 
-_ORDERS: Final = "ur_memory_order_capability_flags_t", ("ORDER_RELAXED", "ORDER_ACQ_REL", "ORDER_SEQ_CST")
+_ORDERS: Final = (
+    "ur_memory_order_capability_flags_t",
+    ("ORDER_RELAXED", "ORDER_ACQ_REL", "ORDER_SEQ_CST"),
+)
 _SCOPES: Final = "ur_memory_scope_capability_flags_t", ("SCOPE_WORK_GROUP", "SCOPE_DEVICE")
 
 
@@ -142,13 +154,19 @@ def _pci_address(device: Device) -> str | None:
 def _of_windows(name: str) -> Callable[[Device], Any]:
     """LUID and node mask mean something only where the first is valid (cl_khr_device_uuid)."""
     ask, extension = _query(name, name), "cl_khr_device_uuid"
-    return lambda device: ask(device) if extension in device.icd.extensions and _number(device, "LUID_VALID") else None
+    return lambda device: (
+        ask(device)
+        if extension in device.icd.extensions and _number(device, "LUID_VALID")
+        else None
+    )
 
 
 def _clock(scope: str) -> Callable[[Device], bool]:
     bit = OPENCL[f"CL_DEVICE_KERNEL_CLOCK_SCOPE_{scope}_KHR"]
     has = _extensions("cl_khr_kernel_clock")
-    return lambda device: has(device) and bool(_number(device, "KERNEL_CLOCK_CAPABILITIES_KHR") & bit)
+    return lambda device: (
+        has(device) and bool(_number(device, "KERNEL_CLOCK_CAPABILITIES_KHR") & bit)
+    )
 
 
 def _extensions(*names: str) -> Callable[[Device], bool]:
@@ -164,7 +182,7 @@ def _eu_count(device: Device) -> int | None:
 
 def _usm(name: str) -> Callable[[Device], int]:
     def answer(device: Device) -> int:
-        from .usm import support
+        from .usm.allocations import support
 
         return support(device)[f"UR_DEVICE_INFO_{name}"]
 
@@ -202,18 +220,31 @@ FUNCTIONS: Final[dict[str, Callable[[Device], Any]]] = {
     "BACKEND_RUNTIME_VERSION": lambda device: "{}.{}".format(*device.icd.version_number),
     "SUPPORTED_PARTITIONS": _partitions,
     "PARTITION_TYPE": _partition,
-    "MAX_NUM_SUB_GROUPS": lambda device: max(1, _number(device, "MAX_NUM_SUB_GROUPS")),  # a work-group without any is one
+    "MAX_NUM_SUB_GROUPS": lambda device: max(
+        1, _number(device, "MAX_NUM_SUB_GROUPS")
+    ),  # a work-group without any is one
     "SUB_GROUP_SIZES_INTEL": _sub_group_sizes,
-    **{name: _usm(name) for name in (
-        "USM_HOST_SUPPORT", "USM_DEVICE_SUPPORT", "USM_SINGLE_SHARED_SUPPORT", "USM_CROSS_SHARED_SUPPORT", "USM_SYSTEM_SHARED_SUPPORT",
-    )},
+    **{
+        name: _usm(name)
+        for name in (
+            "USM_HOST_SUPPORT",
+            "USM_DEVICE_SUPPORT",
+            "USM_SINGLE_SHARED_SUPPORT",
+            "USM_CROSS_SHARED_SUPPORT",
+            "USM_SYSTEM_SHARED_SUPPORT",
+        )
+    },
     "PCI_ADDRESS": _pci_address,
     "LUID": _of_windows("LUID"),
     "NODE_MASK": _of_windows("NODE_MASK"),
     "GPU_EU_COUNT": _eu_count,
-    "IS_INTEGRATED_GPU": lambda device: _is_gpu(device) and bool(_number(device, "HOST_UNIFIED_MEMORY")),
+    "IS_INTEGRATED_GPU": lambda device: (
+        _is_gpu(device) and bool(_number(device, "HOST_UNIFIED_MEMORY"))
+    ),
     "IMAGE_SUPPORT": _images,
-    "IMAGE_SRGB": lambda device: device.has((2, 0)) and _images(device),  # OpenCL 2.0, "Required image formats"
+    "IMAGE_SRGB": lambda device: (
+        device.has((2, 0)) and _images(device)
+    ),  # OpenCL 2.0, "Required image formats"
     "BUILD_ON_SUBDEVICE": _is_gpu,
     "ATOMIC_64": _extensions("cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"),
     "ATOMIC_MEMORY_ORDER_CAPABILITIES": _atomics("ATOMIC_MEMORY_CAPABILITIES", *_ORDERS),
@@ -222,9 +253,13 @@ FUNCTIONS: Final[dict[str, Callable[[Device], Any]]] = {
     "ATOMIC_FENCE_SCOPE_CAPABILITIES": _atomics("ATOMIC_FENCE_CAPABILITIES", *_SCOPES),
     "BFLOAT16_CONVERSIONS_NATIVE": _extensions("cl_intel_bfloat16_conversions"),
     "USE_NATIVE_ASSERT": _extensions("cl_intel_devicelib_assert"),
-    "ESIMD_SUPPORT": lambda device: _is_gpu(device) and device.platform.icd.vendor.startswith("Intel"),
+    "ESIMD_SUPPORT": lambda device: (
+        _is_gpu(device) and device.platform.icd.vendor.startswith("Intel")
+    ),
     "PROGRAM_SET_SPECIALIZATION_CONSTANTS": lambda device: (
-        takes_spirv(device) and device.has((2, 2)) and _declared("urProgramSetSpecializationConstants")
+        takes_spirv(device)
+        and device.has((2, 2))
+        and _declared("urProgramSetSpecializationConstants")
     ),
     "GLOBAL_VARIABLE_SUPPORT": lambda device: (
         _declared("urEnqueueDeviceGlobalVariableWrite", "urEnqueueDeviceGlobalVariableRead")
@@ -237,20 +272,23 @@ FUNCTIONS: Final[dict[str, Callable[[Device], Any]]] = {
     "CLOCK_SUB_GROUP_SUPPORT_EXP": _clock("SUB_GROUP"),
     "CLOCK_WORK_GROUP_SUPPORT_EXP": _clock("WORK_GROUP"),
     "CLOCK_DEVICE_SUPPORT_EXP": _clock("DEVICE"),
-}  # fmt: skip
+}
 
 
 def _promise(entries: tuple[str, ...]) -> Callable[[Device], bool]:
     return lambda device: _declared(*entries)
 
 
-adapter.info("urDeviceGetInfo", {
-    f"UR_DEVICE_INFO_{name}": value
-    for name, value in {
-        **{name: _query(name, opencl) for name, opencl in PLAIN.items()},
-        **{name: _later(name, *row) for name, row in LATER.items()},
-        **{name: _promise(entries) for name, entries in PROMISES.items()},
-        **FIXED,
-        **FUNCTIONS,
-    }.items()
-})  # fmt: skip
+adapter.info(
+    "urDeviceGetInfo",
+    {
+        f"UR_DEVICE_INFO_{name}": value
+        for name, value in {
+            **{name: _query(name, opencl) for name, opencl in PLAIN.items()},
+            **{name: _later(name, *row) for name, row in LATER.items()},
+            **{name: _promise(entries) for name, entries in PROMISES.items()},
+            **FIXED,
+            **FUNCTIONS,
+        }.items()
+    },
+)

@@ -11,29 +11,70 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 #: What OpenCL has had since 1.0, under another name or the same; flags and enumerations in `BITS` and `VALUES` are translated.
-PLAIN: Final = {name: name for name in (
-    "VENDOR_ID", "MAX_COMPUTE_UNITS", "MAX_WORK_ITEM_DIMENSIONS", "MAX_WORK_ITEM_SIZES", "MAX_WORK_GROUP_SIZE",
-    "SINGLE_FP_CONFIG", "QUEUE_PROPERTIES",
-    "PREFERRED_VECTOR_WIDTH_CHAR", "PREFERRED_VECTOR_WIDTH_SHORT", "PREFERRED_VECTOR_WIDTH_INT", "PREFERRED_VECTOR_WIDTH_LONG",
-    "PREFERRED_VECTOR_WIDTH_FLOAT", "PREFERRED_VECTOR_WIDTH_DOUBLE", "MAX_CLOCK_FREQUENCY", "ADDRESS_BITS", "MAX_MEM_ALLOC_SIZE",
-    "MAX_READ_IMAGE_ARGS", "MAX_WRITE_IMAGE_ARGS", "IMAGE2D_MAX_WIDTH", "IMAGE2D_MAX_HEIGHT",
-    "IMAGE3D_MAX_WIDTH", "IMAGE3D_MAX_HEIGHT", "IMAGE3D_MAX_DEPTH", "MAX_SAMPLERS", "MAX_PARAMETER_SIZE", "MEM_BASE_ADDR_ALIGN",
-    "GLOBAL_MEM_CACHE_TYPE", "GLOBAL_MEM_CACHELINE_SIZE", "GLOBAL_MEM_CACHE_SIZE", "GLOBAL_MEM_SIZE", "MAX_CONSTANT_BUFFER_SIZE",
-    "MAX_CONSTANT_ARGS", "LOCAL_MEM_TYPE", "LOCAL_MEM_SIZE", "ERROR_CORRECTION_SUPPORT", "PROFILING_TIMER_RESOLUTION", "ENDIAN_LITTLE",
-    "AVAILABLE", "COMPILER_AVAILABLE", "EXECUTION_CAPABILITIES", "NAME", "VENDOR", "PROFILE", "VERSION", "EXTENSIONS",
-)} | {
+PLAIN: Final = {
+    name: name
+    for name in (
+        "VENDOR_ID",
+        "MAX_COMPUTE_UNITS",
+        "MAX_WORK_ITEM_DIMENSIONS",
+        "MAX_WORK_ITEM_SIZES",
+        "MAX_WORK_GROUP_SIZE",
+        "SINGLE_FP_CONFIG",
+        "QUEUE_PROPERTIES",
+        "PREFERRED_VECTOR_WIDTH_CHAR",
+        "PREFERRED_VECTOR_WIDTH_SHORT",
+        "PREFERRED_VECTOR_WIDTH_INT",
+        "PREFERRED_VECTOR_WIDTH_LONG",
+        "PREFERRED_VECTOR_WIDTH_FLOAT",
+        "PREFERRED_VECTOR_WIDTH_DOUBLE",
+        "MAX_CLOCK_FREQUENCY",
+        "ADDRESS_BITS",
+        "MAX_MEM_ALLOC_SIZE",
+        "MAX_READ_IMAGE_ARGS",
+        "MAX_WRITE_IMAGE_ARGS",
+        "IMAGE2D_MAX_WIDTH",
+        "IMAGE2D_MAX_HEIGHT",
+        "IMAGE3D_MAX_WIDTH",
+        "IMAGE3D_MAX_HEIGHT",
+        "IMAGE3D_MAX_DEPTH",
+        "MAX_SAMPLERS",
+        "MAX_PARAMETER_SIZE",
+        "MEM_BASE_ADDR_ALIGN",
+        "GLOBAL_MEM_CACHE_TYPE",
+        "GLOBAL_MEM_CACHELINE_SIZE",
+        "GLOBAL_MEM_CACHE_SIZE",
+        "GLOBAL_MEM_SIZE",
+        "MAX_CONSTANT_BUFFER_SIZE",
+        "MAX_CONSTANT_ARGS",
+        "LOCAL_MEM_TYPE",
+        "LOCAL_MEM_SIZE",
+        "ERROR_CORRECTION_SUPPORT",
+        "PROFILING_TIMER_RESOLUTION",
+        "ENDIAN_LITTLE",
+        "AVAILABLE",
+        "COMPILER_AVAILABLE",
+        "EXECUTION_CAPABILITIES",
+        "NAME",
+        "VENDOR",
+        "PROFILE",
+        "VERSION",
+        "EXTENSIONS",
+    )
+} | {
     "NUM_COMPUTE_UNITS": "MAX_COMPUTE_UNITS",
     "PREFERRED_VECTOR_WIDTH_LONG_LONG": "PREFERRED_VECTOR_WIDTH_LONG",  # OpenCL's long has 64 bits
     "QUEUE_ON_HOST_PROPERTIES": "QUEUE_ON_HOST_PROPERTIES",
-}  # fmt: skip
+}
 
 _1_1, _1_2, _2_0, _2_1, _NEVER = (1, 1), (1, 2), (2, 0), (2, 1), (99, 0)
 
 #: What came later: OpenCL's name, the version that has it, the extension that had it before, and the answer where there is neither.
 LATER: Final[Mapping[str, tuple[str, tuple[int, int], str, Any]]] = {
     "PREFERRED_VECTOR_WIDTH_HALF": ("PREFERRED_VECTOR_WIDTH_HALF", _1_1, "", 0),
-    **{f"NATIVE_VECTOR_WIDTH_{name}": (f"NATIVE_VECTOR_WIDTH_{name}", _1_1, "", 0)
-       for name in ("CHAR", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "HALF")},
+    **{
+        f"NATIVE_VECTOR_WIDTH_{name}": (f"NATIVE_VECTOR_WIDTH_{name}", _1_1, "", 0)
+        for name in ("CHAR", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "HALF")
+    },
     "NATIVE_VECTOR_WIDTH_LONG_LONG": ("NATIVE_VECTOR_WIDTH_LONG", _1_1, "", 0),
     "HOST_UNIFIED_MEMORY": ("HOST_UNIFIED_MEMORY", _1_1, "", None),
     "HALF_FP_CONFIG": ("HALF_FP_CONFIG", _NEVER, "cl_khr_fp16", 0),
@@ -49,49 +90,109 @@ LATER: Final[Mapping[str, tuple[str, tuple[int, int], str, Any]]] = {
     "MAX_READ_WRITE_IMAGE_ARGS": ("MAX_READ_WRITE_IMAGE_ARGS", _2_0, "", 0),
     "QUEUE_ON_DEVICE_PROPERTIES": ("QUEUE_ON_DEVICE_PROPERTIES", _2_0, "", 0),
     "IL_VERSION": ("IL_VERSION", _2_1, "cl_khr_il_program", ""),
-    "SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS": ("SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS", _2_1, "", False),
+    "SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS": (
+        "SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS",
+        _2_1,
+        "",
+        False,
+    ),
     "UUID": ("UUID", _NEVER, "cl_khr_device_uuid", None),
     "DEVICE_ID": ("ID_INTEL", _NEVER, "cl_intel_device_attribute_query", None),
     "IP_VERSION": ("IP_VERSION_INTEL", _NEVER, "cl_intel_device_attribute_query", None),
     "GPU_EU_SLICES": ("NUM_SLICES_INTEL", _NEVER, "cl_intel_device_attribute_query", None),
-    "GPU_SUBSLICES_PER_SLICE": ("NUM_SUB_SLICES_PER_SLICE_INTEL", _NEVER, "cl_intel_device_attribute_query", None),
-    "GPU_EU_COUNT_PER_SUBSLICE": ("NUM_EUS_PER_SUB_SLICE_INTEL", _NEVER, "cl_intel_device_attribute_query", None),
-    "GPU_HW_THREADS_PER_EU": ("NUM_THREADS_PER_EU_INTEL", _NEVER, "cl_intel_device_attribute_query", None),
-}  # fmt: skip
+    "GPU_SUBSLICES_PER_SLICE": (
+        "NUM_SUB_SLICES_PER_SLICE_INTEL",
+        _NEVER,
+        "cl_intel_device_attribute_query",
+        None,
+    ),
+    "GPU_EU_COUNT_PER_SUBSLICE": (
+        "NUM_EUS_PER_SUB_SLICE_INTEL",
+        _NEVER,
+        "cl_intel_device_attribute_query",
+        None,
+    ),
+    "GPU_HW_THREADS_PER_EU": (
+        "NUM_THREADS_PER_EU_INTEL",
+        _NEVER,
+        "cl_intel_device_attribute_query",
+        None,
+    ),
+}
 
 #: The bits of OpenCL's flags, by the type of the answer; a bit that is not named here has no counterpart.
 BITS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
-    "ur_device_fp_capability_flags_t": {f"CL_FP_{name}": (f"UR_DEVICE_FP_CAPABILITY_FLAG_{name}",) for name in (
-        "CORRECTLY_ROUNDED_DIVIDE_SQRT", "ROUND_TO_NEAREST", "ROUND_TO_ZERO", "ROUND_TO_INF", "INF_NAN", "DENORM", "FMA", "SOFT_FLOAT",
-    )},
-    "ur_queue_flags_t": {f"CL_QUEUE_{name}": (f"UR_QUEUE_FLAG_{name}",) for name in (
-        "OUT_OF_ORDER_EXEC_MODE_ENABLE", "PROFILING_ENABLE", "ON_DEVICE", "ON_DEVICE_DEFAULT",
-    )},
-    "ur_device_exec_capability_flags_t": {f"CL_EXEC_{name}": (f"UR_DEVICE_EXEC_CAPABILITY_FLAG_{name}",) for name in (
-        "KERNEL", "NATIVE_KERNEL",
-    )},
-    "ur_device_affinity_domain_flags_t": {f"CL_DEVICE_AFFINITY_DOMAIN_{name}": (f"UR_DEVICE_AFFINITY_DOMAIN_FLAG_{name}",) for name in (
-        "NUMA", "L4_CACHE", "L3_CACHE", "L2_CACHE", "L1_CACHE", "NEXT_PARTITIONABLE",
-    )},
-    "ur_memory_order_capability_flags_t": {f"CL_DEVICE_ATOMIC_ORDER_{name}": tuple(f"UR_MEMORY_ORDER_CAPABILITY_FLAG_{n}" for n in names)
-        for name, names in {"RELAXED": ("RELAXED",), "ACQ_REL": ("ACQUIRE", "RELEASE", "ACQ_REL"), "SEQ_CST": ("SEQ_CST",)}.items()},
+    "ur_device_fp_capability_flags_t": {
+        f"CL_FP_{name}": (f"UR_DEVICE_FP_CAPABILITY_FLAG_{name}",)
+        for name in (
+            "CORRECTLY_ROUNDED_DIVIDE_SQRT",
+            "ROUND_TO_NEAREST",
+            "ROUND_TO_ZERO",
+            "ROUND_TO_INF",
+            "INF_NAN",
+            "DENORM",
+            "FMA",
+            "SOFT_FLOAT",
+        )
+    },
+    "ur_queue_flags_t": {
+        f"CL_QUEUE_{name}": (f"UR_QUEUE_FLAG_{name}",)
+        for name in (
+            "OUT_OF_ORDER_EXEC_MODE_ENABLE",
+            "PROFILING_ENABLE",
+            "ON_DEVICE",
+            "ON_DEVICE_DEFAULT",
+        )
+    },
+    "ur_device_exec_capability_flags_t": {
+        f"CL_EXEC_{name}": (f"UR_DEVICE_EXEC_CAPABILITY_FLAG_{name}",)
+        for name in ("KERNEL", "NATIVE_KERNEL")
+    },
+    "ur_device_affinity_domain_flags_t": {
+        f"CL_DEVICE_AFFINITY_DOMAIN_{name}": (f"UR_DEVICE_AFFINITY_DOMAIN_FLAG_{name}",)
+        for name in ("NUMA", "L4_CACHE", "L3_CACHE", "L2_CACHE", "L1_CACHE", "NEXT_PARTITIONABLE")
+    },
+    "ur_memory_order_capability_flags_t": {
+        f"CL_DEVICE_ATOMIC_ORDER_{name}": tuple(
+            f"UR_MEMORY_ORDER_CAPABILITY_FLAG_{n}" for n in names
+        )
+        for name, names in {
+            "RELAXED": ("RELAXED",),
+            "ACQ_REL": ("ACQUIRE", "RELEASE", "ACQ_REL"),
+            "SEQ_CST": ("SEQ_CST",),
+        }.items()
+    },
     # a wide scope has the narrower ones in it (OpenCL C, "Memory scope"), of which the one of a work-item is that of any atomic at all
-    "ur_memory_scope_capability_flags_t": {f"CL_DEVICE_ATOMIC_SCOPE_{name}": tuple(f"UR_MEMORY_SCOPE_CAPABILITY_FLAG_{n}" for n in names)
-        for name, names in {"WORK_ITEM": ("WORK_ITEM",), "WORK_GROUP": ("WORK_ITEM", "SUB_GROUP", "WORK_GROUP"), "DEVICE": ("DEVICE",),
-                            "ALL_DEVICES": ("SYSTEM",)}.items()},
-}  # fmt: skip
+    "ur_memory_scope_capability_flags_t": {
+        f"CL_DEVICE_ATOMIC_SCOPE_{name}": tuple(
+            f"UR_MEMORY_SCOPE_CAPABILITY_FLAG_{n}" for n in names
+        )
+        for name, names in {
+            "WORK_ITEM": ("WORK_ITEM",),
+            "WORK_GROUP": ("WORK_ITEM", "SUB_GROUP", "WORK_GROUP"),
+            "DEVICE": ("DEVICE",),
+            "ALL_DEVICES": ("SYSTEM",),
+        }.items()
+    },
+}
 
 VALUES: Final[Mapping[str, Mapping[str, str]]] = {
-    "ur_device_mem_cache_type_t": {f"CL_{name}": f"UR_DEVICE_MEM_CACHE_TYPE_{name}" for name in (
-        "NONE", "READ_ONLY_CACHE", "READ_WRITE_CACHE",
-    )},
-    "ur_device_local_mem_type_t": {f"CL_{name}": f"UR_DEVICE_LOCAL_MEM_TYPE_{name}" for name in ("NONE", "LOCAL", "GLOBAL")},
-}  # fmt: skip
+    "ur_device_mem_cache_type_t": {
+        f"CL_{name}": f"UR_DEVICE_MEM_CACHE_TYPE_{name}"
+        for name in ("NONE", "READ_ONLY_CACHE", "READ_WRITE_CACHE")
+    },
+    "ur_device_local_mem_type_t": {
+        f"CL_{name}": f"UR_DEVICE_LOCAL_MEM_TYPE_{name}" for name in ("NONE", "LOCAL", "GLOBAL")
+    },
+}
 
 #: What is true when the adapter has all of these entry points.
 PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
     "COMMAND_BUFFER_SUPPORT_EXP": ("urCommandBufferCreateExp", "urEnqueueCommandBufferExp"),
-    "COMMAND_BUFFER_EVENT_SUPPORT_EXP": ("urCommandBufferUpdateSignalEventExp", "urCommandBufferUpdateWaitEventsExp"),
+    "COMMAND_BUFFER_EVENT_SUPPORT_EXP": (
+        "urCommandBufferUpdateSignalEventExp",
+        "urCommandBufferUpdateWaitEventsExp",
+    ),
     "KERNEL_SET_SPECIALIZATION_CONSTANTS": ("urKernelSetSpecializationConstants",),
     "HOST_PIPE_READ_WRITE_SUPPORT": ("urEnqueueReadHostPipe", "urEnqueueWriteHostPipe"),
     "VIRTUAL_MEMORY_SUPPORT": ("urVirtualMemReserve", "urPhysicalMemCreate"),
@@ -104,7 +205,10 @@ PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
     "IPC_PHYSICAL_MEMORY_SUPPORT_EXP": ("urIPCGetPhysMemHandleExp",),
     "IPC_EVENT_SUPPORT_EXP": ("urIPCGetEventHandleExp",),
     "REUSABLE_EVENTS_SUPPORT_EXP": ("urEventCreateExp",),
-    "GRAPH_RECORD_AND_REPLAY_SUPPORT_EXP": ("urQueueBeginGraphCaptureExp", "urGraphInstantiateGraphExp"),
+    "GRAPH_RECORD_AND_REPLAY_SUPPORT_EXP": (
+        "urQueueBeginGraphCaptureExp",
+        "urGraphInstantiateGraphExp",
+    ),
     "USM_HOST_ALLOC_REGISTER_SUPPORT_EXP": ("urUSMHostAllocRegisterExp",),
     "USM_P2P_SUPPORT_EXP": ("urUsmP2PEnablePeerAccessExp",),
     "USM_CONTEXT_MEMCPY_SUPPORT_EXP": ("urUSMContextMemcpyExp",),
@@ -114,16 +218,31 @@ PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
     "MEMORY_EXPORT_EXPORTABLE_DEVICE_MEM_EXP": ("urMemoryExportAllocExportableMemoryExp",),
     "EXTERNAL_MEMORY_IMPORT_SUPPORT_EXP": ("urBindlessImagesImportExternalMemoryExp",),
     "EXTERNAL_SEMAPHORE_IMPORT_SUPPORT_EXP": ("urBindlessImagesImportExternalSemaphoreExp",),
-    **dict.fromkeys((
-        "BINDLESS_IMAGES_SUPPORT_EXP", "BINDLESS_IMAGES_SHARED_USM_SUPPORT_EXP", "BINDLESS_IMAGES_1D_USM_SUPPORT_EXP",
-        "BINDLESS_IMAGES_2D_USM_SUPPORT_EXP", "MIPMAP_SUPPORT_EXP", "MIPMAP_ANISOTROPY_SUPPORT_EXP", "MIPMAP_LEVEL_REFERENCE_SUPPORT_EXP",
-        "CUBEMAP_SUPPORT_EXP", "CUBEMAP_SEAMLESS_FILTERING_SUPPORT_EXP", "BINDLESS_SAMPLED_IMAGE_FETCH_1D_USM_SUPPORT_EXP",
-        "BINDLESS_SAMPLED_IMAGE_FETCH_1D_SUPPORT_EXP", "BINDLESS_SAMPLED_IMAGE_FETCH_2D_USM_SUPPORT_EXP",
-        "BINDLESS_SAMPLED_IMAGE_FETCH_2D_SUPPORT_EXP", "BINDLESS_SAMPLED_IMAGE_FETCH_3D_SUPPORT_EXP", "IMAGE_ARRAY_SUPPORT_EXP",
-        "BINDLESS_UNIQUE_ADDRESSING_PER_DIM_SUPPORT_EXP", "BINDLESS_SAMPLE_1D_USM_SUPPORT_EXP", "BINDLESS_SAMPLE_2D_USM_SUPPORT_EXP",
-        "BINDLESS_IMAGES_GATHER_SUPPORT_EXP",
-    ), ("urBindlessImagesSampledImageCreateExp",)),
-}  # fmt: skip
+    **dict.fromkeys(
+        (
+            "BINDLESS_IMAGES_SUPPORT_EXP",
+            "BINDLESS_IMAGES_SHARED_USM_SUPPORT_EXP",
+            "BINDLESS_IMAGES_1D_USM_SUPPORT_EXP",
+            "BINDLESS_IMAGES_2D_USM_SUPPORT_EXP",
+            "MIPMAP_SUPPORT_EXP",
+            "MIPMAP_ANISOTROPY_SUPPORT_EXP",
+            "MIPMAP_LEVEL_REFERENCE_SUPPORT_EXP",
+            "CUBEMAP_SUPPORT_EXP",
+            "CUBEMAP_SEAMLESS_FILTERING_SUPPORT_EXP",
+            "BINDLESS_SAMPLED_IMAGE_FETCH_1D_USM_SUPPORT_EXP",
+            "BINDLESS_SAMPLED_IMAGE_FETCH_1D_SUPPORT_EXP",
+            "BINDLESS_SAMPLED_IMAGE_FETCH_2D_USM_SUPPORT_EXP",
+            "BINDLESS_SAMPLED_IMAGE_FETCH_2D_SUPPORT_EXP",
+            "BINDLESS_SAMPLED_IMAGE_FETCH_3D_SUPPORT_EXP",
+            "IMAGE_ARRAY_SUPPORT_EXP",
+            "BINDLESS_UNIQUE_ADDRESSING_PER_DIM_SUPPORT_EXP",
+            "BINDLESS_SAMPLE_1D_USM_SUPPORT_EXP",
+            "BINDLESS_SAMPLE_2D_USM_SUPPORT_EXP",
+            "BINDLESS_IMAGES_GATHER_SUPPORT_EXP",
+        ),
+        ("urBindlessImagesSampledImageCreateExp",),
+    ),
+}
 
 #: What is the same for every device.
 FIXED: Final[Mapping[str, Any]] = {
@@ -136,19 +255,36 @@ FIXED: Final[Mapping[str, Any]] = {
     "LOW_POWER_EVENTS_SUPPORT_EXP": False,
     "PER_EVENT_PROFILING_SUPPORT_EXP": False,  # a queue of OpenCL times all of its commands or none
     "2D_BLOCK_ARRAY_CAPABILITIES_EXP": 0,
-}  # fmt: skip
+}
 
 #: Why there is no answer.
 WITHOUT: Final[Mapping[str, tuple[str, ...]]] = {
     "OpenCL does not tell": (
-        "MEMORY_CLOCK_RATE", "GLOBAL_MEM_FREE", "GPU_EU_SIMD_WIDTH", "MAX_MEMORY_BANDWIDTH", "MEMORY_BUS_WIDTH",
-        "MAX_REGISTERS_PER_WORK_GROUP", "CURRENT_CLOCK_THROTTLE_REASONS", "FAN_SPEED", "MIN_POWER_LIMIT", "MAX_POWER_LIMIT",
-        "XE_STACK_COUNT", "XE_REGIONS_PER_STACK",
-        "XE_CLUSTERS_PER_REGION", "XE_CORES_PER_CLUSTER", "EUS_PER_XE_CORE", "MAX_LANES_PER_HW_THREAD",
+        "MEMORY_CLOCK_RATE",
+        "GLOBAL_MEM_FREE",
+        "GPU_EU_SIMD_WIDTH",
+        "MAX_MEMORY_BANDWIDTH",
+        "MEMORY_BUS_WIDTH",
+        "MAX_REGISTERS_PER_WORK_GROUP",
+        "CURRENT_CLOCK_THROTTLE_REASONS",
+        "FAN_SPEED",
+        "MIN_POWER_LIMIT",
+        "MAX_POWER_LIMIT",
+        "XE_STACK_COUNT",
+        "XE_REGIONS_PER_STACK",
+        "XE_CLUSTERS_PER_REGION",
+        "XE_CORES_PER_CLUSTER",
+        "EUS_PER_XE_CORE",
+        "MAX_LANES_PER_HW_THREAD",
     ),
     "OpenCL has no bindless images": (
-        "IMAGE_PITCH_ALIGN_EXP", "MAX_IMAGE_LINEAR_WIDTH_EXP", "MAX_IMAGE_LINEAR_HEIGHT_EXP", "MAX_IMAGE_LINEAR_PITCH_EXP",
+        "IMAGE_PITCH_ALIGN_EXP",
+        "MAX_IMAGE_LINEAR_WIDTH_EXP",
+        "MAX_IMAGE_LINEAR_HEIGHT_EXP",
+        "MAX_IMAGE_LINEAR_PITCH_EXP",
         "MIPMAP_MAX_ANISOTROPY_EXP",
     ),
-    "deprecated: bfloat16 is no type of OpenCL's, and conversions have a property of their own": ("BFLOAT16",),
-}  # fmt: skip
+    "deprecated: bfloat16 is no type of OpenCL's, and conversions have a property of their own": (
+        "BFLOAT16",
+    ),
+}

@@ -8,16 +8,18 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ...icd.abi import CL_INVALID_OPERATION, OPENCL
-from ...loader.forks import new_lock
-from ...loader.query import handles as ask_handles
-from ...loader.ur import UR
-from .._native import ffi
+from ...loader.base.forks import new_lock
+from ...loader.base.query import handles as ask_handles
+from ...loader.ur.abi import UR
+from ..sdk._native import ffi
 from .core import CLObject, adapter, check, check_count, failure, icd, query, taken_over
 from .platforms import Platform, driver_of, platform_of, platforms
 
 _lock = new_lock()
 _roots: Final[dict[Platform, tuple[Device, ...]]] = {}
-_parts: Final[weakref.WeakValueDictionary[int, Device]] = weakref.WeakValueDictionary()  # sub-devices that are alive
+_parts: Final[weakref.WeakValueDictionary[int, Device]] = (
+    weakref.WeakValueDictionary()
+)  # sub-devices that are alive
 
 
 @adapter.kind
@@ -48,7 +50,9 @@ class Device(CLObject):
 
     def has(self, version: tuple[int, int], extension: str = "") -> bool:
         """Whether it has what came with a version of OpenCL, or with an extension before that."""
-        return self.icd.version_number >= version or (bool(extension) and extension in self.icd.extensions)
+        return self.icd.version_number >= version or (
+            bool(extension) and extension in self.icd.extensions
+        )
 
 
 def devices_of(platform: Platform) -> tuple[Device, ...]:
@@ -56,7 +60,11 @@ def devices_of(platform: Platform) -> tuple[Device, ...]:
     with _lock:
         if platform not in _roots:
             found = [device.handle for device in platform.icd.devices]
-            found += [handle for handle in _asked(platform, "CL_DEVICE_TYPE_CUSTOM") if handle not in found]
+            found += [
+                handle
+                for handle in _asked(platform, "CL_DEVICE_TYPE_CUSTOM")
+                if handle not in found
+            ]
             _roots[platform] = tuple(Device(handle, platform) for handle in found)
         return _roots[platform]
 
@@ -65,22 +73,31 @@ def _asked(platform: Platform, kind: str) -> list[int]:
     """The driver's devices of one type; a driver that knows no such type has none of it."""
 
     def check_found(code: int, routine: str, detail: str) -> None:
-        if code not in (OPENCL.codes["CL_DEVICE_NOT_FOUND"], OPENCL.codes["CL_INVALID_DEVICE_TYPE"]):
+        if code not in (
+            OPENCL.codes["CL_DEVICE_NOT_FOUND"],
+            OPENCL.codes["CL_INVALID_DEVICE_TYPE"],
+        ):
             check(code, routine, detail)
 
-    return ask_handles(platform.table.clGetDeviceIDs, "clGetDeviceIDs", check_found, platform.cl, OPENCL[kind])
+    return ask_handles(
+        platform.table.clGetDeviceIDs, "clGetDeviceIDs", check_found, platform.cl, OPENCL[kind]
+    )
 
 
 def device_of(native: int) -> Device:
     """The device of a cl_device_id: a root device, or a sub-device that is alive. Raises URError (INVALID_DEVICE)."""
     device = _known(native)
     if device is None:
-        raise failure("INVALID_DEVICE", "the handle is no device of a driver that fairlead has found")
+        raise failure(
+            "INVALID_DEVICE", "the handle is no device of a driver that fairlead has found"
+        )
     return device
 
 
 def _known(native: int) -> Device | None:
-    roots = (device for platform in platforms() for device in devices_of(platform) if device.cl == native)
+    roots = (
+        device for platform in platforms() for device in devices_of(platform) if device.cl == native
+    )
     return _parts.get(native) or next(roots, None)
 
 
@@ -93,7 +110,10 @@ TYPES: Final = {
     "UR_DEVICE_TYPE_VPU": "CL_DEVICE_TYPE_ACCELERATOR",
     "UR_DEVICE_TYPE_CUSTOM": "CL_DEVICE_TYPE_CUSTOM",
 }
-_ASKED: Final = {UR[name]: opencl for name, opencl in {**TYPES, "UR_DEVICE_TYPE_DEFAULT": "CL_DEVICE_TYPE_DEFAULT"}.items()}
+_ASKED: Final = {
+    UR[name]: opencl
+    for name, opencl in {**TYPES, "UR_DEVICE_TYPE_DEFAULT": "CL_DEVICE_TYPE_DEFAULT"}.items()
+}
 
 
 @adapter.entry
@@ -124,7 +144,9 @@ def _taken_in(native: int, owned: bool) -> Device:
     if device is None:
         return _made_elsewhere(native, owned)
     if owned and device.parent is not None:
-        check(device.table.clReleaseDevice(native), "clReleaseDevice")  # we have a reference of our own already
+        check(
+            device.table.clReleaseDevice(native), "clReleaseDevice"
+        )  # we have a reference of our own already
     return device
 
 
@@ -136,7 +158,9 @@ def _made_elsewhere(native: int, owned: bool) -> Device:
 
     parent = ask("CL_DEVICE_PARENT_DEVICE")
     if not parent:
-        raise failure("INVALID_DEVICE", "the handle is a root device, but none that its platform names")
+        raise failure(
+            "INVALID_DEVICE", "the handle is a root device, but none that its platform names"
+        )
     whole = _taken_in(parent, owned=False)
     taken_over(Device, native, table, owned)
     return Device(native, platform_of(ask("CL_DEVICE_PLATFORM")), whole)
@@ -147,11 +171,16 @@ def _made_elsewhere(native: int, owned: bool) -> Device:
 _PARTITIONS: Final = {
     UR["UR_DEVICE_PARTITION_EQUALLY"]: ("CL_DEVICE_PARTITION_EQUALLY", "equally"),
     UR["UR_DEVICE_PARTITION_BY_COUNTS"]: ("CL_DEVICE_PARTITION_BY_COUNTS", "count"),
-    UR["UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN"]: ("CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN", "affinity_domain"),
+    UR["UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN"]: (
+        "CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN",
+        "affinity_domain",
+    ),
 }
 
 #: The sub-devices that are alive, by the device and how it was divided: the same request has the same answer.
-_divided: Final[weakref.WeakValueDictionary[tuple[int, tuple[int, ...], int], Device]] = weakref.WeakValueDictionary()
+_divided: Final[weakref.WeakValueDictionary[tuple[int, tuple[int, ...], int], Device]] = (
+    weakref.WeakValueDictionary()
+)
 
 
 @adapter.entry
@@ -203,7 +232,9 @@ _SPIRV: Final = {64: "spir64", 32: "spir"}
 
 def takes_spirv(device: Device) -> bool:
     """Whether programs for it can be made of SPIR-V."""
-    return device.has((2, 1), "cl_khr_il_program") and "SPIR-V" in device.icd.info("CL_DEVICE_IL_VERSION")
+    return device.has((2, 1), "cl_khr_il_program") and "SPIR-V" in device.icd.info(
+        "CL_DEVICE_IL_VERSION"
+    )
 
 
 def targets(device: Device) -> list[str]:
@@ -225,7 +256,10 @@ def urDeviceSelectBinary(hDevice: Device, pBinaries: Any, NumBinaries: int) -> i
     for target in targets(hDevice):
         if target in specs:
             return specs.index(target)
-    raise failure("INVALID_BINARY", f"the device takes {' and '.join(targets(hDevice)) or 'none'}, not {', '.join(specs)}")
+    raise failure(
+        "INVALID_BINARY",
+        f"the device takes {' and '.join(targets(hDevice)) or 'none'}, not {', '.join(specs)}",
+    )
 
 
 def _text(pointer: Any) -> str:
@@ -236,7 +270,9 @@ def _text(pointer: Any) -> str:
 def urDeviceGetGlobalTimestamps(hDevice: Device) -> tuple[int, int]:
     device, host = ctypes.c_uint64(), ctypes.c_uint64()
     if hDevice.has((2, 1)):
-        code = hDevice.table.clGetDeviceAndHostTimer(hDevice.cl, ctypes.byref(device), ctypes.byref(host))
+        code = hDevice.table.clGetDeviceAndHostTimer(
+            hDevice.cl, ctypes.byref(device), ctypes.byref(host)
+        )
         if code != CL_INVALID_OPERATION:  # which is said where there is no such timer
             check(code, "clGetDeviceAndHostTimer")
             return device.value, host.value

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...icd.abi import OPENCL
+from ...icd.command_buffer.waiting import wait as wait_in_turn
 from ...icd.errors import OpenCLError
-from ...icd.waiting import wait as wait_in_turn
-from ...loader.forks import new_lock
-from ...loader.ur import UR
+from ...loader.base.forks import new_lock
+from ...loader.ur.abi import UR
 from .contexts import Context, check_native
 from .core import CLObject, adapter, check, failure, handles, query, taken_over
 
@@ -73,7 +73,9 @@ class Event(CLObject):
         """Its execution status; negative: the OpenCL code of what failed."""
         if not self.cl:
             return UR["UR_EVENT_STATUS_QUEUED"]
-        return ctypes.c_int32.from_buffer_copy(self.query("CL_EVENT_COMMAND_EXECUTION_STATUS")).value
+        return ctypes.c_int32.from_buffer_copy(
+            self.query("CL_EVENT_COMMAND_EXECUTION_STATUS")
+        ).value
 
 
 class CommandEvent(Event):
@@ -95,7 +97,9 @@ class CommandEvent(Event):
 
     def check_there(self) -> None:
         if self.current is None:
-            raise failure("INVALID_EVENT", "the command-buffer that signals it has not been enqueued yet")
+            raise failure(
+                "INVALID_EVENT", "the command-buffer that signals it has not been enqueued yet"
+            )
 
     def check_usable(self) -> None:
         self.check_there()
@@ -112,7 +116,7 @@ _callback: Final = _Callback()
 
 
 def waits_in_turns(context: Context) -> bool:
-    """Whether waits in a context are those of icd/waiting.py, and not the driver's."""
+    """Whether waits in a context are those of icd/command_buffer/waiting.py, and not the driver's."""
     return context.platform.waits_in_turns and not _callback.runs
 
 
@@ -135,9 +139,11 @@ def wait(events: Iterable[Event]) -> None:
 
 
 def _wait_in_turn(events: Sequence[Event]) -> None:
-    """clWaitForEvents, by icd/waiting.py."""
+    """clWaitForEvents, by icd/command_buffer/waiting.py."""
     failed: OpenCLError | None = None
-    for queue in {event.queue for event in events if event.queue is not None} if len(events) > 1 else ():
+    for queue in (
+        {event.queue for event in events if event.queue is not None} if len(events) > 1 else ()
+    ):
         check(queue.table.clFlush(queue.cl), "clFlush")  # one may wait for another
     for event in events:
         try:
@@ -162,13 +168,16 @@ def _status(event: Event) -> int:
     return status if status >= 0 else UR["UR_EVENT_STATUS_ERROR"]
 
 
-adapter.info("urEventGetInfo", {
-    "UR_EVENT_INFO_COMMAND_QUEUE": lambda event: event.queue,
-    "UR_EVENT_INFO_CONTEXT": lambda event: event.context,
-    "UR_EVENT_INFO_COMMAND_TYPE": lambda event: event.command,
-    "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": _status,
-    "UR_EVENT_INFO_REFERENCE_COUNT": lambda event: event.references,
-})  # fmt: skip
+adapter.info(
+    "urEventGetInfo",
+    {
+        "UR_EVENT_INFO_COMMAND_QUEUE": lambda event: event.queue,
+        "UR_EVENT_INFO_CONTEXT": lambda event: event.context,
+        "UR_EVENT_INFO_COMMAND_TYPE": lambda event: event.command,
+        "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": _status,
+        "UR_EVENT_INFO_REFERENCE_COUNT": lambda event: event.references,
+    },
+)
 
 
 _PROFILING: Final = {
@@ -183,13 +192,21 @@ _PROFILING: Final = {
 def _profiling(opencl: str) -> Any:
     def answer(event: Event) -> int:
         event.check_there()
-        asked = event.first if event.first is not None and opencl != "CL_PROFILING_COMMAND_END" else event.now()
-        return int.from_bytes(query(asked.table, "clGetEventProfilingInfo", asked.cl, OPENCL[opencl]), "little")
+        asked = (
+            event.first
+            if event.first is not None and opencl != "CL_PROFILING_COMMAND_END"
+            else event.now()
+        )
+        return int.from_bytes(
+            query(asked.table, "clGetEventProfilingInfo", asked.cl, OPENCL[opencl]), "little"
+        )
 
     return answer
 
 
-adapter.info("urEventGetProfilingInfo", {name: _profiling(opencl) for name, opencl in _PROFILING.items()})
+adapter.info(
+    "urEventGetProfilingInfo", {name: _profiling(opencl) for name, opencl in _PROFILING.items()}
+)
 
 
 @adapter.entry
@@ -201,7 +218,9 @@ def urEventGetNativeHandle(hEvent: Event) -> int:
 @adapter.entry
 def urEventCreateWithNativeHandle(hNativeEvent: int, hContext: Context, pProperties: Any) -> Event:
     check_native(hNativeEvent, hContext, "clGetEventInfo", "CL_EVENT_CONTEXT")
-    taken_over(Event, hNativeEvent, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned))
+    taken_over(
+        Event, hNativeEvent, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned)
+    )
     return Event(hNativeEvent, hContext)
 
 
@@ -241,7 +260,9 @@ def when(event: int, table: Any, status: int, action: Any) -> None:
 
 @adapter.entry
 def urEventSetCallback(hEvent: Event, execStatus: int, pfnNotify: int, pUserData: int) -> None:
-    if execStatus == UR["UR_EXECUTION_INFO_QUEUED"]:  # OpenCL has no callback for a state that is reached at once
+    if (
+        execStatus == UR["UR_EXECUTION_INFO_QUEUED"]
+    ):  # OpenCL has no callback for a state that is reached at once
         raise failure("UNSUPPORTED_ENUMERATION", "an event is queued from the start")
     hEvent.check_there()
     present = hEvent.now()

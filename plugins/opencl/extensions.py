@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from ...icd.abi import OPENCL
-from ...loader.ur import UR
+from ...loader.ur.abi import UR
 from .core import check, failure
 from .events import Event
 from .platforms import Platform
@@ -28,26 +28,56 @@ def extension(platform: Platform, name: str) -> Any:
 
 
 def enqueue(
-    queue: Queue, routine: str, command: str, arguments: tuple[Any, ...], waits: Sequence[Event], wanted: bool
+    queue: Queue,
+    routine: str,
+    command: str,
+    arguments: tuple[Any, ...],
+    waits: Sequence[Event],
+    wanted: bool,
 ) -> Event | None:
     """`Queue.enqueue`, for extension functions as well."""
     function = OPENCL.functions.get(routine)
     if function is not None and function.slot is not None:
         return queue.enqueue(routine, command, arguments, waits, wanted)
-    return enqueue_by(extension(queue.context.platform, routine), queue, routine, command, arguments, waits, wanted)
+    return enqueue_by(
+        extension(queue.context.platform, routine),
+        queue,
+        routine,
+        command,
+        arguments,
+        waits,
+        wanted,
+    )
 
 
 def enqueue_by(
-    function: Any, queue: Queue, routine: str, command: str, arguments: tuple[Any, ...], waits: Sequence[Event], wanted: bool
+    function: Any,
+    queue: Queue,
+    routine: str,
+    command: str,
+    arguments: tuple[Any, ...],
+    waits: Sequence[Event],
+    wanted: bool,
 ) -> Event | None:
     """`Queue.enqueue` by a function that is no slot of the queue's table."""
     made = ctypes.c_void_p()
-    check(function(queue.cl, *arguments, *queue.wait_list(waits), ctypes.byref(made) if wanted else None), routine)
+    check(
+        function(
+            queue.cl, *arguments, *queue.wait_list(waits), ctypes.byref(made) if wanted else None
+        ),
+        routine,
+    )
     queue.enqueued += 1
-    return Event(made.value or 0, queue.context, queue, UR[f"UR_COMMAND_{command}"]) if wanted else None
+    return (
+        Event(made.value or 0, queue.context, queue, UR[f"UR_COMMAND_{command}"])
+        if wanted
+        else None
+    )
 
 
-def in_turn(queue: Queue, calls: Sequence[Call], command: str, waits: Sequence[Event], wanted: bool) -> Event | None:
+def in_turn(
+    queue: Queue, calls: Sequence[Call], command: str, waits: Sequence[Event], wanted: bool
+) -> Event | None:
     """Enqueue commands, each of which comes after the one before. The event is the last one's, and its times are those of
     them all.
     """
@@ -66,13 +96,20 @@ def in_turn(queue: Queue, calls: Sequence[Call], command: str, waits: Sequence[E
     return event
 
 
-def side_by_side(queue: Queue, calls: Sequence[Call], command: str, waits: Sequence[Event], wanted: bool) -> Event | None:
+def side_by_side(
+    queue: Queue, calls: Sequence[Call], command: str, waits: Sequence[Event], wanted: bool
+) -> Event | None:
     """Enqueue commands that may run in any order. The event is complete when all of them are: the last command waits for the
     others, since not every driver gives a marker its time."""
     if queue.in_order or len(calls) == 1:
         return in_turn(queue, calls, command, waits, wanted)
     events = [enqueue(queue, *_named(call, command), waits, wanted) for call in calls[:-1]]
-    event = enqueue(queue, *_named(calls[-1], command), [*waits, *(event for event in events if event is not None)], wanted)
+    event = enqueue(
+        queue,
+        *_named(calls[-1], command),
+        [*waits, *(event for event in events if event is not None)],
+        wanted,
+    )
     if event is not None:
         event.first = events[0]
     return event

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
-from ...loader.query import text
-from ...loader.ur import UR
+from ...loader.base.query import text
+from ...loader.ur.abi import UR
 from .core import adapter, check, failure
 from .devices import Device
 from .kernels import Argument, Kernel, arguments_of, set_on
 from .queues import Queue
-from .usm_registry import allocations
+from .usm.registry import allocations
 
 _INVALID_VALUE: Final = "CL_INVALID_VALUE"
 
@@ -26,7 +26,9 @@ def _spilled(kernel: Kernel) -> list[int] | None:
     if any("cl_intel_required_subgroup_size" not in device.icd.extensions for device in devices):
         return None
     try:
-        sizes = [kernel.constant_info(device, "CL_KERNEL_SPILL_MEM_SIZE_INTEL") for device in devices]
+        sizes = [
+            kernel.constant_info(device, "CL_KERNEL_SPILL_MEM_SIZE_INTEL") for device in devices
+        ]
     except OpenCLError as error:
         if error.code != _INVALID_VALUE:
             raise
@@ -34,23 +36,37 @@ def _spilled(kernel: Kernel) -> list[int] | None:
     return [int.from_bytes(size, "little") for size in sizes]
 
 
-adapter.info("urKernelGetInfo", {
-    "UR_KERNEL_INFO_FUNCTION_NAME": lambda kernel: text(kernel.query("CL_KERNEL_FUNCTION_NAME")),
-    "UR_KERNEL_INFO_NUM_ARGS": lambda kernel: kernel.argument_count,
-    "UR_KERNEL_INFO_REFERENCE_COUNT": lambda kernel: kernel.references,
-    "UR_KERNEL_INFO_CONTEXT": lambda kernel: kernel.context,
-    "UR_KERNEL_INFO_PROGRAM": lambda kernel: kernel.program,
-    "UR_KERNEL_INFO_ATTRIBUTES": lambda kernel: text(kernel.query("CL_KERNEL_ATTRIBUTES")),
-    "UR_KERNEL_INFO_NUM_REGS": None,  # OpenCL does not tell
-    "UR_KERNEL_INFO_SPILL_MEM_SIZE": _spilled,
-})  # fmt: skip
+adapter.info(
+    "urKernelGetInfo",
+    {
+        "UR_KERNEL_INFO_FUNCTION_NAME": lambda kernel: text(
+            kernel.query("CL_KERNEL_FUNCTION_NAME")
+        ),
+        "UR_KERNEL_INFO_NUM_ARGS": lambda kernel: kernel.argument_count,
+        "UR_KERNEL_INFO_REFERENCE_COUNT": lambda kernel: kernel.references,
+        "UR_KERNEL_INFO_CONTEXT": lambda kernel: kernel.context,
+        "UR_KERNEL_INFO_PROGRAM": lambda kernel: kernel.program,
+        "UR_KERNEL_INFO_ATTRIBUTES": lambda kernel: text(kernel.query("CL_KERNEL_ATTRIBUTES")),
+        "UR_KERNEL_INFO_NUM_REGS": None,  # OpenCL does not tell
+        "UR_KERNEL_INFO_SPILL_MEM_SIZE": _spilled,
+    },
+)
 
 #: OpenCL's names, and whether the answer stays the same for as long as the kernel lives. Sizes are 8 bytes in both interfaces.
-_GROUP: Final = {UR[f"UR_KERNEL_GROUP_INFO_{name}"]: (f"CL_KERNEL_{name}", constant) for name, constant in {
-    "GLOBAL_WORK_SIZE": True, "WORK_GROUP_SIZE": True, "COMPILE_WORK_GROUP_SIZE": True,
-    "LOCAL_MEM_SIZE": False, "PREFERRED_WORK_GROUP_SIZE_MULTIPLE": True, "PRIVATE_MEM_SIZE": False,
-}.items()}  # fmt: skip
-_SIZES: Final = frozenset(UR[f"UR_KERNEL_GROUP_INFO_{name}"] for name in ("GLOBAL_WORK_SIZE", "COMPILE_WORK_GROUP_SIZE"))
+_GROUP: Final = {
+    UR[f"UR_KERNEL_GROUP_INFO_{name}"]: (f"CL_KERNEL_{name}", constant)
+    for name, constant in {
+        "GLOBAL_WORK_SIZE": True,
+        "WORK_GROUP_SIZE": True,
+        "COMPILE_WORK_GROUP_SIZE": True,
+        "LOCAL_MEM_SIZE": False,
+        "PREFERRED_WORK_GROUP_SIZE_MULTIPLE": True,
+        "PRIVATE_MEM_SIZE": False,
+    }.items()
+}
+_SIZES: Final = frozenset(
+    UR[f"UR_KERNEL_GROUP_INFO_{name}"] for name in ("GLOBAL_WORK_SIZE", "COMPILE_WORK_GROUP_SIZE")
+)
 
 
 @adapter.entry
@@ -61,7 +77,9 @@ def urKernelGetGroupInfo(hKernel: Kernel, hDevice: Device, propName: int) -> Any
     hKernel.context.check_device(hDevice)
     name, constant = _GROUP[propName]
     try:
-        data = hKernel.constant_info(hDevice, name) if constant else hKernel.group_info(hDevice, name)
+        data = (
+            hKernel.constant_info(hDevice, name) if constant else hKernel.group_info(hDevice, name)
+        )
     except OpenCLError as error:
         if error.code != _INVALID_VALUE:
             raise
@@ -71,11 +89,14 @@ def urKernelGetGroupInfo(hKernel: Kernel, hDevice: Device, propName: int) -> Any
 
 # sub-groups
 
-_SUB_GROUP: Final = {UR[f"UR_KERNEL_SUB_GROUP_INFO_{name}"]: opencl for name, opencl in {
-    "MAX_SUB_GROUP_SIZE": "CL_KERNEL_MAX_SUB_GROUP_SIZE_FOR_NDRANGE",
-    "MAX_NUM_SUB_GROUPS": "CL_KERNEL_MAX_NUM_SUB_GROUPS",
-    "COMPILE_NUM_SUB_GROUPS": "CL_KERNEL_COMPILE_NUM_SUB_GROUPS",
-}.items()}  # fmt: skip
+_SUB_GROUP: Final = {
+    UR[f"UR_KERNEL_SUB_GROUP_INFO_{name}"]: opencl
+    for name, opencl in {
+        "MAX_SUB_GROUP_SIZE": "CL_KERNEL_MAX_SUB_GROUP_SIZE_FOR_NDRANGE",
+        "MAX_NUM_SUB_GROUPS": "CL_KERNEL_MAX_NUM_SUB_GROUPS",
+        "COMPILE_NUM_SUB_GROUPS": "CL_KERNEL_COMPILE_NUM_SUB_GROUPS",
+    }.items()
+}
 _REQUIRED: Final = UR["UR_KERNEL_SUB_GROUP_INFO_SUB_GROUP_SIZE_INTEL"]
 _FOR_SIZE: Final = UR["UR_KERNEL_SUB_GROUP_INFO_MAX_SUB_GROUP_SIZE"]
 #: Without sub-groups every work-item is one (devices.py says so too), and a source says nothing about them.
@@ -94,7 +115,9 @@ def urKernelGetSubGroupInfo(hKernel: Kernel, hDevice: Device, propName: int) -> 
         if propName == _REQUIRED:
             if "cl_intel_required_subgroup_size" not in hDevice.icd.extensions:
                 return 0
-            return int.from_bytes(hKernel.constant_info(hDevice, "CL_KERNEL_COMPILE_SUB_GROUP_SIZE_INTEL"), "little")
+            return int.from_bytes(
+                hKernel.constant_info(hDevice, "CL_KERNEL_COMPILE_SUB_GROUP_SIZE_INTEL"), "little"
+            )
         return _sub_group(hKernel, hDevice, propName)
     except OpenCLError as error:
         if error.code not in ("CL_INVALID_OPERATION", _INVALID_VALUE):
@@ -113,16 +136,25 @@ def _sub_group(kernel: Kernel, device: Device, name: int) -> int:
     given = (ctypes.c_size_t * len(sizes))(*sizes) if sizes else None
     answer = ctypes.c_size_t()
     code = ask(
-        kernel.cl, device.cl, OPENCL[_SUB_GROUP[name]], ctypes.sizeof(given) if given is not None else 0, given,
-        ctypes.sizeof(answer), ctypes.byref(answer), None,
-    )  # fmt: skip
+        kernel.cl,
+        device.cl,
+        OPENCL[_SUB_GROUP[name]],
+        ctypes.sizeof(given) if given is not None else 0,
+        given,
+        ctypes.sizeof(answer),
+        ctypes.byref(answer),
+        None,
+    )
     check(code, "clGetKernelSubGroupInfo")
     return answer.value
 
 
 # settings
 
-_INDIRECT: Final = tuple(OPENCL[f"CL_KERNEL_EXEC_INFO_INDIRECT_{kind}_ACCESS_INTEL"] for kind in ("HOST", "DEVICE", "SHARED"))
+_INDIRECT: Final = tuple(
+    OPENCL[f"CL_KERNEL_EXEC_INFO_INDIRECT_{kind}_ACCESS_INTEL"]
+    for kind in ("HOST", "DEVICE", "SHARED")
+)
 
 
 def _set(kernel: Kernel, name: int, value: Any, size: int) -> None:
@@ -132,7 +164,10 @@ def _set(kernel: Kernel, name: int, value: Any, size: int) -> None:
 
 
 def _has_usm(kernel: Kernel) -> bool:
-    return all("cl_intel_unified_shared_memory" in device.icd.extensions for device in kernel.context.devices)
+    return all(
+        "cl_intel_unified_shared_memory" in device.icd.extensions
+        for device in kernel.context.devices
+    )
 
 
 def _has_svm(kernel: Kernel) -> bool:
@@ -146,7 +181,11 @@ def _set_indirect(kernel: Kernel, allowed: bool) -> None:
         for name in _INDIRECT:
             _set(kernel, name, value, 4)
     else:
-        kernel.reaches = allowed and _has_svm(kernel) and any(device.icd.type != "CPU" for device in kernel.context.devices)
+        kernel.reaches = (
+            allowed
+            and _has_svm(kernel)
+            and any(device.icd.type != "CPU" for device in kernel.context.devices)
+        )
 
 
 def show_memory(kernel: Kernel) -> None:
@@ -185,11 +224,20 @@ def _set_pointers(kernel: Kernel, size: int, pointers: int) -> None:
     if not size or size % ctypes.sizeof(ctypes.c_void_p):
         raise failure("INVALID_SIZE", "the value is an array of pointers")
     if not (_has_usm(kernel) or _has_svm(kernel)):
-        raise failure("UNSUPPORTED_FEATURE", "the driver has no memory that a kernel could reach without an argument")
-    name = "CL_KERNEL_EXEC_INFO_USM_PTRS_INTEL" if _has_usm(kernel) else "CL_KERNEL_EXEC_INFO_SVM_PTRS"
+        raise failure(
+            "UNSUPPORTED_FEATURE",
+            "the driver has no memory that a kernel could reach without an argument",
+        )
+    name = (
+        "CL_KERNEL_EXEC_INFO_USM_PTRS_INTEL" if _has_usm(kernel) else "CL_KERNEL_EXEC_INFO_SVM_PTRS"
+    )
     _set(kernel, OPENCL[name], pointers, size)
-    kernel.shown = list((ctypes.c_size_t * (size // ctypes.sizeof(ctypes.c_void_p))).from_address(pointers))
-    if _has_usm(kernel):  # Intel's CPU driver launches no kernel that reaches these and is not allowed all of that kind
+    kernel.shown = list(
+        (ctypes.c_size_t * (size // ctypes.sizeof(ctypes.c_void_p))).from_address(pointers)
+    )
+    if _has_usm(
+        kernel
+    ):  # Intel's CPU driver launches no kernel that reaches these and is not allowed all of that kind
         _set_indirect(kernel, True)
 
 
@@ -204,7 +252,10 @@ def urKernelSetExecInfo(hKernel: Kernel, propName: int, propSize: int, pPropValu
     else:  # a preference about caches, for which OpenCL has no word; it is looked at, and left at that
         if propSize != 4:
             raise failure("INVALID_SIZE", "the value is a ur_kernel_cache_config_t")
-        if ctypes.c_uint32.from_address(pPropValue).value not in UR.groups["ur_kernel_cache_config_t"]:
+        if (
+            ctypes.c_uint32.from_address(pPropValue).value
+            not in UR.groups["ur_kernel_cache_config_t"]
+        ):
             raise failure("INVALID_VALUE", "there is no such configuration")
 
 
@@ -213,27 +264,57 @@ def urKernelSetExecInfo(hKernel: Kernel, propName: int, propSize: int, pPropValu
 
 @adapter.entry
 def urKernelGetSuggestedLocalWorkSize(
-    hKernel: Kernel, hQueue: Queue, numWorkDim: int, pGlobalWorkOffset: Any, pGlobalWorkSize: Any, pSuggestedLocalWorkSize: Any
+    hKernel: Kernel,
+    hQueue: Queue,
+    numWorkDim: int,
+    pGlobalWorkOffset: Any,
+    pGlobalWorkSize: Any,
+    pSuggestedLocalWorkSize: Any,
 ) -> None:
-    _suggest(hKernel, hQueue, numWorkDim, pGlobalWorkOffset, pGlobalWorkSize, [], pSuggestedLocalWorkSize)
+    _suggest(
+        hKernel, hQueue, numWorkDim, pGlobalWorkOffset, pGlobalWorkSize, [], pSuggestedLocalWorkSize
+    )
 
 
 @adapter.entry
 def urKernelGetSuggestedLocalWorkSizeWithArgs(
-    hKernel: Kernel, hQueue: Queue, numWorkDim: int, pGlobalWorkOffset: Any, pGlobalWorkSize: Any, numArgs: int, pArgs: Any,
+    hKernel: Kernel,
+    hQueue: Queue,
+    numWorkDim: int,
+    pGlobalWorkOffset: Any,
+    pGlobalWorkSize: Any,
+    numArgs: int,
+    pArgs: Any,
     pSuggestedLocalWorkSize: Any,
-) -> None:  # fmt: skip
+) -> None:
     arguments = arguments_of(pArgs, numArgs)
-    _suggest(hKernel, hQueue, numWorkDim, pGlobalWorkOffset, pGlobalWorkSize, arguments, pSuggestedLocalWorkSize)
+    _suggest(
+        hKernel,
+        hQueue,
+        numWorkDim,
+        pGlobalWorkOffset,
+        pGlobalWorkSize,
+        arguments,
+        pSuggestedLocalWorkSize,
+    )
 
 
 def _suggest(
-    kernel: Kernel, queue: Queue, dimensions: int, offset: Any, size: Any, arguments: list[tuple[int, Argument]], into: Any
+    kernel: Kernel,
+    queue: Queue,
+    dimensions: int,
+    offset: Any,
+    size: Any,
+    arguments: list[tuple[int, Argument]],
+    into: Any,
 ) -> None:
     if not 1 <= dimensions <= 3:
         raise failure("INVALID_WORK_DIMENSION")
     queue.context.check_same("the kernel", kernel)
-    sizes, offsets = [size[index] for index in range(dimensions)], [offset[index] for index in range(dimensions)]
+    sizes, offsets = (
+        [size[index] for index in range(dimensions)],
+        [offset[index] for index in range(dimensions)],
+    )
     if not all(sizes):
         raise failure("INVALID_WORK_DIMENSION", "there is nothing to divide")
     with kernel.lock:
@@ -265,11 +346,18 @@ def suggestion(kernel: Kernel, device: Device, sizes: Sequence[int]) -> list[int
     total = 1
     for size in sizes:
         total *= size
-    multiple = int.from_bytes(kernel.constant_info(device, "CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE"), "little") or 1
+    multiple = (
+        int.from_bytes(
+            kernel.constant_info(device, "CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE"), "little"
+        )
+        or 1
+    )
     fair = max(multiple, total // device.icd.info("CL_DEVICE_MAX_COMPUTE_UNITS"))
     room = min(kernel.group_size(device), fair)
     local = []
-    for index, (size, most) in enumerate(zip(sizes, device.icd.info("CL_DEVICE_MAX_WORK_ITEM_SIZES"), strict=False)):
+    for index, (size, most) in enumerate(
+        zip(sizes, device.icd.info("CL_DEVICE_MAX_WORK_ITEM_SIZES"), strict=False)
+    ):
         best = _divisor(size, min(room, most), 1 if index else multiple)
         local.append(best)
         room //= best
@@ -282,4 +370,6 @@ def _divisor(size: int, most: int, multiple: int) -> int:
     return max((number for number in found if number % multiple == 0), default=max(found))
 
 
-assert set(_WITHOUT) == {*_SUB_GROUP, _REQUIRED} and struct.calcsize("@N") == ctypes.sizeof(ctypes.c_size_t)
+assert set(_WITHOUT) == {*_SUB_GROUP, _REQUIRED} and struct.calcsize("@N") == ctypes.sizeof(
+    ctypes.c_size_t
+)

@@ -16,15 +16,15 @@ from weakref import WeakValueDictionary, ref
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
-from ...loader.forks import new_lock
-from ...loader.ur import UR, URError
-from .._native import ffi
+from ...loader.base.forks import new_lock
+from ...loader.ur.abi import UR, URError
+from ..sdk._native import ffi
 from .contexts import Context, check_native
 from .core import CLObject, adapter, check, create, failure, query, taken_over
 from .devices import Device
 from .extensions import extension
 from .programs import Program, program_of
-from .usm import pointer_argument
+from .usm.allocations import pointer_argument
 
 _LARGEST_VALUE: Final = 1 << 16  # bytes; no device takes as many (CL_DEVICE_MAX_PARAMETER_SIZE)
 _MOST_ARGUMENTS: Final = 1 << 16
@@ -53,7 +53,13 @@ class Argument(NamedTuple):
     SAMPLER = UR["UR_EXP_KERNEL_ARG_TYPE_SAMPLER"]
 
 
-_VALUE, _POINTER, _MEM, _LOCAL, _SAMPLER = Argument.VALUE, Argument.POINTER, Argument.MEM, Argument.LOCAL, Argument.SAMPLER
+_VALUE, _POINTER, _MEM, _LOCAL, _SAMPLER = (
+    Argument.VALUE,
+    Argument.POINTER,
+    Argument.MEM,
+    Argument.LOCAL,
+    Argument.SAMPLER,
+)
 _BYTES: Final = frozenset((_VALUE, _LOCAL))  # what clSetKernelArg is given as it is
 _HANDLE: Final = ctypes.sizeof(ctypes.c_void_p)
 
@@ -153,13 +159,23 @@ class Kernel(CLObject):
     def check_arguments(self) -> None:
         """Raise URError (INVALID_KERNEL_ARGS) if an argument is not there any more: a driver would use it."""
         if len(self.arguments) < len(self._arguments):
-            raise failure("INVALID_KERNEL_ARGS", "the memory object of an argument was released, or the argument was refused")
+            raise failure(
+                "INVALID_KERNEL_ARGS",
+                "the memory object of an argument was released, or the argument was refused",
+            )
 
     # what the device has to do with it
 
     def group_info(self, device: Device, name: str) -> bytes:
         """The raw answer of clGetKernelWorkGroupInfo to `name`."""
-        return query(self.table, "clGetKernelWorkGroupInfo", self.cl, device.cl, OPENCL[name], detail=f"({name})")
+        return query(
+            self.table,
+            "clGetKernelWorkGroupInfo",
+            self.cl,
+            device.cl,
+            OPENCL[name],
+            detail=f"({name})",
+        )
 
     def constant_info(self, device: Device, name: str) -> bytes:
         """`group_info`, asked once: for what does not change. libsycl asks before every launch."""
@@ -174,7 +190,9 @@ class Kernel(CLObject):
 
     def required_size(self, device: Device) -> tuple[int, int, int] | None:
         """The size of work-groups that it is compiled for, None if that is left open."""
-        sizes = struct.unpack("@3N", self.constant_info(device, "CL_KERNEL_COMPILE_WORK_GROUP_SIZE"))
+        sizes = struct.unpack(
+            "@3N", self.constant_info(device, "CL_KERNEL_COMPILE_WORK_GROUP_SIZE")
+        )
         return sizes if any(sizes) else None
 
     def check_group(self, device: Device, local: Sequence[int] | None) -> None:
@@ -188,15 +206,22 @@ class Kernel(CLObject):
         for size in local:
             items *= size
         if not 1 <= items <= self.group_size(device):
-            raise failure("INVALID_WORK_GROUP_SIZE", f"a work-group has 1 to {self.group_size(device)} work-items")
+            raise failure(
+                "INVALID_WORK_GROUP_SIZE",
+                f"a work-group has 1 to {self.group_size(device)} work-items",
+            )
         required = self.required_size(device)
         if required and tuple(local) != required[: len(local)]:
-            raise failure("INVALID_WORK_GROUP_SIZE", f"the kernel is compiled for work-groups of {required}")
+            raise failure(
+                "INVALID_WORK_GROUP_SIZE", f"the kernel is compiled for work-groups of {required}"
+            )
 
 
 @adapter.entry
 def urKernelCreate(hProgram: Program, pKernelName: str) -> Kernel:
-    return Kernel(create(hProgram.table, "clCreateKernel", hProgram.cl, pKernelName.encode()), hProgram)
+    return Kernel(
+        create(hProgram.table, "clCreateKernel", hProgram.cl, pKernelName.encode()), hProgram
+    )
 
 
 @adapter.entry
@@ -206,14 +231,18 @@ def urKernelGetNativeHandle(hKernel: Kernel) -> int:
 
 
 @adapter.entry
-def urKernelCreateWithNativeHandle(hNativeKernel: int, hContext: Context, hProgram: Program | None, pProperties: Any) -> Kernel:
+def urKernelCreateWithNativeHandle(
+    hNativeKernel: int, hContext: Context, hProgram: Program | None, pProperties: Any
+) -> Kernel:
     check_native(hNativeKernel, hContext, "clGetKernelInfo", "CL_KERNEL_CONTEXT")
     asked = query(hContext.table, "clGetKernelInfo", hNativeKernel, OPENCL["CL_KERNEL_PROGRAM"])
     native = int.from_bytes(asked, "little")
     if hProgram is not None and hProgram.cl != native:
         raise failure("INVALID_PROGRAM", "the native kernel is of another program")
     program = hProgram or program_of(native, hContext, owned=False)
-    taken_over(Kernel, hNativeKernel, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned))
+    taken_over(
+        Kernel, hNativeKernel, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned)
+    )
     kernel = Kernel(hNativeKernel, program)
     kernel.shared = True
     return kernel
@@ -226,7 +255,12 @@ def urKernelCreateWithNativeHandle(hNativeKernel: int, hContext: Context, hProgr
 _ROW: Final = struct.Struct("@16xIINN8x")
 _ROW_TYPE: Final = "ur_exp_kernel_arg_properties_t"
 assert _ROW.size == ffi.sizeof(_ROW_TYPE)
-assert [ffi.offsetof(_ROW_TYPE, name) for name in ("type", "index", "size", "value")] == [16, 20, 24, 32]
+assert [ffi.offsetof(_ROW_TYPE, name) for name in ("type", "index", "size", "value")] == [
+    16,
+    20,
+    24,
+    32,
+]
 _BYTES_AT: Final = ffi.typeof("char *")
 _new: Final = tuple.__new__  # a NamedTuple's own takes three times as long
 
@@ -299,8 +333,15 @@ def set_arguments(kernel: int, context: Context, arguments: Iterable[tuple[int, 
             routine, code = _set_pointer(kernel, context, index, value)
         else:
             if value is not None and value.context.cl != context.cl:
-                raise failure("INVALID_CONTEXT", f"the object of argument {index} is of another context")
-            code = set_argument(kernel, index, size, value.cl.to_bytes(_HANDLE, byteorder) if value is not None else None)
+                raise failure(
+                    "INVALID_CONTEXT", f"the object of argument {index} is of another context"
+                )
+            code = set_argument(
+                kernel,
+                index,
+                size,
+                value.cl.to_bytes(_HANDLE, byteorder) if value is not None else None,
+            )
         if code:
             check(code, routine, f"It is argument {index}.")
 
@@ -309,7 +350,9 @@ def _set_pointer(kernel: int, context: Context, index: int, address: int) -> tup
     """The function that sets an address, and the code that it gave."""
     way, value = pointer_argument(context, address)
     if way == "svm":
-        return "clSetKernelArgSVMPointer", context.table.clSetKernelArgSVMPointer(kernel, index, value)
+        return "clSetKernelArgSVMPointer", context.table.clSetKernelArgSVMPointer(
+            kernel, index, value
+        )
     if way == "usm":
         routine = "clSetKernelArgMemPointerINTEL"
         return routine, extension(context.platform, routine)(kernel, index, value)

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from ...icd.errors import OpenCLError
-from ...loader.ur import UR
-from .._native import ffi
+from ...loader.ur.abi import UR
+from ..sdk._native import ffi
 from .core import adapter, check, failure
 from .devices import Device
 from .events import Event
@@ -32,9 +32,18 @@ _ROUTINE, _COMMAND = "clEnqueueNDRangeKernel", "KERNEL_LAUNCH"
 
 @adapter.entry
 def urEnqueueKernelLaunchWithArgsExp(
-    hQueue: Queue, hKernel: Kernel, workDim: int, pGlobalWorkOffset: list[int] | None, pGlobalWorkSize: list[int],
-    pLocalWorkSize: list[int] | None, numArgs: int, pArgs: Any, launchPropList: Any, phEventWaitList: list[Event], phEvent: bool,
-) -> Event | None:  # fmt: skip
+    hQueue: Queue,
+    hKernel: Kernel,
+    workDim: int,
+    pGlobalWorkOffset: list[int] | None,
+    pGlobalWorkSize: list[int],
+    pLocalWorkSize: list[int] | None,
+    numArgs: int,
+    pArgs: Any,
+    launchPropList: Any,
+    phEventWaitList: list[Event],
+    phEvent: bool,
+) -> Event | None:
     together = launchPropList is not None and _is_cooperative(launchPropList, hQueue.device)
     arguments = arguments_of(pArgs, numArgs)
     sizes = workDim, pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize
@@ -43,9 +52,16 @@ def urEnqueueKernelLaunchWithArgsExp(
 
 @adapter.entry
 def urEnqueueKernelLaunch(
-    hQueue: Queue, hKernel: Kernel, workDim: int, pGlobalWorkOffset: list[int] | None, pGlobalWorkSize: list[int],
-    pLocalWorkSize: list[int] | None, launchPropList: Any, phEventWaitList: list[Event], phEvent: bool,
-) -> Event | None:  # fmt: skip
+    hQueue: Queue,
+    hKernel: Kernel,
+    workDim: int,
+    pGlobalWorkOffset: list[int] | None,
+    pGlobalWorkSize: list[int],
+    pLocalWorkSize: list[int] | None,
+    launchPropList: Any,
+    phEventWaitList: list[Event],
+    phEvent: bool,
+) -> Event | None:
     together = launchPropList is not None and _is_cooperative(launchPropList, hQueue.device)
     sizes = workDim, pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize
     return _launch(hQueue, hKernel, sizes, [], together, phEventWaitList, phEvent)
@@ -72,8 +88,12 @@ def _launch(
         raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
     pack = _PACK[dimensions]
     given = (
-        kernel.cl, dimensions, pack(*offset) if offset is not None else None, pack(*size), pack(*local) if local is not None else None,
-    )  # fmt: skip
+        kernel.cl,
+        dimensions,
+        pack(*offset) if offset is not None else None,
+        pack(*size),
+        pack(*local) if local is not None else None,
+    )
     with kernel.lock:
         if arguments:
             set_on(kernel, arguments)
@@ -107,10 +127,14 @@ def _is_cooperative(properties: Any, device: Device) -> bool:
         raise failure("INVALID_ENUMERATION", "launchPropList->flags")
     for kind, data in _chain(properties.pNext):
         if kind not in _TRIVIAL or not _TRIVIAL[kind](data):
-            raise failure("INVALID_OPERATION", f"no device of OpenCL has the launch property {kind:#x}")
+            raise failure(
+                "INVALID_OPERATION", f"no device of OpenCL has the launch property {kind:#x}"
+            )
     together = bool(properties.flags & _COOPERATIVE)
     if together and not capabilities(device):
-        raise failure("INVALID_OPERATION", "the device cannot have all work-groups run at the same time")
+        raise failure(
+            "INVALID_OPERATION", "the device cannot have all work-groups run at the same time"
+        )
     return together
 
 
@@ -119,7 +143,9 @@ def _chain(address: int) -> Iterator[tuple[int, int]]:
     for _ in range(_LONGEST):
         if not address:
             return
-        head = ffi.cast("ur_kernel_launch_ext_properties_t *", address)  # all of them begin with a type and a pNext
+        head = ffi.cast(
+            "ur_kernel_launch_ext_properties_t *", address
+        )  # all of them begin with a type and a pNext
         yield head.stype, address
         address = head.pNext
     raise failure("INVALID_VALUE", "the list of launch properties has no end")
@@ -150,7 +176,13 @@ _EXTENSION: Final = "cl_intel_concurrent_dispatch"
 _DISPATCH_TYPE, _DEFAULT, _CONCURRENT = 0x4257, 0, 1
 _COUNT: Final = "clGetKernelMaxConcurrentWorkGroupCountINTEL"
 _CountPrototype: Final = ctypes.CFUNCTYPE(
-    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_uint32,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
 )
 
 
@@ -165,7 +197,9 @@ def _concurrent(kernel: Kernel) -> Iterator[None]:
     """A block in which launches of the kernel, whose lock is held, are concurrent ones."""
 
     def set_type(value: int) -> int:
-        return kernel.table.clSetKernelExecInfo(kernel.cl, _DISPATCH_TYPE, 4, ctypes.byref(ctypes.c_uint32(value)))
+        return kernel.table.clSetKernelExecInfo(
+            kernel.cl, _DISPATCH_TYPE, 4, ctypes.byref(ctypes.c_uint32(value))
+        )
 
     check(set_type(_CONCURRENT), "clSetKernelExecInfo")
     try:
@@ -176,7 +210,11 @@ def _concurrent(kernel: Kernel) -> Iterator[None]:
 
 @adapter.entry
 def urKernelSuggestMaxCooperativeGroupCount(
-    hKernel: Kernel, hDevice: Device, workDim: int, pLocalWorkSize: list[int], dynamicSharedMemorySize: int
+    hKernel: Kernel,
+    hDevice: Device,
+    workDim: int,
+    pLocalWorkSize: list[int],
+    dynamicSharedMemorySize: int,
 ) -> int:
     if not 1 <= workDim <= 3:
         raise failure("INVALID_WORK_DIMENSION")
@@ -188,5 +226,15 @@ def urKernelSuggestMaxCooperativeGroupCount(
     ask = _CountPrototype(hDevice.platform.icd.extension_function(_COUNT) or 0)
     queue = create_queue(hKernel.context, hDevice, 0)  # OpenCL asks for one
     count = ctypes.c_size_t()
-    check(ask(queue.cl, hKernel.cl, workDim, None, _PACK[workDim](*pLocalWorkSize), ctypes.byref(count)), _COUNT)
+    check(
+        ask(
+            queue.cl,
+            hKernel.cl,
+            workDim,
+            None,
+            _PACK[workDim](*pLocalWorkSize),
+            ctypes.byref(count),
+        ),
+        _COUNT,
+    )
     return min(count.value, 0xFFFFFFFF)

@@ -9,15 +9,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ...icd.abi import OPENCL
+from ...icd.command_buffer.waiting import in_turns
 from ...icd.drivers import drivers
 from ...icd.tables import query
-from ...icd.waiting import in_turns
-from ...loader.forks import new_lock
-from ...loader.memory import read_word
-from ...loader.query import text
-from ...loader.search import python_libraries
-from ...loader.ur import API_VERSION, UR
-from ..objects import Object
+from ...loader.base.forks import new_lock
+from ...loader.base.memory import read_word
+from ...loader.base.query import text
+from ...loader.base.search import python_libraries
+from ...loader.ur.abi import API_VERSION, UR
+from ..sdk.objects import Object
 from .core import adapter, failure, icd
 
 if TYPE_CHECKING:
@@ -57,7 +57,10 @@ def _found() -> tuple[Platform, ...]:
     for reason in drivers().reasons:
         adapter.log("debug", reason)
     if not found:
-        adapter.log("warning", "no OpenCL driver can be used; `fairlead doctor`, in the same environment, says why")
+        adapter.log(
+            "warning",
+            "no OpenCL driver can be used; `fairlead doctor`, in the same environment, says why",
+        )
     _open_loader()
     adapter.at_exit()
     return found
@@ -66,7 +69,10 @@ def _found() -> tuple[Platform, ...]:
 def _open_loader() -> None:
     """Have a libOpenCL.so.1 in the process, though nothing here calls it: dpctl, and others that call OpenCL with our native handles, look
     only for one that is loaded, since other OpenCL adapters are linked with it."""
-    for path in ("libOpenCL.so.1", *(str(folder / "libOpenCL.so.1") for folder in python_libraries())):
+    for path in (
+        "libOpenCL.so.1",
+        *(str(folder / "libOpenCL.so.1") for folder in python_libraries()),
+    ):
         with contextlib.suppress(OSError):
             ctypes.CDLL(path, mode=os.RTLD_LAZY)
             return
@@ -77,7 +83,9 @@ def platform_of(native: int) -> Platform:
     for platform in platforms():
         if platform.cl == native:
             return platform
-    raise failure("INVALID_PLATFORM", "the handle is no platform of a driver that fairlead has found")
+    raise failure(
+        "INVALID_PLATFORM", "the handle is no platform of a driver that fairlead has found"
+    )
 
 
 def driver_of(native: int) -> Platform:
@@ -87,7 +95,9 @@ def driver_of(native: int) -> Platform:
     for platform in platforms():
         if table and table == read_word(platform.cl):
             return platform
-    raise failure("INVALID_VALUE", "the native handle is no object of a driver that fairlead has found")
+    raise failure(
+        "INVALID_VALUE", "the native handle is no object of a driver that fairlead has found"
+    )
 
 
 @adapter.entry
@@ -105,14 +115,19 @@ _TEXTS = {
 
 
 def _text(name: str) -> Any:
-    return lambda platform: text(query(platform.table, "clGetPlatformInfo", platform.cl, OPENCL[name]))
+    return lambda platform: text(
+        query(platform.table, "clGetPlatformInfo", platform.cl, OPENCL[name])
+    )
 
 
-adapter.info("urPlatformGetInfo", {
-    **{name: _text(opencl) for name, opencl in _TEXTS.items()},
-    "UR_PLATFORM_INFO_BACKEND": UR["UR_BACKEND_OPENCL"],
-    "UR_PLATFORM_INFO_ADAPTER": adapter,
-})  # fmt: skip
+adapter.info(
+    "urPlatformGetInfo",
+    {
+        **{name: _text(opencl) for name, opencl in _TEXTS.items()},
+        "UR_PLATFORM_INFO_BACKEND": UR["UR_BACKEND_OPENCL"],
+        "UR_PLATFORM_INFO_ADAPTER": adapter,
+    },
+)
 
 
 @adapter.entry
@@ -121,16 +136,31 @@ def urPlatformGetApiVersion(hPlatform: Platform) -> int:
 
 
 #: What a compiler of SYCL is given, as a driver's compiler knows it; Intel's compiler for GPUs has a fast mode, others have none.
-_OPTIONS = {"": "", "-O0": "-cl-opt-disable", "-O1": "", "-O2": "", "-O3": "", "-ftarget-compile-fast": ""}
+_OPTIONS = {
+    "": "",
+    "-O0": "-cl-opt-disable",
+    "-O1": "",
+    "-O2": "",
+    "-O3": "",
+    "-ftarget-compile-fast": "",
+}
 _FAST_ON_INTEL_GPUS = "-igc_opts 'PartitionUnit=1,SubroutineThreshold=50000'"
 
 
 @adapter.entry
 def urPlatformGetBackendOption(hPlatform: Platform, pFrontendOption: str) -> str:
     if pFrontendOption not in _OPTIONS:
-        raise failure("INVALID_VALUE", f"{pFrontendOption} is no option that drivers have their own word for")
-    intel = hPlatform.icd.vendor.startswith("Intel") and any("GPU" in device.icd.type for device in hPlatform.devices)
-    return _FAST_ON_INTEL_GPUS if intel and pFrontendOption == "-ftarget-compile-fast" else _OPTIONS[pFrontendOption]
+        raise failure(
+            "INVALID_VALUE", f"{pFrontendOption} is no option that drivers have their own word for"
+        )
+    intel = hPlatform.icd.vendor.startswith("Intel") and any(
+        "GPU" in device.icd.type for device in hPlatform.devices
+    )
+    return (
+        _FAST_ON_INTEL_GPUS
+        if intel and pFrontendOption == "-ftarget-compile-fast"
+        else _OPTIONS[pFrontendOption]
+    )
 
 
 @adapter.entry

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
-from ...loader.ur import UR
+from ...loader.ur.abi import UR
 from .contexts import Context
 from .core import adapter, check, check_count, failure, handles
 from .devices import Device
@@ -30,11 +30,20 @@ class LinkError(OpenCLError):
 adapter.codes[BuildError] = "PROGRAM_BUILD_FAILURE"
 adapter.codes[LinkError] = "PROGRAM_LINK_FAILURE"
 
-_BUILD: Final = frozenset(OPENCL.codes[name] for name in (
-    "CL_BUILD_PROGRAM_FAILURE", "CL_COMPILE_PROGRAM_FAILURE", "CL_LINK_PROGRAM_FAILURE",
-    "CL_INVALID_BUILD_OPTIONS", "CL_INVALID_COMPILER_OPTIONS", "CL_INVALID_LINKER_OPTIONS",
-))  # fmt: skip
-_LINK: Final = _BUILD | {OPENCL.codes["CL_INVALID_OPERATION"]}  # PoCL's answer for a program that is not compiled
+_BUILD: Final = frozenset(
+    OPENCL.codes[name]
+    for name in (
+        "CL_BUILD_PROGRAM_FAILURE",
+        "CL_COMPILE_PROGRAM_FAILURE",
+        "CL_LINK_PROGRAM_FAILURE",
+        "CL_INVALID_BUILD_OPTIONS",
+        "CL_INVALID_COMPILER_OPTIONS",
+        "CL_INVALID_LINKER_OPTIONS",
+    )
+)
+_LINK: Final = _BUILD | {
+    OPENCL.codes["CL_INVALID_OPERATION"]
+}  # PoCL's answer for a program that is not compiled
 
 
 def _options(text: str | None) -> bytes | None:
@@ -43,7 +52,9 @@ def _options(text: str | None) -> bytes | None:
 
 def _build(program: Program, devices: Sequence[Device], options: str | None) -> None:
     """Build for these devices, or for all that the program is for."""
-    code = program.table.clBuildProgram(program.cl, len(devices), handles(devices), _options(options), None, None)
+    code = program.table.clBuildProgram(
+        program.cl, len(devices), handles(devices), _options(options), None, None
+    )
     _check_built(program, code, "clBuildProgram")
 
 
@@ -83,31 +94,48 @@ def urProgramCompile(hContext: Context, hProgram: Program, pOptions: str | None)
 
 
 @adapter.entry
-def urProgramBuildExp(hProgram: Program, phDevices: list[Device], flags: int, pOptions: str | None) -> None:
+def urProgramBuildExp(
+    hProgram: Program, phDevices: list[Device], flags: int, pOptions: str | None
+) -> None:
     _check_devices(hProgram.context, phDevices)
     _build(hProgram, phDevices, pOptions)
 
 
 @adapter.entry
-def urProgramCompileExp(hProgram: Program, phDevices: list[Device], flags: int, pOptions: str | None) -> None:
+def urProgramCompileExp(
+    hProgram: Program, phDevices: list[Device], flags: int, pOptions: str | None
+) -> None:
     _check_devices(hProgram.context, phDevices)
     _compile(hProgram, phDevices, pOptions)
 
 
 @adapter.entry
-def urProgramLink(hContext: Context, phPrograms: list[Program], pOptions: str | None, phProgram: Any) -> None:
+def urProgramLink(
+    hContext: Context, phPrograms: list[Program], pOptions: str | None, phProgram: Any
+) -> None:
     _link(hContext, (), phPrograms, pOptions, phProgram)
 
 
 @adapter.entry
 def urProgramLinkExp(
-    hContext: Context, phDevices: list[Device], flags: int, phPrograms: list[Program], pOptions: str | None, phProgram: Any
+    hContext: Context,
+    phDevices: list[Device],
+    flags: int,
+    phPrograms: list[Program],
+    pOptions: str | None,
+    phProgram: Any,
 ) -> None:
     _check_devices(hContext, phDevices)
     _link(hContext, phDevices, phPrograms, pOptions, phProgram)
 
 
-def _link(context: Context, devices: Sequence[Device], programs: list[Program], options: str | None, into: Any) -> None:
+def _link(
+    context: Context,
+    devices: Sequence[Device],
+    programs: list[Program],
+    options: str | None,
+    into: Any,
+) -> None:
     """Link, and store the program. After a failure, too, if the driver made one: its log says why (ur_api.h, urProgramLink)."""
     assert adapter.registry is not None
     into[0] = 0
@@ -116,9 +144,16 @@ def _link(context: Context, devices: Sequence[Device], programs: list[Program], 
     context.check_same("a program", *programs)
     code = ctypes.c_int32()
     cl = context.table.clLinkProgram(
-        context.cl, len(devices), handles(devices), _options(options), len(programs), handles(programs), None, None,
+        context.cl,
+        len(devices),
+        handles(devices),
+        _options(options),
+        len(programs),
+        handles(programs),
+        None,
+        None,
         ctypes.byref(code),
-    )  # fmt: skip
+    )
     made = Program(cl, context) if cl else None
     if code.value and code.value not in _LINK:
         check(code.value, "clLinkProgram")
@@ -139,13 +174,17 @@ def urProgramSetSpecializationConstants(hProgram: Program, count: int, pSpecCons
     if hProgram.context.platform.icd.version_number < (2, 2):
         raise failure("UNSUPPORTED_FEATURE", "specialisation constants came with OpenCL 2.2")
     if not hProgram.il:
-        raise failure("INVALID_PROGRAM", "only a program made of SPIR-V has specialisation constants")
+        raise failure(
+            "INVALID_PROGRAM", "only a program made of SPIR-V has specialisation constants"
+        )
     constants = [pSpecConstants[index] for index in range(count)]
     if not all(constant.pValue for constant in constants):
         raise failure("INVALID_VALUE", "a constant without a value")
     routine = "clSetProgramSpecializationConstant"
     for constant in constants:
-        code = hProgram.table.clSetProgramSpecializationConstant(hProgram.cl, constant.id, constant.size, constant.pValue)
+        code = hProgram.table.clSetProgramSpecializationConstant(
+            hProgram.cl, constant.id, constant.size, constant.pValue
+        )
         check(code, routine, f"Its id is {constant.id}, its size {constant.size}.")
 
 
@@ -154,20 +193,38 @@ def urProgramSetSpecializationConstants(hProgram: Program, count: int, pSpecCons
 
 def _values(opencl: str, ur: str, names: dict[str, str]) -> Callable[[bytes], int]:
     """What reads a number of OpenCL's as Unified Runtime's; what is not named becomes 0, NONE."""
-    values = {OPENCL[f"{opencl}_{name}"] & 0xFFFFFFFF: UR[f"{ur}_{other}"] for name, other in names.items()}
+    values = {
+        OPENCL[f"{opencl}_{name}"] & 0xFFFFFFFF: UR[f"{ur}_{other}"]
+        for name, other in names.items()
+    }
     return lambda data: values.get(int.from_bytes(data, "little"), 0)
 
 
 _BUILD_INFO: Final[dict[int, tuple[str, Callable[[bytes], Any]]]] = {
-    UR["UR_PROGRAM_BUILD_INFO_STATUS"]: ("CL_PROGRAM_BUILD_STATUS", _values("CL_BUILD", "UR_PROGRAM_BUILD_STATUS", {
-        "NONE": "NONE", "ERROR": "ERROR", "SUCCESS": "SUCCESS", "IN_PROGRESS": "IN_PROGRESS",
-    })),
+    UR["UR_PROGRAM_BUILD_INFO_STATUS"]: (
+        "CL_PROGRAM_BUILD_STATUS",
+        _values(
+            "CL_BUILD",
+            "UR_PROGRAM_BUILD_STATUS",
+            {"NONE": "NONE", "ERROR": "ERROR", "SUCCESS": "SUCCESS", "IN_PROGRESS": "IN_PROGRESS"},
+        ),
+    ),
     UR["UR_PROGRAM_BUILD_INFO_OPTIONS"]: ("CL_PROGRAM_BUILD_OPTIONS", text_of),
     UR["UR_PROGRAM_BUILD_INFO_LOG"]: ("CL_PROGRAM_BUILD_LOG", text_of),
-    UR["UR_PROGRAM_BUILD_INFO_BINARY_TYPE"]: ("CL_PROGRAM_BINARY_TYPE", _values("CL_PROGRAM_BINARY_TYPE", "UR_PROGRAM_BINARY_TYPE", {
-        "COMPILED_OBJECT": "COMPILED_OBJECT", "LIBRARY": "LIBRARY", "EXECUTABLE": "EXECUTABLE", "INTERMEDIATE": "COMPILED_OBJECT",
-    })),
-}  # fmt: skip
+    UR["UR_PROGRAM_BUILD_INFO_BINARY_TYPE"]: (
+        "CL_PROGRAM_BINARY_TYPE",
+        _values(
+            "CL_PROGRAM_BINARY_TYPE",
+            "UR_PROGRAM_BINARY_TYPE",
+            {
+                "COMPILED_OBJECT": "COMPILED_OBJECT",
+                "LIBRARY": "LIBRARY",
+                "EXECUTABLE": "EXECUTABLE",
+                "INTERMEDIATE": "COMPILED_OBJECT",
+            },
+        ),
+    ),
+}
 
 
 @adapter.entry

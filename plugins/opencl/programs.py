@@ -14,12 +14,15 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
-from .._native import ffi
+from ..sdk._native import ffi
 from .contexts import Context, check_native
 from .core import CLObject, adapter, check, create, failure, handles, query, taken_over
 from .devices import Device, device_of, takes_spirv
 
-_SPIRV: Final = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")  # the magic number in both byte orders (SPIR-V, "Physical Layout")
+_SPIRV: Final = (
+    b"\x03\x02\x23\x07",
+    b"\x07\x23\x02\x03",
+)  # the magic number in both byte orders (SPIR-V, "Physical Layout")
 _WHITE: Final = frozenset("\t\n\v\f\r")
 
 
@@ -43,13 +46,22 @@ class Program(CLObject):
 
     def build_info(self, device: Device, name: str) -> bytes:
         """The raw answer of clGetProgramBuildInfo to `name`."""
-        return query(self.table, "clGetProgramBuildInfo", self.cl, device.cl, OPENCL[name], detail=f"({name})")
+        return query(
+            self.table,
+            "clGetProgramBuildInfo",
+            self.cl,
+            device.cl,
+            OPENCL[name],
+            detail=f"({name})",
+        )
 
     @property
     def log(self) -> str:
         """What the compiler or the linker had to say, for all devices; "" if the driver does not tell."""
         try:
-            logs = [text_of(self.build_info(device, "CL_PROGRAM_BUILD_LOG")) for device in self.devices]
+            logs = [
+                text_of(self.build_info(device, "CL_PROGRAM_BUILD_LOG")) for device in self.devices
+            ]
         except OpenCLError:
             return ""
         return "\n".join(log.strip() for log in dict.fromkeys(logs) if log.strip())
@@ -109,14 +121,18 @@ def urProgramCreateWithIL(hContext: Context, pIL: int, length: int, pProperties:
     if source is None:
         raise failure("INVALID_BINARY", "this is neither SPIR-V nor OpenCL C")
     text = (ctypes.c_char_p * 1)(source)
-    return Program(create(hContext.table, "clCreateProgramWithSource", hContext.cl, 1, text, None), hContext)
+    return Program(
+        create(hContext.table, "clCreateProgramWithSource", hContext.cl, 1, text, None), hContext
+    )
 
 
 def _source(data: bytes) -> bytes | None:
     """The text, None if this is no text."""
     text = data.rstrip(b"\0")
     try:
-        readable = all(letter.isprintable() or letter in _WHITE or letter > "\x7f" for letter in text.decode())
+        readable = all(
+            letter.isprintable() or letter in _WHITE or letter > "\x7f" for letter in text.decode()
+        )
     except UnicodeDecodeError:
         return None
     return text if text and readable else None
@@ -141,7 +157,12 @@ def _from_il(context: Context, data: bytes) -> int:
 
 @adapter.entry
 def urProgramCreateWithBinary(
-    hContext: Context, numDevices: int, phDevices: list[Device], pLengths: list[int], ppBinaries: Any, pProperties: Any
+    hContext: Context,
+    numDevices: int,
+    phDevices: list[Device],
+    pLengths: list[int],
+    ppBinaries: Any,
+    pProperties: Any,
 ) -> Program:
     _check_metadata(pProperties)
     if not numDevices:
@@ -155,9 +176,14 @@ def urProgramCreateWithBinary(
         raise failure("INVALID_NATIVE_BINARY", "there is no binary for one of the devices")
     code = ctypes.c_int32()
     made = hContext.table.clCreateProgramWithBinary(
-        hContext.cl, numDevices, handles(phDevices), (ctypes.c_size_t * numDevices)(*pLengths),
-        (ctypes.c_void_p * numDevices)(*binaries), None, ctypes.byref(code),
-    )  # fmt: skip
+        hContext.cl,
+        numDevices,
+        handles(phDevices),
+        (ctypes.c_size_t * numDevices)(*pLengths),
+        (ctypes.c_void_p * numDevices)(*binaries),
+        None,
+        ctypes.byref(code),
+    )
     if OPENCL.errors.get(code.value, ("",))[0] == "CL_INVALID_BINARY":
         raise failure("INVALID_NATIVE_BINARY", "the driver did not make it, or not for this device")
     check(code.value, "clCreateProgramWithBinary")
@@ -170,8 +196,12 @@ def urProgramGetNativeHandle(hProgram: Program) -> int:
 
 
 @adapter.entry
-def urProgramCreateWithNativeHandle(hNativeProgram: int, hContext: Context, pProperties: Any) -> Program:
-    return program_of(hNativeProgram, hContext, owned=bool(pProperties and pProperties.isNativeHandleOwned))
+def urProgramCreateWithNativeHandle(
+    hNativeProgram: int, hContext: Context, pProperties: Any
+) -> Program:
+    return program_of(
+        hNativeProgram, hContext, owned=bool(pProperties and pProperties.isNativeHandleOwned)
+    )
 
 
 def program_of(native: int, context: Context, owned: bool) -> Program:
@@ -183,17 +213,22 @@ def program_of(native: int, context: Context, owned: bool) -> Program:
 
 # what is asked
 
-adapter.info("urProgramGetInfo", {
-    "UR_PROGRAM_INFO_REFERENCE_COUNT": lambda program: program.references,
-    "UR_PROGRAM_INFO_CONTEXT": lambda program: program.context,
-    "UR_PROGRAM_INFO_NUM_DEVICES": lambda program: len(program.devices),
-    "UR_PROGRAM_INFO_DEVICES": lambda program: program.devices,
-    "UR_PROGRAM_INFO_IL": lambda program: program.il,
-    "UR_PROGRAM_INFO_BINARY_SIZES": lambda program: program.binary_sizes,
-    "UR_PROGRAM_INFO_BINARIES": lambda program: program.binaries,
-    "UR_PROGRAM_INFO_NUM_KERNELS": lambda program: int.from_bytes(program.query("CL_PROGRAM_NUM_KERNELS"), "little"),
-    "UR_PROGRAM_INFO_KERNEL_NAMES": lambda program: program.kernel_names,
-})  # fmt: skip
+adapter.info(
+    "urProgramGetInfo",
+    {
+        "UR_PROGRAM_INFO_REFERENCE_COUNT": lambda program: program.references,
+        "UR_PROGRAM_INFO_CONTEXT": lambda program: program.context,
+        "UR_PROGRAM_INFO_NUM_DEVICES": lambda program: len(program.devices),
+        "UR_PROGRAM_INFO_DEVICES": lambda program: program.devices,
+        "UR_PROGRAM_INFO_IL": lambda program: program.il,
+        "UR_PROGRAM_INFO_BINARY_SIZES": lambda program: program.binary_sizes,
+        "UR_PROGRAM_INFO_BINARIES": lambda program: program.binaries,
+        "UR_PROGRAM_INFO_NUM_KERNELS": lambda program: int.from_bytes(
+            program.query("CL_PROGRAM_NUM_KERNELS"), "little"
+        ),
+        "UR_PROGRAM_INFO_KERNEL_NAMES": lambda program: program.kernel_names,
+    },
+)
 
 
 # what it defines
@@ -209,13 +244,21 @@ def _find(program: Program, name: str) -> Any:
 
 _PROTOTYPES: Final = {
     "clGetDeviceFunctionPointerINTEL": ctypes.CFUNCTYPE(
-        ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64)
+        ctypes.c_int32,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_char_p,
+        ctypes.POINTER(ctypes.c_uint64),
     ),
     "clGetDeviceGlobalVariablePointerINTEL": ctypes.CFUNCTYPE(
-        ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_size_t),
+        ctypes.c_int32,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_char_p,
+        ctypes.POINTER(ctypes.c_size_t),
         ctypes.POINTER(ctypes.c_void_p),
     ),
-}  # fmt: skip
+}
 
 
 @adapter.entry
@@ -223,23 +266,31 @@ def urProgramGetFunctionPointer(hDevice: Device, hProgram: Program, pFunctionNam
     hProgram.context.check_device(hDevice)
     routine = "clGetDeviceFunctionPointerINTEL"
     address = ctypes.c_uint64()
-    code = _find(hProgram, routine)(hDevice.cl, hProgram.cl, pFunctionName.encode(), ctypes.byref(address))
+    code = _find(hProgram, routine)(
+        hDevice.cl, hProgram.cl, pFunctionName.encode(), ctypes.byref(address)
+    )
     if not code and address.value:
         return address.value
     if code and code != OPENCL.codes["CL_INVALID_ARG_VALUE"]:
         check(code, routine)
     if pFunctionName in hProgram.kernel_names.split(";"):
         raise failure("FUNCTION_ADDRESS_NOT_AVAILABLE", "the driver gives no address of it")
-    raise failure("INVALID_KERNEL_NAME", "the program has no function of that name, or none with an address")
+    raise failure(
+        "INVALID_KERNEL_NAME", "the program has no function of that name, or none with an address"
+    )
 
 
 @adapter.entry
-def urProgramGetGlobalVariablePointer(hDevice: Device, hProgram: Program, pGlobalVariableName: str) -> tuple[int, int]:
+def urProgramGetGlobalVariablePointer(
+    hDevice: Device, hProgram: Program, pGlobalVariableName: str
+) -> tuple[int, int]:
     hProgram.context.check_device(hDevice)
     routine = "clGetDeviceGlobalVariablePointerINTEL"
     size, address = ctypes.c_size_t(), ctypes.c_void_p()
     name = pGlobalVariableName.encode()
-    code = _find(hProgram, routine)(hDevice.cl, hProgram.cl, name, ctypes.byref(size), ctypes.byref(address))
+    code = _find(hProgram, routine)(
+        hDevice.cl, hProgram.cl, name, ctypes.byref(size), ctypes.byref(address)
+    )
     if code == OPENCL.codes["CL_INVALID_ARG_VALUE"] or (not code and not address.value):
         raise failure("INVALID_VALUE", "the program has no global variable of that name")
     check(code, routine)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from ...icd.leaving import leave, release_ended
-from ...icd.waiting import finish
-from ...loader.ur import UR
+from ...icd.command_buffer.leaving import leave, release_ended
+from ...icd.command_buffer.waiting import finish
+from ...loader.ur.abi import UR
 from .contexts import Context, check_native
 from .core import CLObject, adapter, check, create, failure, handles, query, taken_over
 from .devices import Device, device_of
@@ -28,12 +28,16 @@ class Queue(CLObject):
     type = "ur_queue_handle_t"
     release, retain_function = "clReleaseCommandQueue", "clRetainCommandQueue"
 
-    def __init__(self, cl: int, context: Context, device: Device, flags: int, owned: bool = True) -> None:
+    def __init__(
+        self, cl: int, context: Context, device: Device, flags: int, owned: bool = True
+    ) -> None:
         super().__init__(cl, context.table, owned)
         self.context, self.device, self.flags = context, device, flags
         # commands so far, each counted after it was enqueued, since another thread may finish the queue; and how many had been then
         self.enqueued = self._finished = 0
-        self.shared = False  # whether the program has its native handle, by which it may enqueue too
+        self.shared = (
+            False  # whether the program has its native handle, by which it may enqueue too
+        )
 
     @property
     def in_order(self) -> bool:
@@ -41,7 +45,11 @@ class Queue(CLObject):
         return not self.flags & _OUT_OF_ORDER
 
     def close(self) -> None:
-        used = self.shared or self.enqueued != self._finished or (self.enqueued and self.context.platform.waits_in_turns)
+        used = (
+            self.shared
+            or self.enqueued != self._finished
+            or (self.enqueued and self.context.platform.waits_in_turns)
+        )
         if self.owned and not self.in_order and used:
             leave(self.cl)
         else:
@@ -66,7 +74,10 @@ class Queue(CLObject):
         """Whether nothing is enqueued that is not complete. A driver does not tell: a marker does, as soon as it has run."""
         if self.enqueued == self._finished and not self.shared:
             return True
-        enqueued, marker = self.enqueued, self.enqueue("clEnqueueMarkerWithWaitList", "EVENTS_WAIT", (), (), True)
+        enqueued, marker = (
+            self.enqueued,
+            self.enqueue("clEnqueueMarkerWithWaitList", "EVENTS_WAIT", (), (), True),
+        )
         check(self.table.clFlush(self.cl), "clFlush")
         return marker is not None and marker.status == 0 and self.enqueued == enqueued + 1
 
@@ -84,7 +95,12 @@ class Queue(CLObject):
         return len(waits), handles(waits)
 
     def enqueue(
-        self, routine: str, command: str, arguments: tuple[Any, ...], waits: Sequence[Event], wanted: bool
+        self,
+        routine: str,
+        command: str,
+        arguments: tuple[Any, ...],
+        waits: Sequence[Event],
+        wanted: bool,
     ) -> Event | None:
         """Call one of OpenCL's clEnqueue… functions with what lies between the queue and the wait list.
 
@@ -96,7 +112,11 @@ class Queue(CLObject):
         out = ctypes.byref(made) if wanted else None
         check(getattr(self.table, routine)(self.cl, *arguments, count, listed, out), routine)
         self.enqueued += 1
-        return Event(made.value or 0, self.context, self, UR[f"UR_COMMAND_{command}"]) if wanted else None
+        return (
+            Event(made.value or 0, self.context, self, UR[f"UR_COMMAND_{command}"])
+            if wanted
+            else None
+        )
 
 
 _PATIENCE: Final = 1.0  # seconds for commands that may wait for something that never comes
@@ -121,7 +141,9 @@ def create_queue(context: Context, device: Device, flags: int) -> Queue:
         bits |= OPENCL["CL_QUEUE_PROFILING_ENABLE"]
     if device.platform.icd.version_number >= (2, 0):
         properties = (ctypes.c_uint64 * 3)(OPENCL["CL_QUEUE_PROPERTIES"], bits, 0)
-        cl = create(context.table, "clCreateCommandQueueWithProperties", context.cl, device.cl, properties)
+        cl = create(
+            context.table, "clCreateCommandQueueWithProperties", context.cl, device.cl, properties
+        )
     else:
         cl = create(context.table, "clCreateCommandQueue", context.cl, device.cl, bits)
     return Queue(cl, context, device, flags)
@@ -143,17 +165,22 @@ def urQueueCreate(hContext: Context, hDevice: Device, pProperties: Any) -> Queue
         if all(flags & UR[name] for name in pair):
             raise failure("INVALID_QUEUE_PROPERTIES", " and ".join(pair))
     if flags & _ON_DEVICE:
-        raise failure("INVALID_QUEUE_PROPERTIES", "queues on the device are not for the host to fill")
+        raise failure(
+            "INVALID_QUEUE_PROPERTIES", "queues on the device are not for the host to fill"
+        )
     return create_queue(hContext, hDevice, flags)
 
 
-adapter.info("urQueueGetInfo", {
-    "UR_QUEUE_INFO_CONTEXT": lambda queue: queue.context,
-    "UR_QUEUE_INFO_DEVICE": lambda queue: queue.device,
-    "UR_QUEUE_INFO_FLAGS": lambda queue: queue.flags,
-    "UR_QUEUE_INFO_REFERENCE_COUNT": lambda queue: queue.references,
-    "UR_QUEUE_INFO_EMPTY": lambda queue: queue.is_empty,
-})  # fmt: skip
+adapter.info(
+    "urQueueGetInfo",
+    {
+        "UR_QUEUE_INFO_CONTEXT": lambda queue: queue.context,
+        "UR_QUEUE_INFO_DEVICE": lambda queue: queue.device,
+        "UR_QUEUE_INFO_FLAGS": lambda queue: queue.flags,
+        "UR_QUEUE_INFO_REFERENCE_COUNT": lambda queue: queue.references,
+        "UR_QUEUE_INFO_EMPTY": lambda queue: queue.is_empty,
+    },
+)
 
 
 @adapter.entry
@@ -173,12 +200,18 @@ def urQueueGetNativeHandle(hQueue: Queue) -> int:
 
 
 @adapter.entry
-def urQueueCreateWithNativeHandle(hNativeQueue: int, hContext: Context, hDevice: Device | None, pProperties: Any) -> Queue:
+def urQueueCreateWithNativeHandle(
+    hNativeQueue: int, hContext: Context, hDevice: Device | None, pProperties: Any
+) -> Queue:
     check_native(hNativeQueue, hContext, "clGetCommandQueueInfo", "CL_QUEUE_CONTEXT")
-    taken_over(Queue, hNativeQueue, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned))
+    taken_over(
+        Queue, hNativeQueue, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned)
+    )
 
     def ask(name: str) -> int:
-        return int.from_bytes(query(hContext.table, "clGetCommandQueueInfo", hNativeQueue, OPENCL[name]), "little")
+        return int.from_bytes(
+            query(hContext.table, "clGetCommandQueueInfo", hNativeQueue, OPENCL[name]), "little"
+        )
 
     if hDevice is not None and ask("CL_QUEUE_DEVICE") != hDevice.cl:
         raise failure("INVALID_DEVICE", "the native queue is of another device")
@@ -195,30 +228,44 @@ def urQueueCreateWithNativeHandle(hNativeQueue: int, hContext: Context, hDevice:
 
 @adapter.entry
 def urEnqueueEventsWait(hQueue: Queue, phEventWaitList: list[Event], phEvent: bool) -> Event | None:
-    return hQueue.enqueue("clEnqueueMarkerWithWaitList", "EVENTS_WAIT", (), phEventWaitList, phEvent)
+    return hQueue.enqueue(
+        "clEnqueueMarkerWithWaitList", "EVENTS_WAIT", (), phEventWaitList, phEvent
+    )
 
 
 @adapter.entry
-def urEnqueueEventsWaitWithBarrier(hQueue: Queue, phEventWaitList: list[Event], phEvent: bool) -> Event | None:
-    return hQueue.enqueue("clEnqueueBarrierWithWaitList", "EVENTS_WAIT_WITH_BARRIER", (), phEventWaitList, phEvent)
+def urEnqueueEventsWaitWithBarrier(
+    hQueue: Queue, phEventWaitList: list[Event], phEvent: bool
+) -> Event | None:
+    return hQueue.enqueue(
+        "clEnqueueBarrierWithWaitList", "EVENTS_WAIT_WITH_BARRIER", (), phEventWaitList, phEvent
+    )
 
 
 @adapter.entry
-def urEnqueueEventsWaitWithBarrierExt(hQueue: Queue, phEventWaitList: list[Event], phEvent: bool) -> Event | None:
+def urEnqueueEventsWaitWithBarrierExt(
+    hQueue: Queue, phEventWaitList: list[Event], phEvent: bool
+) -> Event | None:
     return urEnqueueEventsWaitWithBarrier(hQueue, phEventWaitList, phEvent)
 
 
 @adapter.entry
-def urEnqueueTimestampRecordingExp(hQueue: Queue, blocking: bool, phEventWaitList: list[Event]) -> Event:
+def urEnqueueTimestampRecordingExp(
+    hQueue: Queue, blocking: bool, phEventWaitList: list[Event]
+) -> Event:
     """A marker's time; where the queue takes none, or the marker waits, which NVIDIA's driver does not time, that of a marker which follows
     it on an in-order queue of the context's that does."""
-    event = hQueue.enqueue("clEnqueueMarkerWithWaitList", "TIMESTAMP_RECORDING_EXP", (), phEventWaitList, True)
+    event = hQueue.enqueue(
+        "clEnqueueMarkerWithWaitList", "TIMESTAMP_RECORDING_EXP", (), phEventWaitList, True
+    )
     assert event is not None
     check(hQueue.table.clFlush(hQueue.cl), "clFlush")
     if phEventWaitList or not hQueue.flags & _PROFILING:
         clock = create_queue(hQueue.context, hQueue.device, _PROFILING)
         clock.enqueue("clEnqueueMarkerWithWaitList", "EVENTS_WAIT", (), [event], False)
-        stamp = clock.enqueue("clEnqueueMarkerWithWaitList", "TIMESTAMP_RECORDING_EXP", (), (), True)
+        stamp = clock.enqueue(
+            "clEnqueueMarkerWithWaitList", "TIMESTAMP_RECORDING_EXP", (), (), True
+        )
         assert stamp is not None
         check(clock.table.clFlush(clock.cl), "clFlush")
         event, stamp.queue = stamp, hQueue
@@ -245,17 +292,28 @@ def urEnqueueHostTaskExp(
             hQueue.table.clSetUserEventStatus(done.cl, min(status, 0))
             before.finish()
 
-    when(before.cl, hQueue.table, 0, run)  # first: if it fails, nothing is enqueued that would wait for ever
+    when(
+        before.cl, hQueue.table, 0, run
+    )  # first: if it fails, nothing is enqueued that would wait for ever
     made = hQueue.enqueue(task, "HOST_TASK_EXP", (), [done], phEvent)
-    check(hQueue.table.clFlush(hQueue.cl), "clFlush")  # a callback is no flush (SPEC clSetEventCallback)
+    check(
+        hQueue.table.clFlush(hQueue.cl), "clFlush"
+    )  # a callback is no flush (SPEC clSetEventCallback)
     return made
 
 
 @adapter.entry
 def urEnqueueNativeCommandExp(
-    hQueue: Queue, pfnNativeEnqueue: int, data: int, phMemList: list[Any], phEventWaitList: list[Event], phEvent: bool
+    hQueue: Queue,
+    pfnNativeEnqueue: int,
+    data: int,
+    phMemList: list[Any],
+    phEventWaitList: list[Event],
+    phEvent: bool,
 ) -> Event | None:
     hQueue.context.check_same("the memory", *phMemList)
-    hQueue.enqueue("clEnqueueBarrierWithWaitList", "EVENTS_WAIT_WITH_BARRIER", (), phEventWaitList, False)
+    hQueue.enqueue(
+        "clEnqueueBarrierWithWaitList", "EVENTS_WAIT_WITH_BARRIER", (), phEventWaitList, False
+    )
     _NativeEnqueue(pfnNativeEnqueue)(hQueue.handle, data)
     return hQueue.enqueue("clEnqueueBarrierWithWaitList", "ENQUEUE_NATIVE_EXP", (), (), phEvent)

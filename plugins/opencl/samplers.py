@@ -6,15 +6,19 @@ import ctypes
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from ...loader.ur import UR
+from ...loader.ur.abi import UR
 from .contexts import Context
 from .core import CLObject, adapter, create, failure, query, taken_over
 from .platforms import driver_of
 
-_ADDRESSING: Final = {UR[f"UR_SAMPLER_ADDRESSING_MODE_{name}"]: OPENCL[f"CL_ADDRESS_{name}"] for name in (
-    "NONE", "CLAMP_TO_EDGE", "CLAMP", "REPEAT", "MIRRORED_REPEAT",
-)}  # fmt: skip
-_FILTERS: Final = {UR[f"UR_SAMPLER_FILTER_MODE_{name}"]: OPENCL[f"CL_FILTER_{name}"] for name in ("NEAREST", "LINEAR")}
+_ADDRESSING: Final = {
+    UR[f"UR_SAMPLER_ADDRESSING_MODE_{name}"]: OPENCL[f"CL_ADDRESS_{name}"]
+    for name in ("NONE", "CLAMP_TO_EDGE", "CLAMP", "REPEAT", "MIRRORED_REPEAT")
+}
+_FILTERS: Final = {
+    UR[f"UR_SAMPLER_FILTER_MODE_{name}"]: OPENCL[f"CL_FILTER_{name}"]
+    for name in ("NEAREST", "LINEAR")
+}
 
 
 @adapter.kind
@@ -24,9 +28,16 @@ class Sampler(CLObject):
     type = "ur_sampler_handle_t"
     release, retain_function = "clReleaseSampler", "clRetainSampler"
 
-    def __init__(self, cl: int, context: Context, normalized: bool, addressing: int, filtering: int) -> None:
+    def __init__(
+        self, cl: int, context: Context, normalized: bool, addressing: int, filtering: int
+    ) -> None:
         super().__init__(cl, context.table)
-        self.context, self.normalized, self.addressing, self.filtering = context, normalized, addressing, filtering
+        self.context, self.normalized, self.addressing, self.filtering = (
+            context,
+            normalized,
+            addressing,
+            filtering,
+        )
         self.words = cl, context.cl, 0, 0  # as launches.c knows it
 
 
@@ -37,14 +48,26 @@ def _check_images(context: Context) -> None:
 
 @adapter.entry
 def urSamplerCreate(hContext: Context, pDesc: Any) -> Sampler:
-    normalized, addressing, filtering = bool(pDesc.normalizedCoords), pDesc.addressingMode, pDesc.filterMode
+    normalized, addressing, filtering = (
+        bool(pDesc.normalizedCoords),
+        pDesc.addressingMode,
+        pDesc.filterMode,
+    )
     if addressing not in _ADDRESSING or filtering not in _FILTERS:
         raise failure("INVALID_ENUMERATION")
     _check_images(hContext)
     modes = _ADDRESSING[addressing], _FILTERS[filtering]
     if hContext.platform.icd.version_number >= (2, 0):
-        names = ("CL_SAMPLER_NORMALIZED_COORDS", "CL_SAMPLER_ADDRESSING_MODE", "CL_SAMPLER_FILTER_MODE")
-        pairs = [word for name, value in zip(names, (normalized, *modes), strict=True) for word in (OPENCL[name], value)]
+        names = (
+            "CL_SAMPLER_NORMALIZED_COORDS",
+            "CL_SAMPLER_ADDRESSING_MODE",
+            "CL_SAMPLER_FILTER_MODE",
+        )
+        pairs = [
+            word
+            for name, value in zip(names, (normalized, *modes), strict=True)
+            for word in (OPENCL[name], value)
+        ]
         properties = (ctypes.c_uint64 * (len(pairs) + 1))(*pairs)
         cl = create(hContext.table, "clCreateSamplerWithProperties", hContext.cl, properties)
     else:
@@ -52,13 +75,16 @@ def urSamplerCreate(hContext: Context, pDesc: Any) -> Sampler:
     return Sampler(cl, hContext, normalized, addressing, filtering)
 
 
-adapter.info("urSamplerGetInfo", {
-    "UR_SAMPLER_INFO_REFERENCE_COUNT": lambda sampler: sampler.references,
-    "UR_SAMPLER_INFO_CONTEXT": lambda sampler: sampler.context,
-    "UR_SAMPLER_INFO_NORMALIZED_COORDS": lambda sampler: sampler.normalized,
-    "UR_SAMPLER_INFO_ADDRESSING_MODE": lambda sampler: sampler.addressing,
-    "UR_SAMPLER_INFO_FILTER_MODE": lambda sampler: sampler.filtering,
-})  # fmt: skip
+adapter.info(
+    "urSamplerGetInfo",
+    {
+        "UR_SAMPLER_INFO_REFERENCE_COUNT": lambda sampler: sampler.references,
+        "UR_SAMPLER_INFO_CONTEXT": lambda sampler: sampler.context,
+        "UR_SAMPLER_INFO_NORMALIZED_COORDS": lambda sampler: sampler.normalized,
+        "UR_SAMPLER_INFO_ADDRESSING_MODE": lambda sampler: sampler.addressing,
+        "UR_SAMPLER_INFO_FILTER_MODE": lambda sampler: sampler.filtering,
+    },
+)
 
 
 @adapter.entry
@@ -67,18 +93,29 @@ def urSamplerGetNativeHandle(hSampler: Sampler) -> int:
 
 
 @adapter.entry
-def urSamplerCreateWithNativeHandle(hNativeSampler: int, hContext: Context, pProperties: Any) -> Sampler:
+def urSamplerCreateWithNativeHandle(
+    hNativeSampler: int, hContext: Context, pProperties: Any
+) -> Sampler:
     if not hNativeSampler:
         raise failure("INVALID_NULL_HANDLE")
     table = driver_of(hNativeSampler).table
 
     def ask(name: str) -> int:
-        return int.from_bytes(query(table, "clGetSamplerInfo", hNativeSampler, OPENCL[name]), "little")
+        return int.from_bytes(
+            query(table, "clGetSamplerInfo", hNativeSampler, OPENCL[name]), "little"
+        )
 
     if ask("CL_SAMPLER_CONTEXT") != hContext.cl:
         raise failure("INVALID_CONTEXT", "the sampler is of another context")
     normalized = bool(ask("CL_SAMPLER_NORMALIZED_COORDS"))
-    addressing = {opencl: mode for mode, opencl in _ADDRESSING.items()}[ask("CL_SAMPLER_ADDRESSING_MODE")]
+    addressing = {opencl: mode for mode, opencl in _ADDRESSING.items()}[
+        ask("CL_SAMPLER_ADDRESSING_MODE")
+    ]
     filtering = {opencl: mode for mode, opencl in _FILTERS.items()}[ask("CL_SAMPLER_FILTER_MODE")]
-    taken_over(Sampler, hNativeSampler, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned))
+    taken_over(
+        Sampler,
+        hNativeSampler,
+        hContext.table,
+        bool(pProperties and pProperties.isNativeHandleOwned),
+    )
     return Sampler(hNativeSampler, hContext, normalized, addressing, filtering)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from ...loader.ur import UR
+from ...loader.ur.abi import UR
 from .buffers import Buffer
 from .contexts import Context
 from .core import CLObject, adapter, create, failure, flags
@@ -29,7 +29,9 @@ _BLOCK: Final = 1 << 16  # bytes: how much of a pattern is written out before do
 def check_range(buffer: Buffer, offset: int, size: int) -> None:
     """Raise URError (INVALID_SIZE) for what goes beyond a buffer."""
     if offset + size > buffer.size:
-        raise failure("INVALID_SIZE", f"bytes {offset} to {offset + size} of a buffer of {buffer.size}")
+        raise failure(
+            "INVALID_SIZE", f"bytes {offset} to {offset + size} of a buffer of {buffer.size}"
+        )
 
 
 def _transfer(
@@ -45,8 +47,12 @@ def _transfer(
     """One command. A blocking one is waited for by the driver, or here if it is told otherwise, or if there is nothing to transfer."""
     if not size:
         return finished(nothing(queue, command, waits, wanted or blocking), blocking)
-    event = queue.enqueue(routine, command, arguments, waits, wanted or queue.who_waits(blocking)[1])
-    return finished(event, blocking)  # Intel's driver returns from a blocking write before its event is complete
+    event = queue.enqueue(
+        routine, command, arguments, waits, wanted or queue.who_waits(blocking)[1]
+    )
+    return finished(
+        event, blocking
+    )  # Intel's driver returns from a blocking write before its event is complete
 
 
 @adapter.entry
@@ -63,7 +69,16 @@ def urEnqueueMemBufferRead(
     hQueue.context.check_same("the buffer", hBuffer)
     check_range(hBuffer, offset, size)
     arguments = (hBuffer.cl, hQueue.who_waits(blockingRead)[0], offset, size, pDst)
-    return _transfer(hQueue, "clEnqueueReadBuffer", "MEM_BUFFER_READ", arguments, size, phEventWaitList, phEvent, blockingRead)
+    return _transfer(
+        hQueue,
+        "clEnqueueReadBuffer",
+        "MEM_BUFFER_READ",
+        arguments,
+        size,
+        phEventWaitList,
+        phEvent,
+        blockingRead,
+    )
 
 
 @adapter.entry
@@ -81,20 +96,42 @@ def urEnqueueMemBufferWrite(
     check_range(hBuffer, offset, size)
     arguments = (hBuffer.cl, hQueue.who_waits(blockingWrite)[0], offset, size, pSrc)
     return _transfer(
-        hQueue, "clEnqueueWriteBuffer", "MEM_BUFFER_WRITE", arguments, size, phEventWaitList, phEvent, blockingWrite
+        hQueue,
+        "clEnqueueWriteBuffer",
+        "MEM_BUFFER_WRITE",
+        arguments,
+        size,
+        phEventWaitList,
+        phEvent,
+        blockingWrite,
     )
 
 
 @adapter.entry
 def urEnqueueMemBufferCopy(
-    hQueue: Queue, hBufferSrc: Buffer, hBufferDst: Buffer, srcOffset: int, dstOffset: int, size: int,
-    phEventWaitList: list[Event], phEvent: bool,
-) -> Event | None:  # fmt: skip
+    hQueue: Queue,
+    hBufferSrc: Buffer,
+    hBufferDst: Buffer,
+    srcOffset: int,
+    dstOffset: int,
+    size: int,
+    phEventWaitList: list[Event],
+    phEvent: bool,
+) -> Event | None:
     hQueue.context.check_same("a buffer", hBufferSrc, hBufferDst)
     check_range(hBufferSrc, srcOffset, size)
     check_range(hBufferDst, dstOffset, size)
     arguments = (hBufferSrc.cl, hBufferDst.cl, srcOffset, dstOffset, size)
-    return _transfer(hQueue, "clEnqueueCopyBuffer", "MEM_BUFFER_COPY", arguments, size, phEventWaitList, phEvent, False)
+    return _transfer(
+        hQueue,
+        "clEnqueueCopyBuffer",
+        "MEM_BUFFER_COPY",
+        arguments,
+        size,
+        phEventWaitList,
+        phEvent,
+        False,
+    )
 
 
 # rectangles
@@ -119,7 +156,10 @@ def check_pitches(region: Rect, row: int, slice_: int) -> tuple[int, int]:
         raise failure("INVALID_SIZE", f"a row of {region[0]} bytes with a pitch of {row}")
     slice_bytes = slice_ or row_bytes * region[1]
     if slice_bytes < row_bytes * region[1] or slice_bytes % row_bytes:
-        raise failure("INVALID_SIZE", f"a slice of {region[1]} rows of {row_bytes} bytes with a pitch of {slice_}")
+        raise failure(
+            "INVALID_SIZE",
+            f"a slice of {region[1]} rows of {row_bytes} bytes with a pitch of {slice_}",
+        )
     return row_bytes, slice_bytes
 
 
@@ -128,7 +168,9 @@ def check_rect(buffer: Buffer, origin: Rect, region: Rect, row: int, slice_: int
     row_bytes, slice_bytes = check_pitches(region, row, slice_)
     last = (origin[0] + region[0], origin[1] + region[1] - 1, origin[2] + region[2] - 1)
     if last[0] + last[1] * row_bytes + last[2] * slice_bytes > buffer.size:
-        raise failure("INVALID_SIZE", f"the region goes beyond the {buffer.size} bytes of the buffer")
+        raise failure(
+            "INVALID_SIZE", f"the region goes beyond the {buffer.size} bytes of the buffer"
+        )
 
 
 def in_whole(buffer: Buffer, origin: Rect) -> tuple[int, Rect]:
@@ -142,9 +184,18 @@ def _sizes(value: Rect) -> Any:
 
 
 def _host_rect(
-    queue: Queue, routine: str, command: str, buffer: Buffer, blocking: bool, origins: tuple[Any, Any], region: Any,
-    pitches: tuple[int, int, int, int], host: int, waits: Sequence[Event], wanted: bool,
-) -> Event | None:  # fmt: skip
+    queue: Queue,
+    routine: str,
+    command: str,
+    buffer: Buffer,
+    blocking: bool,
+    origins: tuple[Any, Any],
+    region: Any,
+    pitches: tuple[int, int, int, int],
+    host: int,
+    waits: Sequence[Event],
+    wanted: bool,
+) -> Event | None:
     """Between a buffer and host memory; the buffer's origin and pitches come first."""
     queue.context.check_same("the buffer", buffer)
     origin, size = three(origins[0]), region_of(region)
@@ -164,43 +215,96 @@ def _host_rect(
 
 @adapter.entry
 def urEnqueueMemBufferReadRect(
-    hQueue: Queue, hBuffer: Buffer, blockingRead: bool, bufferOrigin: Any, hostOrigin: Any, region: Any,
-    bufferRowPitch: int, bufferSlicePitch: int, hostRowPitch: int, hostSlicePitch: int, pDst: int,
-    phEventWaitList: list[Event], phEvent: bool,
-) -> Event | None:  # fmt: skip
+    hQueue: Queue,
+    hBuffer: Buffer,
+    blockingRead: bool,
+    bufferOrigin: Any,
+    hostOrigin: Any,
+    region: Any,
+    bufferRowPitch: int,
+    bufferSlicePitch: int,
+    hostRowPitch: int,
+    hostSlicePitch: int,
+    pDst: int,
+    phEventWaitList: list[Event],
+    phEvent: bool,
+) -> Event | None:
     pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
     return _host_rect(
-        hQueue, "clEnqueueReadBufferRect", "MEM_BUFFER_READ_RECT", hBuffer, blockingRead, (bufferOrigin, hostOrigin), region, pitches,
-        pDst, phEventWaitList, phEvent,
-    )  # fmt: skip
+        hQueue,
+        "clEnqueueReadBufferRect",
+        "MEM_BUFFER_READ_RECT",
+        hBuffer,
+        blockingRead,
+        (bufferOrigin, hostOrigin),
+        region,
+        pitches,
+        pDst,
+        phEventWaitList,
+        phEvent,
+    )
 
 
 @adapter.entry
 def urEnqueueMemBufferWriteRect(
-    hQueue: Queue, hBuffer: Buffer, blockingWrite: bool, bufferOrigin: Any, hostOrigin: Any, region: Any,
-    bufferRowPitch: int, bufferSlicePitch: int, hostRowPitch: int, hostSlicePitch: int, pSrc: int,
-    phEventWaitList: list[Event], phEvent: bool,
-) -> Event | None:  # fmt: skip
+    hQueue: Queue,
+    hBuffer: Buffer,
+    blockingWrite: bool,
+    bufferOrigin: Any,
+    hostOrigin: Any,
+    region: Any,
+    bufferRowPitch: int,
+    bufferSlicePitch: int,
+    hostRowPitch: int,
+    hostSlicePitch: int,
+    pSrc: int,
+    phEventWaitList: list[Event],
+    phEvent: bool,
+) -> Event | None:
     pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
     return _host_rect(
-        hQueue, "clEnqueueWriteBufferRect", "MEM_BUFFER_WRITE_RECT", hBuffer, blockingWrite, (bufferOrigin, hostOrigin), region, pitches,
-        pSrc, phEventWaitList, phEvent,
-    )  # fmt: skip
+        hQueue,
+        "clEnqueueWriteBufferRect",
+        "MEM_BUFFER_WRITE_RECT",
+        hBuffer,
+        blockingWrite,
+        (bufferOrigin, hostOrigin),
+        region,
+        pitches,
+        pSrc,
+        phEventWaitList,
+        phEvent,
+    )
 
 
 @adapter.entry
 def urEnqueueMemBufferCopyRect(
-    hQueue: Queue, hBufferSrc: Buffer, hBufferDst: Buffer, srcOrigin: Any, dstOrigin: Any, region: Any,
-    srcRowPitch: int, srcSlicePitch: int, dstRowPitch: int, dstSlicePitch: int, phEventWaitList: list[Event], phEvent: bool,
-) -> Event | None:  # fmt: skip
+    hQueue: Queue,
+    hBufferSrc: Buffer,
+    hBufferDst: Buffer,
+    srcOrigin: Any,
+    dstOrigin: Any,
+    region: Any,
+    srcRowPitch: int,
+    srcSlicePitch: int,
+    dstRowPitch: int,
+    dstSlicePitch: int,
+    phEventWaitList: list[Event],
+    phEvent: bool,
+) -> Event | None:
     hQueue.context.check_same("a buffer", hBufferSrc, hBufferDst)
     source, target, size = three(srcOrigin), three(dstOrigin), region_of(region)
     check_rect(hBufferSrc, source, size, srcRowPitch, srcSlicePitch)
     check_rect(hBufferDst, target, size, dstRowPitch, dstSlicePitch)
-    (source_cl, source), (target_cl, target) = in_whole(hBufferSrc, source), in_whole(hBufferDst, target)
+    (source_cl, source), (target_cl, target) = (
+        in_whole(hBufferSrc, source),
+        in_whole(hBufferDst, target),
+    )
     pitches = (srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch)
     arguments = (source_cl, target_cl, _sizes(source), _sizes(target), _sizes(size), *pitches)
-    return hQueue.enqueue("clEnqueueCopyBufferRect", "MEM_BUFFER_COPY_RECT", arguments, phEventWaitList, phEvent)
+    return hQueue.enqueue(
+        "clEnqueueCopyBufferRect", "MEM_BUFFER_COPY_RECT", arguments, phEventWaitList, phEvent
+    )
 
 
 # fills
@@ -231,20 +335,34 @@ def scratch(context: Context, data: bytes | int) -> Buffer:
     """
     size, host = (data, None) if isinstance(data, int) else (len(data), data)
     bits = OPENCL["CL_MEM_READ_WRITE"] | (OPENCL["CL_MEM_COPY_HOST_PTR"] if host else 0)
-    return Buffer(create(context.table, "clCreateBuffer", context.cl, bits, size, host), context, size)
+    return Buffer(
+        create(context.table, "clCreateBuffer", context.cl, bits, size, host), context, size
+    )
 
 
 def fill_buffer(
-    queue: Queue, memory: CLObject, command: str, pattern: bytes, offset: int, size: int, waits: Sequence[Event], wanted: bool
+    queue: Queue,
+    memory: CLObject,
+    command: str,
+    pattern: bytes,
+    offset: int,
+    size: int,
+    waits: Sequence[Event],
+    wanted: bool,
 ) -> Event | None:
     """Fill bytes of a cl_mem with a pattern of any size, of which `size` is a multiple."""
-    if len(pattern) <= LARGEST_PATTERN and is_power_of_two(len(pattern)) and not offset % len(pattern):
+    if (
+        len(pattern) <= LARGEST_PATTERN
+        and is_power_of_two(len(pattern))
+        and not offset % len(pattern)
+    ):
         arguments = (memory.cl, pattern, len(pattern), offset, size)
         return queue.enqueue("clEnqueueFillBuffer", command, arguments, waits, wanted)
     block = scratch(queue.context, written_out(pattern, size))
     calls: list[Call] = [("clEnqueueCopyBuffer", (block.cl, memory.cl, 0, offset, block.size))]
     calls += [
-        ("clEnqueueCopyBuffer", (memory.cl, memory.cl, offset, offset + at, count)) for at, count in doublings(block.size, size)
+        ("clEnqueueCopyBuffer", (memory.cl, memory.cl, offset, offset + at, count))
+        for at, count in doublings(block.size, size)
     ]
     return in_turn(queue, calls, command, waits, wanted)
 
@@ -262,10 +380,15 @@ def urEnqueueMemBufferFill(
 ) -> Event | None:
     hQueue.context.check_same("the buffer", hBuffer)
     if not size or not is_power_of_two(patternSize) or size % patternSize or offset % patternSize:
-        raise failure("INVALID_SIZE", "a pattern's size is a power of two, of which offset and size are multiples")
+        raise failure(
+            "INVALID_SIZE",
+            "a pattern's size is a power of two, of which offset and size are multiples",
+        )
     check_range(hBuffer, offset, size)
     pattern = ctypes.string_at(pPattern, patternSize)
-    return fill_buffer(hQueue, hBuffer, "MEM_BUFFER_FILL", pattern, offset, size, phEventWaitList, phEvent)
+    return fill_buffer(
+        hQueue, hBuffer, "MEM_BUFFER_FILL", pattern, offset, size, phEventWaitList, phEvent
+    )
 
 
 # maps
@@ -306,7 +429,11 @@ def urEnqueueMemBufferMap(
     )
     address = create(hQueue.table, "clEnqueueMapBuffer", hQueue.cl, *arguments)
     hQueue.enqueued += 1
-    event = Event(made.value, hQueue.context, hQueue, UR["UR_COMMAND_MEM_BUFFER_MAP"]) if made.value else None
+    event = (
+        Event(made.value, hQueue.context, hQueue, UR["UR_COMMAND_MEM_BUFFER_MAP"])
+        if made.value
+        else None
+    )
     return finished(event, by_us), address
 
 
@@ -315,48 +442,105 @@ def urEnqueueMemUnmap(
     hQueue: Queue, hMem: Buffer, pMappedPtr: int, phEventWaitList: list[Event], phEvent: bool
 ) -> Event | None:
     hQueue.context.check_same("the buffer", hMem)
-    return hQueue.enqueue("clEnqueueUnmapMemObject", "MEM_UNMAP", (hMem.cl, pMappedPtr), phEventWaitList, phEvent)
+    return hQueue.enqueue(
+        "clEnqueueUnmapMemObject", "MEM_UNMAP", (hMem.cl, pMappedPtr), phEventWaitList, phEvent
+    )
 
 
 # device global variables
 
 #: cl_int f(queue, program, name, blocking, size, offset, host memory, events…): Intel's drivers, in no header that is public.
 _GlobalVariable: Final = ctypes.CFUNCTYPE(
-    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_size_t, ctypes.c_size_t,
-    ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p,
-)  # fmt: skip
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_char_p,
+    ctypes.c_uint32,
+    ctypes.c_size_t,
+    ctypes.c_size_t,
+    ctypes.c_void_p,
+    ctypes.c_uint32,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+)
 
 
 def _global_variable(
-    queue: Queue, routine: str, command: str, program: CLObject, name: str, blocking: bool, count: int, offset: int, host: int,
-    waits: Sequence[Event], wanted: bool,
-) -> Event | None:  # fmt: skip
+    queue: Queue,
+    routine: str,
+    command: str,
+    program: CLObject,
+    name: str,
+    blocking: bool,
+    count: int,
+    offset: int,
+    host: int,
+    waits: Sequence[Event],
+    wanted: bool,
+) -> Event | None:
     queue.context.check_same("the program", program)
     address = queue.context.platform.icd.extension_function(routine)
     if not address:
         raise failure("UNSUPPORTED_FEATURE", f"the driver has no {routine}")
     blocks, by_us = queue.who_waits(blocking)
     arguments = (program.cl, name.encode(), blocks, count, offset, host)
-    return finished(enqueue_by(_GlobalVariable(address), queue, routine, command, arguments, waits, wanted or by_us), by_us)
+    return finished(
+        enqueue_by(
+            _GlobalVariable(address), queue, routine, command, arguments, waits, wanted or by_us
+        ),
+        by_us,
+    )
 
 
 @adapter.entry
 def urEnqueueDeviceGlobalVariableWrite(
-    hQueue: Queue, hProgram: CLObject, name: str, blockingWrite: bool, count: int, offset: int, pSrc: int,
-    phEventWaitList: list[Event], phEvent: bool,
-) -> Event | None:  # fmt: skip
+    hQueue: Queue,
+    hProgram: CLObject,
+    name: str,
+    blockingWrite: bool,
+    count: int,
+    offset: int,
+    pSrc: int,
+    phEventWaitList: list[Event],
+    phEvent: bool,
+) -> Event | None:
     return _global_variable(
-        hQueue, "clEnqueueWriteGlobalVariableINTEL", "DEVICE_GLOBAL_VARIABLE_WRITE", hProgram, name, blockingWrite, count, offset, pSrc,
-        phEventWaitList, phEvent,
-    )  # fmt: skip
+        hQueue,
+        "clEnqueueWriteGlobalVariableINTEL",
+        "DEVICE_GLOBAL_VARIABLE_WRITE",
+        hProgram,
+        name,
+        blockingWrite,
+        count,
+        offset,
+        pSrc,
+        phEventWaitList,
+        phEvent,
+    )
 
 
 @adapter.entry
 def urEnqueueDeviceGlobalVariableRead(
-    hQueue: Queue, hProgram: CLObject, name: str, blockingRead: bool, count: int, offset: int, pDst: int,
-    phEventWaitList: list[Event], phEvent: bool,
-) -> Event | None:  # fmt: skip
+    hQueue: Queue,
+    hProgram: CLObject,
+    name: str,
+    blockingRead: bool,
+    count: int,
+    offset: int,
+    pDst: int,
+    phEventWaitList: list[Event],
+    phEvent: bool,
+) -> Event | None:
     return _global_variable(
-        hQueue, "clEnqueueReadGlobalVariableINTEL", "DEVICE_GLOBAL_VARIABLE_READ", hProgram, name, blockingRead, count, offset, pDst,
-        phEventWaitList, phEvent,
-    )  # fmt: skip
+        hQueue,
+        "clEnqueueReadGlobalVariableINTEL",
+        "DEVICE_GLOBAL_VARIABLE_READ",
+        hProgram,
+        name,
+        blockingRead,
+        count,
+        offset,
+        pDst,
+        phEventWaitList,
+        phEvent,
+    )

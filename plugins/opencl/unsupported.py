@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ...loader.ur import UR
+from ...loader.ur.abi import UR
 from .core import adapter
 from .device_tables import WITHOUT
 
@@ -16,32 +16,70 @@ from .device_tables import WITHOUT
 REASONS: Final[Mapping[str, tuple[str, ...]]] = {
     "An image of OpenCL is a memory object that a kernel is given as an argument: none has a handle that a kernel could hold as a number, "
     "and mipmaps, cube maps and external arrays of that kind do not exist.": tuple(
-        name for name in UR.functions if name.startswith("urBindlessImages") and not name.endswith("_2025_3")
+        name
+        for name in UR.functions
+        if name.startswith("urBindlessImages") and not name.endswith("_2025_3")
     ),
     "Images are left out so far: nothing of this adapter copies them, and UR_DEVICE_INFO_IMAGE_SUPPORT is false.": (
-        "urMemImageCreate", "urMemImageCreateWithNativeHandle", "urMemImageGetInfo",
-        "urEnqueueMemImageRead", "urEnqueueMemImageWrite", "urEnqueueMemImageCopy",
+        "urMemImageCreate",
+        "urMemImageCreateWithNativeHandle",
+        "urMemImageGetInfo",
+        "urEnqueueMemImageRead",
+        "urEnqueueMemImageWrite",
+        "urEnqueueMemImageCopy",
     ),
     "OpenCL has no addresses that are reserved apart from memory, and no memory that is mapped to addresses afterwards.": (
-        "urVirtualMemGranularityGetInfo", "urVirtualMemReserve", "urVirtualMemFree", "urVirtualMemMap", "urVirtualMemUnmap",
-        "urVirtualMemSetAccess", "urVirtualMemGetInfo",
-        "urPhysicalMemCreate", "urPhysicalMemRetain", "urPhysicalMemRelease", "urPhysicalMemGetInfo",
+        "urVirtualMemGranularityGetInfo",
+        "urVirtualMemReserve",
+        "urVirtualMemFree",
+        "urVirtualMemMap",
+        "urVirtualMemUnmap",
+        "urVirtualMemSetAccess",
+        "urVirtualMemGetInfo",
+        "urPhysicalMemCreate",
+        "urPhysicalMemRetain",
+        "urPhysicalMemRelease",
+        "urPhysicalMemGetInfo",
     ),
     "OpenCL gives no memory to other interfaces or processes (cl_khr_external_memory only takes in what others made), and its events stay "
     "in their process.": (
-        "urIPCGetMemHandleExp", "urIPCPutMemHandleExp", "urIPCOpenMemHandleExp", "urIPCCloseMemHandleExp",
-        "urIPCGetPhysMemHandleExp", "urIPCPutPhysMemHandleExp", "urIPCOpenPhysMemHandleExp", "urIPCClosePhysMemHandleExp",
-        "urIPCGetEventHandleExp", "urIPCPutEventHandleExp", "urIPCOpenEventHandleExp",
-        "urMemoryExportAllocExportableMemoryExp", "urMemoryExportFreeExportableMemoryExp", "urMemoryExportExportMemoryHandleExp",
+        "urIPCGetMemHandleExp",
+        "urIPCPutMemHandleExp",
+        "urIPCOpenMemHandleExp",
+        "urIPCCloseMemHandleExp",
+        "urIPCGetPhysMemHandleExp",
+        "urIPCPutPhysMemHandleExp",
+        "urIPCOpenPhysMemHandleExp",
+        "urIPCClosePhysMemHandleExp",
+        "urIPCGetEventHandleExp",
+        "urIPCPutEventHandleExp",
+        "urIPCOpenEventHandleExp",
+        "urMemoryExportAllocExportableMemoryExp",
+        "urMemoryExportFreeExportableMemoryExp",
+        "urMemoryExportExportMemoryHandleExp",
     ),
     "OpenCL has no switch for what one device sees of another's memory: a context's devices share it as far as they can.": (
-        "urUsmP2PEnablePeerAccessExp", "urUsmP2PDisablePeerAccessExp", "urUsmP2PPeerAccessGetInfoExp",
+        "urUsmP2PEnablePeerAccessExp",
+        "urUsmP2PDisablePeerAccessExp",
+        "urUsmP2PPeerAccessGetInfoExp",
     ),
     "A queue of OpenCL cannot be told to record: what is to be run again is put into a command-buffer (urCommandBufferCreateExp).": (
-        "urQueueBeginGraphCaptureExp", "urQueueBeginCaptureIntoGraphExp", "urQueueEndGraphCaptureExp", "urQueueIsGraphCaptureEnabledExp",
-        "urQueueGetGraphExp", "urEnqueueGraphExp", "urGraphCreateExp", "urGraphInstantiateGraphExp", "urGraphDestroyExp",
-        "urGraphExecutableGraphDestroyExp", "urGraphIsEmptyExp", "urGraphGetIdExp", "urGraphSetDestructionCallbackExp",
-        "urGraphDumpContentsExp", "urGraphGetNativeHandleExp", "urGraphExecutableGraphGetNativeHandleExp",
+        "urQueueBeginGraphCaptureExp",
+        "urQueueBeginCaptureIntoGraphExp",
+        "urQueueEndGraphCaptureExp",
+        "urQueueIsGraphCaptureEnabledExp",
+        "urQueueGetGraphExp",
+        "urEnqueueGraphExp",
+        "urGraphCreateExp",
+        "urGraphInstantiateGraphExp",
+        "urGraphDestroyExp",
+        "urGraphExecutableGraphDestroyExp",
+        "urGraphIsEmptyExp",
+        "urGraphGetIdExp",
+        "urGraphSetDestructionCallbackExp",
+        "urGraphDumpContentsExp",
+        "urGraphGetNativeHandleExp",
+        "urGraphExecutableGraphGetNativeHandleExp",
     ),
     "An event of OpenCL is complete once, and cannot be signalled again.": ("urEventCreateExp",),
     "OpenCL links programs before they are executable, not after.": ("urProgramDynamicLinkExp",),
@@ -49,13 +87,15 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "urKernelSetSpecializationConstants",
     ),
     "No driver but those of FPGAs has pipes that the host reads and writes (cl_intel_program_scope_host_pipe).": (
-        "urEnqueueReadHostPipe", "urEnqueueWriteHostPipe",
+        "urEnqueueReadHostPipe",
+        "urEnqueueWriteHostPipe",
     ),
-}  # fmt: skip
+}
 
 #: The entry points of the newest layout, table by table.
 TABLES: Final[Mapping[str, tuple[str, ...]]] = {
-    table: tuple(name for name in names if name) for table, names in next(iter(UR.layouts.values())).items()
+    table: tuple(name for name in names if name)
+    for table, names in next(iter(UR.layouts.values())).items()
 }
 
 _HEAD: Final = """# What the reference adapter supports
@@ -73,7 +113,9 @@ def page() -> str:
     declared = adapter.declared
     every = [name for names in TABLES.values() for name in names]
     parts = [_HEAD.format(all=len(every), there=sum(name in declared for name in every))]
-    parts += ["\n".join(_section(table, names, declared)) for table, names in sorted(TABLES.items())]
+    parts += [
+        "\n".join(_section(table, names, declared)) for table, names in sorted(TABLES.items())
+    ]
     parts.append("\n".join(_retired(declared)))
     parts.append("\n".join(_properties()))
     return "\n".join(parts)

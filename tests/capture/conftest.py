@@ -43,7 +43,9 @@ def queue(context: cl.Context) -> Iterator[cl.CommandQueue]:
 
 @pytest.fixture
 def out_of_order(context: cl.Context) -> Iterator[cl.CommandQueue]:
-    queue = cl.CommandQueue(context, properties=cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
+    queue = cl.CommandQueue(
+        context, properties=cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    )
     yield queue
     queue.finish()
 

@@ -10,7 +10,7 @@ import pyopencl as cl
 import pyopencl.array
 import pytest
 
-from fairlead.captured import capture
+from fairlead.captured_graphs.context import capture
 
 SOURCE = """
 __kernel void scale(__global float *a, float s) { int i = get_global_id(0); a[i] = s * a[i] + 1; }
@@ -47,7 +47,9 @@ def ramp(n: int = N) -> np.ndarray:
     return np.linspace(-1, 1, n, dtype=np.float32)
 
 
-def step(queue: cl.CommandQueue, program: cl.Program, a: cl.Buffer, b: cl.Buffer, rounds: int = 5) -> None:
+def step(
+    queue: cl.CommandQueue, program: cl.Program, a: cl.Buffer, b: cl.Buffer, rounds: int = 5
+) -> None:
     """An ordinary piece of a program: kernels of several shapes, copies and fills."""
     scale, add, blur = program.scale, program.add, program.blur
     for i in range(rounds):
@@ -59,7 +61,9 @@ def step(queue: cl.CommandQueue, program: cl.Program, a: cl.Buffer, b: cl.Buffer
         cl.enqueue_fill_buffer(queue, b, np.full(1, i, np.float32), 4 * i, 16)
 
 
-def test_nothing_runs_in_the_block_and_a_replay_is_the_direct_run(queue: cl.CommandQueue, program: cl.Program) -> None:
+def test_nothing_runs_in_the_block_and_a_replay_is_the_direct_run(
+    queue: cl.CommandQueue, program: cl.Program
+) -> None:
     direct = [buffer(queue, ramp()), buffer(queue, 2 * ramp())]
     step(queue, program, direct[0], direct[1])
     a, b = buffer(queue, ramp()), buffer(queue, 2 * ramp())
@@ -87,7 +91,9 @@ def test_many_replays_follow_each_other(queue: cl.CommandQueue, program: cl.Prog
     assert content(queue, a).tobytes() == content(queue, direct[0]).tobytes()
 
 
-def test_arguments_are_those_of_the_time_of_the_call(queue: cl.CommandQueue, program: cl.Program) -> None:
+def test_arguments_are_those_of_the_time_of_the_call(
+    queue: cl.CommandQueue, program: cl.Program
+) -> None:
     a, b, other = buffer(queue, ramp()), buffer(queue, ramp()), buffer(queue, 5 * ramp())
     kernel = program.add
     with capture(queue) as graph:
@@ -108,8 +114,15 @@ def test_work_sizes_and_offsets(queue: cl.CommandQueue, program: cl.Program) -> 
         kernel(queue, (4, 6), (2, 3), at, global_offset=(3, 5))
     graph.finalize().replay(queue).wait()
     result = content(queue, at, np.int32)
-    assert {(x, y) for x in range(3, 7) for y in range(5, 11)} == {(v // 1000, v % 1000) for v in result[result > 0]}
-    assert graph[0].details == {"kernel": "where", "global_size": (4, 6), "local_size": (2, 3), "global_offset": (3, 5)}
+    assert {(x, y) for x in range(3, 7) for y in range(5, 11)} == {
+        (v // 1000, v % 1000) for v in result[result > 0]
+    }
+    assert graph[0].details == {
+        "kernel": "where",
+        "global_size": (4, 6),
+        "local_size": (2, 3),
+        "global_offset": (3, 5),
+    }
 
 
 def test_transfers_use_host_memory_when_they_are_replayed(queue: cl.CommandQueue) -> None:
@@ -131,7 +144,16 @@ def test_rects(queue: cl.CommandQueue) -> None:
     host = np.zeros((8, 8), np.float32)
     patch = np.full((8, 8), 7, np.float32)
     with capture(queue) as graph:
-        cl.enqueue_copy(queue, b, a, src_origin=(4, 1), dst_origin=(8, 2), region=(12, 3), src_pitches=(32,), dst_pitches=(32,))
+        cl.enqueue_copy(
+            queue,
+            b,
+            a,
+            src_origin=(4, 1),
+            dst_origin=(8, 2),
+            region=(12, 3),
+            src_pitches=(32,),
+            dst_pitches=(32,),
+        )
         copy: Any = cl.enqueue_copy  # PyOpenCL's type hints do not know these arguments
         pitches = {"buffer_pitches": (32,), "host_pitches": (32,), "is_blocking": False}
         copy(queue, b, patch, buffer_origin=(0, 6), host_origin=(4, 1), region=(8, 2), **pitches)
@@ -185,7 +207,9 @@ def test_arrays_and_their_temporaries(queue: cl.CommandQueue) -> None:
     del rubbish
 
 
-def test_the_result_of_a_captured_expression_can_be_used_as_ever_after_a_replay(queue: cl.CommandQueue) -> None:
+def test_the_result_of_a_captured_expression_can_be_used_as_ever_after_a_replay(
+    queue: cl.CommandQueue,
+) -> None:
     x = pyopencl.array.to_device(queue, ramp())
     with capture(queue) as graph:
         y = x + 1
@@ -196,7 +220,9 @@ def test_the_result_of_a_captured_expression_can_be_used_as_ever_after_a_replay(
     assert np.allclose(z, 2 * (ramp() + 1))
 
 
-def test_buffers_from_before_the_block_that_the_program_drops(queue: cl.CommandQueue, program: cl.Program) -> None:
+def test_buffers_from_before_the_block_that_the_program_drops(
+    queue: cl.CommandQueue, program: cl.Program
+) -> None:
     result, b = buffer(queue, np.zeros(N, np.float32)), buffer(queue, ramp())
     c = buffer(queue, 10 * ramp())
     with capture(queue) as graph:
@@ -226,7 +252,9 @@ def test_host_arrays_that_the_program_drops(queue: cl.CommandQueue) -> None:
     assert (content(queue, a) == expected).all() and rubbish
 
 
-def test_a_buffer_in_host_memory_keeps_that_memory(queue: cl.CommandQueue, program: cl.Program) -> None:
+def test_a_buffer_in_host_memory_keeps_that_memory(
+    queue: cl.CommandQueue, program: cl.Program
+) -> None:
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
     target = buffer(queue, np.zeros(N, np.float32))
     before = cl.Buffer(queue.context, flags, hostbuf=ramp().copy())
@@ -249,13 +277,18 @@ def test_pooled_buffers_are_not_given_to_somebody_else(queue: cl.CommandQueue) -
     x = pyopencl.array.to_device(queue, ramp(), allocator=pool)
     with capture(queue) as graph:
         y = 2 * x + 3 * x
-    others = [pyopencl.array.to_device(queue, np.full(N, 7, np.float32), allocator=pool) for _ in range(20)]
+    others = [
+        pyopencl.array.to_device(queue, np.full(N, 7, np.float32), allocator=pool)
+        for _ in range(20)
+    ]
     graph.finalize().replay(queue).wait()
     assert np.allclose(y.get(), 5 * ramp(), rtol=1e-6)
     assert all((other.get() == 7).all() for other in others)
 
 
-def test_dropping_the_graph_gives_everything_back(queue: cl.CommandQueue, program: cl.Program) -> None:
+def test_dropping_the_graph_gives_everything_back(
+    queue: cl.CommandQueue, program: cl.Program
+) -> None:
     a, b = buffer(queue, ramp()), buffer(queue, ramp())
     queue.finish()
     counts = a.reference_count, b.reference_count, program.reference_count
@@ -270,7 +303,9 @@ def test_dropping_the_graph_gives_everything_back(queue: cl.CommandQueue, progra
         del graph, loop
         queue.finish()
         assert (a.reference_count, b.reference_count, program.reference_count) == counts
-        assert queue.reference_count <= queue_count  # PoCL lets go of the last transfer's reference only with the next command
+        assert (
+            queue.reference_count <= queue_count
+        )  # PoCL lets go of the last transfer's reference only with the next command
     finally:
         gc.enable()
 
@@ -319,15 +354,24 @@ def test_svm_copy_fill_and_kernel_arguments(queue: cl.CommandQueue, program: cl.
     for other in rubbish:
         cl.enqueue_svm_memfill(queue, other, np.full(1, np.nan, np.float32))
     queue.finish()
-    assert [node.op for node in graph if node.op != "marker"] == ["svm_fill", "kernel", "svm_copy", "svm_copy"]
-    graph.finalize().replay(queue)  # dropped at once: the graph stays until the memory is not used any more
+    assert [node.op for node in graph if node.op != "marker"] == [
+        "svm_fill",
+        "kernel",
+        "svm_copy",
+        "svm_copy",
+    ]
+    graph.finalize().replay(
+        queue
+    )  # dropped at once: the graph stays until the memory is not used any more
     del graph
     cl.enqueue_copy(queue, out, b)
     assert np.allclose(out, 5 + 2 * ramp(), rtol=1e-6)
     queue.finish()
 
 
-def test_a_dropped_executable_keeps_host_memory_until_its_replay_has_ended(queue: cl.CommandQueue) -> None:
+def test_a_dropped_executable_keeps_host_memory_until_its_replay_has_ended(
+    queue: cl.CommandQueue,
+) -> None:
     gate = cl.UserEvent(queue.context)
     a = buffer(queue, ramp())
     with capture(queue) as graph:
@@ -346,8 +390,10 @@ def test_a_dropped_executable_keeps_host_memory_until_its_replay_has_ended(queue
 # --- arguments set before the block ---
 
 
-def test_arguments_set_before_the_block_are_refused_and_keep_lifts_it(queue: cl.CommandQueue, program: cl.Program) -> None:
-    from fairlead.captured import CaptureError
+def test_arguments_set_before_the_block_are_refused_and_keep_lifts_it(
+    queue: cl.CommandQueue, program: cl.Program
+) -> None:
+    from fairlead.captured_graphs.context import CaptureError
 
     a, b = buffer(queue, ramp()), buffer(queue, ramp())
     kernel = program.add
@@ -367,7 +413,9 @@ def test_arguments_set_before_the_block_are_refused_and_keep_lifts_it(queue: cl.
     assert np.allclose(content(queue, again), 6 * ramp(), rtol=1e-6)
 
 
-def test_an_unseen_argument_that_is_set_later_has_both_values(queue: cl.CommandQueue, program: cl.Program) -> None:
+def test_an_unseen_argument_that_is_set_later_has_both_values(
+    queue: cl.CommandQueue, program: cl.Program
+) -> None:
     a, b = buffer(queue, np.zeros(N, np.float32)), buffer(queue, ramp())
     kernel = program.add
     kernel.set_args(a, b, np.float32(2))
@@ -393,7 +441,9 @@ def test_two_executables_of_one_graph_in_turns(queue: cl.CommandQueue, program: 
     assert np.allclose(content(queue, a), 36 * ramp(), rtol=1e-5)
 
 
-def test_pooled_buffers_that_another_function_sets(queue: cl.CommandQueue, program: cl.Program) -> None:
+def test_pooled_buffers_that_another_function_sets(
+    queue: cl.CommandQueue, program: cl.Program
+) -> None:
     from pyopencl.tools import ImmediateAllocator, MemoryPool
 
     pool: Any = MemoryPool(ImmediateAllocator(queue))

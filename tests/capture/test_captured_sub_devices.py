@@ -10,7 +10,7 @@ import pyopencl as cl
 import pytest
 from capture_support import Numbers, seen_between
 
-from fairlead.captured import capture
+from fairlead.captured_graphs.context import capture
 from fairlead.graph import CommandGraph
 from fairlead.runtime import Program, Queue, malloc_shared
 from fairlead.runtime.interop import context_of, device_of, to_pyopencl
@@ -24,7 +24,10 @@ def parts(device: cl.Device) -> list[cl.Device]:
 
 def parts_of(device: cl.Device, units: int) -> list[cl.Device]:
     """Parts of so many compute units each."""
-    properties: Any = [cl.device_partition_property.EQUALLY, units]  # PyOpenCL's stub knows no numbers
+    properties: Any = [
+        cl.device_partition_property.EQUALLY,
+        units,
+    ]  # PyOpenCL's stub knows no numbers
     return device.create_sub_devices(properties)
 
 
@@ -37,11 +40,16 @@ def on_a_part(parts: list[cl.Device]) -> Iterator[Numbers]:
     numbers.queue.finish()
 
 
-def test_a_sub_device_is_the_same_device_each_time(device: cl.Device, parts: list[cl.Device]) -> None:
+def test_a_sub_device_is_the_same_device_each_time(
+    device: cl.Device, parts: list[cl.Device]
+) -> None:
     whole, first, second = device_of(device), device_of(parts[0]), device_of(parts[1])
     assert first is not second and first.parent is second.parent is whole and whole.parent is None
     assert device_of(parts[0]) is first and device_of(to_pyopencl(second)) is second
-    assert first.native() == parts[0].int_ptr and first.info("MAX_COMPUTE_UNITS") == parts[0].max_compute_units
+    assert (
+        first.native() == parts[0].int_ptr
+        and first.info("MAX_COMPUTE_UNITS") == parts[0].max_compute_units
+    )
     (own,) = whole.partition(counts=[1])
     assert device_of(to_pyopencl(own)) is own and own.parent is whole
 
@@ -77,7 +85,10 @@ def test_two_parts_in_one_graph(parts: list[cl.Device]) -> None:
         first = numbers.add(1, queue=queues[0])
         numbers.mul(3, queue=queues[1], wait_for=[first])
     seen: list[int] = []
-    graph.make_edge(graph.add(lambda handler: handler.host_task(lambda: seen.append(0)), depends_on=graph[0]), graph[1])
+    graph.make_edge(
+        graph.add(lambda handler: handler.host_task(lambda: seen.append(0)), depends_on=graph[0]),
+        graph[1],
+    )
     loop = graph.finalize()
     assert loop.devices == tuple(map(device_of, parts))
     loop.replay(queues[0]).wait()

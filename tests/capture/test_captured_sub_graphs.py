@@ -11,8 +11,8 @@ import pyopencl as cl
 import pytest
 from capture_support import Numbers
 
-from fairlead.captured import capture
-from fairlead.executable import Executable
+from fairlead.captured_graphs.context import capture
+from fairlead.captured_graphs.executable import Executable
 from fairlead.graph import CommandGraph
 from fairlead.runtime import Program, Queue, SYCLError, malloc_shared
 from fairlead.runtime.interop import context_of, device_of, queue_of, to_pyopencl
@@ -59,7 +59,9 @@ def test_a_runtime_queue_made_from_pyopencls(numbers: Numbers, steps: Executable
     assert numbers.value() == 34
 
 
-def test_in_a_graph_of_the_runtimes(numbers: Numbers, steps: Executable, runtime_queue: Queue) -> None:
+def test_in_a_graph_of_the_runtimes(
+    numbers: Numbers, steps: Executable, runtime_queue: Queue
+) -> None:
     memory = malloc_shared(64, "int32", runtime_queue)
     memory.array[:] = 7
     copied = np.zeros(64, np.int32)
@@ -67,7 +69,9 @@ def test_in_a_graph_of_the_runtimes(numbers: Numbers, steps: Executable, runtime
     with graph.recording(runtime_queue):
         first = runtime_queue.memcpy(copied, memory)
         inner = runtime_queue.graph(steps, depends_on=[first])
-        task = runtime_queue.host_task(lambda: memory.array.__setitem__(slice(None), 100 * numbers.host[0]), depends_on=[inner])
+        task = runtime_queue.host_task(
+            lambda: memory.array.__setitem__(slice(None), 100 * numbers.host[0]), depends_on=[inner]
+        )
         runtime_queue.graph(steps, depends_on=[task])
     assert [node.type for node in graph.nodes] == ["memcpy", "subgraph", "host_task", "subgraph"]
     executable = graph.finalize()
@@ -89,7 +93,11 @@ def test_in_another_captured_graph(numbers: Numbers, steps: Executable) -> None:
     outer.make_edge(inner, outer[1])
     loop = outer.finalize()
     assert [node.type for node in outer] == ["kernel", "kernel", "subgraph"]
-    assert len(loop) == 4 and len(loop.partitions.partitions) == 1 and "4 commands" in loop.explain(numbers.queue)
+    assert (
+        len(loop) == 4
+        and len(loop.partitions.partitions) == 1
+        and "4 commands" in loop.explain(numbers.queue)
+    )
     del outer, inner
     gc.collect()
     loop.replay(numbers.queue, times=2).wait()
@@ -101,10 +109,15 @@ def test_sub_graphs_with_host_tasks_and_of_sub_graphs(numbers: Numbers, steps: E
     with capture(numbers.queue) as middle:
         numbers.mul(2)
     first = middle.add(lambda handler: handler.graph_execution(steps), depends_on=middle[0])
-    middle.add(lambda handler: handler.host_task(lambda: seen.append(int(numbers.host[0]))), depends_on=first)
+    middle.add(
+        lambda handler: handler.host_task(lambda: seen.append(int(numbers.host[0]))),
+        depends_on=first,
+    )
     with capture(numbers.queue) as outer:
         numbers.add(3)
-    inner = outer.add(lambda handler: handler.graph_execution(middle.finalize()), depends_on=outer[0])
+    inner = outer.add(
+        lambda handler: handler.graph_execution(middle.finalize()), depends_on=outer[0]
+    )
     outer.add(lambda handler: handler.graph_execution(middle.finalize()), depends_on=inner)
     outer.finalize().replay(numbers.queue, times=2).wait()
     assert seen == [7, 15, 37, 75] and numbers.value() == 75
@@ -125,7 +138,9 @@ def test_runtime_kernels_in_both(numbers: Numbers, runtime_queue: Queue) -> None
     """A captured graph with a command-buffer of the adapter's in it, inside of a runtime graph."""
     memory = malloc_shared(64, "int32", runtime_queue)
     memory.array[:] = 1
-    twice = Program(runtime_queue.context, "kernel void twice(global int *m) { m[get_global_id(0)] *= 2; }").twice
+    twice = Program(
+        runtime_queue.context, "kernel void twice(global int *m) { m[get_global_id(0)] *= 2; }"
+    ).twice
     with capture(numbers.queue) as captured:
         numbers.add(1)
     captured.add(lambda handler: handler.parallel_for(64, twice, memory), depends_on=captured[0])
@@ -145,7 +160,10 @@ def test_contexts_go_both_ways(device: cl.Device) -> None:
     """PyOpenCL objects of a runtime queue lead back to its context, and a capture in them to its graphs."""
     runtime_queue = Queue(device_of(device))
     queue = to_pyopencl(runtime_queue)
-    assert queue_of(queue).context is runtime_queue.context and context_of(queue.context) is runtime_queue.context
+    assert (
+        queue_of(queue).context is runtime_queue.context
+        and context_of(queue.context) is runtime_queue.context
+    )
     numbers = Numbers(cl.CommandQueue(queue.context))
     with capture(numbers.queue) as graph:
         numbers.add(2)
@@ -163,7 +181,9 @@ def test_other_contexts_are_refused(numbers: Numbers, steps: Executable, device:
         graph.add(lambda handler: handler.graph_execution(steps))
 
 
-def test_memory_of_the_host_lives_until_a_submission_has_ended(numbers: Numbers, runtime_queue: Queue) -> None:
+def test_memory_of_the_host_lives_until_a_submission_has_ended(
+    numbers: Numbers, runtime_queue: Queue
+) -> None:
     gate = cl.UserEvent(numbers.queue.context)
     target = np.zeros(64, np.int32)
     with capture(numbers.queue) as graph:

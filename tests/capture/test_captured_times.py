@@ -9,7 +9,7 @@ import pyopencl as cl
 import pytest
 from capture_support import Numbers
 
-from fairlead.captured import CapturedGraph, capture
+from fairlead.captured_graphs.context import CapturedGraph, capture
 from fairlead.graph import CommandGraph
 from fairlead.runtime import Queue, SYCLError
 from fairlead.runtime.interop import context_of, device_of
@@ -39,7 +39,9 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("mode", ["native", "replay"])
 @pytest.mark.parametrize("times", [1, 5])
-def test_a_replay_has_the_times_of_all_of_it(numbers: Numbers, monkeypatch: pytest.MonkeyPatch, times: int, mode: str) -> None:
+def test_a_replay_has_the_times_of_all_of_it(
+    numbers: Numbers, monkeypatch: pytest.MonkeyPatch, times: int, mode: str
+) -> None:
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", mode)
     before = numbers.add(0)
     before.wait()
@@ -57,7 +59,13 @@ def test_a_replay_has_the_times_of_all_of_it(numbers: Numbers, monkeypatch: pyte
 def test_from_the_first_command_of_all_replays_to_the_last(numbers: Numbers) -> None:
     end = captured(numbers).finalize(enable_profiling=True).replay(numbers.queue, times=3)
     profile, (first, last) = end.profile, end._times
-    assert profile.start == first.profiling("start") < last.profiling("start") < last.profiling("end") == profile.end
+    assert (
+        profile.start
+        == first.profiling("start")
+        < last.profiling("start")
+        < last.profiling("end")
+        == profile.end
+    )
     assert profile.queued <= profile.submit <= profile.start and profile.complete == profile.end
     numbers.queue.finish()
 
@@ -65,7 +73,10 @@ def test_from_the_first_command_of_all_replays_to_the_last(numbers: Numbers) -> 
 def test_times_have_host_tasks_in_them(numbers: Numbers) -> None:
     """What another queue does during a host task lies between the first command and the last."""
     graph, begun, goes_on = captured(numbers), threading.Event(), threading.Event()
-    task = graph.add(lambda handler: handler.host_task(lambda: (begun.set(), goes_on.wait())), depends_on=graph[0])
+    task = graph.add(
+        lambda handler: handler.host_task(lambda: (begun.set(), goes_on.wait())),
+        depends_on=graph[0],
+    )
     graph[1].depends_on(task)
     end = graph.finalize(enable_profiling=True).replay(numbers.queue)
     assert begun.wait(60)
@@ -76,7 +87,9 @@ def test_times_have_host_tasks_in_them(numbers: Numbers) -> None:
     assert numbers.value() == 3
 
 
-def test_both_the_queue_and_the_graph_have_to_profile(numbers: Numbers, context: cl.Context) -> None:
+def test_both_the_queue_and_the_graph_have_to_profile(
+    numbers: Numbers, context: cl.Context
+) -> None:
     loop = captured(numbers).finalize(enable_profiling=True)
     with pytest.raises(cl.Error, match="PROFILING_INFO_NOT_AVAILABLE"):
         loop.replay(cl.CommandQueue(context)).profile.start  # noqa: B018  # it is the look that raises
@@ -88,7 +101,9 @@ def test_both_the_queue_and_the_graph_have_to_profile(numbers: Numbers, context:
 @pytest.mark.usefixtures("replayed")
 @pytest.mark.parametrize("way", ["itself", "updatable", "in a graph"])
 def test_on_a_runtime_queue(numbers: Numbers, way: str) -> None:
-    queue = Queue(context_of(numbers.queue.context), device_of(numbers.queue.device), profiling=True)
+    queue = Queue(
+        context_of(numbers.queue.context), device_of(numbers.queue.device), profiling=True
+    )
     loop: Any = captured(numbers).finalize(enable_profiling=True, updatable=way == "updatable")
     if way == "in a graph":
         graph = CommandGraph(queue)
@@ -100,6 +115,11 @@ def test_on_a_runtime_queue(numbers: Numbers, way: str) -> None:
     start, end = event.profiling("start"), event.profiling("end")
     parts: Any = event.profiled
     counted: list[Any] = [part for part in parts if part.handle]
-    first, last = min(counted, key=lambda part: part.profiling("start")), max(counted, key=lambda part: part.profiling("end"))
-    assert start == first.profiling("start") < last.profiling("start") < last.profiling("end") == end
+    first, last = (
+        min(counted, key=lambda part: part.profiling("start")),
+        max(counted, key=lambda part: part.profiling("end")),
+    )
+    assert (
+        start == first.profiling("start") < last.profiling("start") < last.profiling("end") == end
+    )
     assert numbers.value() == 3

@@ -11,7 +11,7 @@ import pyopencl.array
 import pytest
 from capture_support import SOURCE, Numbers
 
-from fairlead.captured import capture
+from fairlead.captured_graphs.context import capture
 from fairlead.runtime import LocalMemory, NDRange, SYCLError
 
 
@@ -137,7 +137,9 @@ def test_ranges(numbers: Numbers) -> None:
 
 def test_updates_of_graphs_with_host_tasks(numbers: Numbers) -> None:
     graph, seen = captured(numbers), []
-    task = graph.add(lambda handler: handler.host_task(lambda: seen.append(numbers.host[0])), depends_on=graph[0])
+    task = graph.add(
+        lambda handler: handler.host_task(lambda: seen.append(numbers.host[0])), depends_on=graph[0]
+    )
     graph.make_edge(task, graph[1])
     loop = graph.finalize(updatable=True)
     loop.replay(numbers.queue)
@@ -178,7 +180,8 @@ def test_what_an_argument_cannot_be(numbers: Numbers) -> None:
 
 def test_null_and_back(numbers: Numbers) -> None:
     program = cl.Program(
-        numbers.queue.context, "kernel void one(global int *a, global int *b) { if (b) a[0] += b[0]; else a[0] += 100; }"
+        numbers.queue.context,
+        "kernel void one(global int *a, global int *b) { if (b) a[0] += b[0]; else a[0] += 100; }",
     )
     kernel, other = program.build().one, numbers.new(5)
     with capture(numbers.queue) as graph:
@@ -250,7 +253,9 @@ def test_captures_of_another_shape_are_refused(numbers: Numbers) -> None:
     assert numbers.value() == 3
 
 
-def test_native_command_buffers_are_updated(numbers: Numbers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_command_buffers_are_updated(
+    numbers: Numbers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "native")
     graph = captured(numbers)
     loop = graph.finalize(updatable=True)

@@ -12,7 +12,7 @@ import pyopencl.array
 import pytest
 from capture_support import Numbers, seen_between
 
-from fairlead.captured import capture
+from fairlead.captured_graphs.context import capture
 from fairlead.graph import CommandGraph, Node
 from fairlead.runtime import Program, SYCLError, malloc_shared
 
@@ -38,7 +38,9 @@ def test_a_host_task_in_the_middle(numbers: Numbers) -> None:
 
 
 @pytest.mark.parametrize("kind", ["queue", "out_of_order"])
-def test_the_queue_goes_on_after_the_replay(request: pytest.FixtureRequest, numbers: Numbers, kind: str) -> None:
+def test_the_queue_goes_on_after_the_replay(
+    request: pytest.FixtureRequest, numbers: Numbers, kind: str
+) -> None:
     """What is enqueued before a replay comes before it, what is enqueued later after it, although Python takes part."""
     queue = request.getfixturevalue(kind)
     graph, seen = seen_between(numbers)
@@ -65,7 +67,9 @@ def test_replays_wait_for_their_wait_list(numbers: Numbers) -> None:
     assert (numbers.value(), seen) == (3, [1])
 
 
-def test_what_a_host_task_raises_is_raised_by_the_event_and_the_queue_goes_on(numbers: Numbers) -> None:
+def test_what_a_host_task_raises_is_raised_by_the_event_and_the_queue_goes_on(
+    numbers: Numbers,
+) -> None:
     graph, _ = seen_between(numbers)
     fails = [True]
 
@@ -73,7 +77,9 @@ def test_what_a_host_task_raises_is_raised_by_the_event_and_the_queue_goes_on(nu
         if fails[0]:
             raise ZeroDivisionError("in a host task")
 
-    graph.make_edge(graph.add(lambda handler: handler.host_task(fail), depends_on=graph[0]), graph[2])
+    graph.make_edge(
+        graph.add(lambda handler: handler.host_task(fail), depends_on=graph[0]), graph[2]
+    )
     loop = graph.finalize()
     for _ in range(2):
         with pytest.raises(ZeroDivisionError, match="in a host task"):
@@ -116,7 +122,9 @@ def test_pyopencl_array_code_with_a_host_task(queue: cl.CommandQueue) -> None:
     steps = len(graph)
     read = next(node for node in graph if node.op == "read")
     sums: list[float] = []
-    graph.add(lambda handler: handler.host_task(lambda: sums.append(float(host.sum()))), depends_on=read)
+    graph.add(
+        lambda handler: handler.host_task(lambda: sums.append(float(host.sum()))), depends_on=read
+    )
     loop = graph.finalize()
     del x
     gc.collect()
@@ -143,14 +151,20 @@ def test_looking_changes_nothing(numbers: Numbers) -> None:
     with capture(numbers.queue) as graph:
         numbers.add(1)
         numbers.mul(3)
-    assert graph.is_as_recorded and [node.label for node in graph] == ["add(64)", "mul(64)"] and graph.is_as_recorded
+    assert (
+        graph.is_as_recorded
+        and [node.label for node in graph] == ["add(64)", "mul(64)"]
+        and graph.is_as_recorded
+    )
     before = graph.finalize()
     graph.add()
     assert not graph.is_as_recorded and (len(before), len(graph.finalize())) == (2, 3)
     assert before.to_dot().count("->") == 1 and len(before) == 2  # which looks at it
 
 
-def test_edges_turn_the_order_of_an_out_of_order_queue(numbers: Numbers, out_of_order: cl.CommandQueue) -> None:
+def test_edges_turn_the_order_of_an_out_of_order_queue(
+    numbers: Numbers, out_of_order: cl.CommandQueue
+) -> None:
     numbers.queue.finish()
     with capture(out_of_order) as graph:
         numbers.add(1, queue=out_of_order)
@@ -171,7 +185,9 @@ def test_kernels_of_the_runtimes_are_added(numbers: Numbers) -> None:
     code = Program(graph.context, "kernel void twice(global int *m) { m[get_global_id(0)] *= 2; }")
     memory = malloc_shared(64, "int32", (graph.context, graph.device))
     memory.array[:] = 1
-    first = graph.add(lambda handler: handler.parallel_for(64, code.twice, memory), depends_on=graph[2])
+    first = graph.add(
+        lambda handler: handler.parallel_for(64, code.twice, memory), depends_on=graph[2]
+    )
     copied = np.zeros(64, np.int32)
     graph.add(lambda handler: handler.memcpy(copied, memory), depends_on=first)
     loop = graph.finalize()
@@ -231,7 +247,9 @@ def test_a_graph_that_was_looked_at_gives_everything_back(numbers: Numbers) -> N
     gc.disable()  # reference counts alone do it
     try:
         del graph, loop, task
-        deadline = time.monotonic() + 60  # a thread may be on its way out of the host task, and have the graph until then
+        deadline = (
+            time.monotonic() + 60
+        )  # a thread may be on its way out of the host task, and have the graph until then
         while numbers.buffer.reference_count != before and time.monotonic() < deadline:
             numbers.queue.finish()
         assert numbers.buffer.reference_count == before

@@ -7,9 +7,9 @@ from typing import Any
 import pyopencl as cl
 import pytest
 
-from fairlead.icd import leaving
 from fairlead.icd.abi import OPENCL
-from fairlead.icd.commands import call, new_queue
+from fairlead.icd.command_buffer import leaving
+from fairlead.icd.command_buffer.commands import call, new_queue
 
 
 class Releases:
@@ -34,11 +34,15 @@ class Releases:
         return self.count
 
 
-def _queue(context: cl.Context, properties: int = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]) -> int:
+def _queue(
+    context: cl.Context, properties: int = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
+) -> int:
     return new_queue(context.int_ptr, context.devices[0].int_ptr, properties)
 
 
-def test_an_out_of_order_queue_rests_after_its_commands(context: cl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_out_of_order_queue_rests_after_its_commands(
+    context: cl.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An event is complete before the driver's thread has let go of its command: the queue's last reference is not released then."""
     releases = Releases(_queue(context), monkeypatch)
     leaving.leave(releases.queue)
@@ -46,7 +50,9 @@ def test_an_out_of_order_queue_rests_after_its_commands(context: cl.Context, mon
     assert releases.after(0.2) == 1 and releases.after(5.0) == 1
 
 
-def test_rest_begins_when_nobody_else_has_the_queue(context: cl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rest_begins_when_nobody_else_has_the_queue(
+    context: cl.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who has a reference may enqueue more."""
     releases = Releases(_queue(context), monkeypatch)
     call(releases.queue, "clRetainCommandQueue")
@@ -56,7 +62,9 @@ def test_rest_begins_when_nobody_else_has_the_queue(context: cl.Context, monkeyp
     assert [releases.after(seconds) for seconds in (5.0, 0.0, 0.9, 0.2)] == [0, 0, 0, 1]
 
 
-def test_an_in_order_queue_is_released_at_once(context: cl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_in_order_queue_is_released_at_once(
+    context: cl.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
     releases = Releases(_queue(context, 0), monkeypatch)
     leaving.leave(releases.queue)
     assert releases.count == 1

@@ -6,8 +6,8 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from fairlead.captured import capture
-from fairlead.icd.native_command_buffer import support_of
+from fairlead.captured_graphs.context import capture
+from fairlead.icd.command_buffer.engines.native import support_of
 
 SOURCE = "__kernel void bump(__global int *cell, int number) { cell[get_global_id(0)] = 3 * cell[get_global_id(0)] + number; }"
 COUNT = 64

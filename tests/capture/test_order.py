@@ -8,8 +8,8 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from fairlead.captured import capture
-from fairlead.icd import command_buffer
+from fairlead.captured_graphs.context import capture
+from fairlead.icd.command_buffer import command_buffer
 
 #: Each launch appends its number to the log, so that the log is the order in which the launches ran.
 SOURCE = """
@@ -31,8 +31,15 @@ class Log:
         self.buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4096)
         cl.enqueue_fill_buffer(queue, self.buffer, np.full(1, 0, np.int32), 0, 4096).wait()
 
-    def note(self, number: int, wait_for: list[cl.Event] | None = None, queue: cl.CommandQueue | None = None) -> cl.Event:
-        return self.kernel(queue or self.queue, (1,), None, self.buffer, np.int32(number), wait_for=wait_for)
+    def note(
+        self,
+        number: int,
+        wait_for: list[cl.Event] | None = None,
+        queue: cl.CommandQueue | None = None,
+    ) -> cl.Event:
+        return self.kernel(
+            queue or self.queue, (1,), None, self.buffer, np.int32(number), wait_for=wait_for
+        )
 
     def read(self) -> list[int]:
         self.queue.finish()
@@ -54,7 +61,9 @@ def test_an_in_order_queue_makes_a_path(queue: cl.CommandQueue, log: Log) -> Non
     assert graph.block.order.levels == [0, 1, 2, 3]
 
 
-def test_events_barriers_and_markers_of_an_out_of_order_queue(out_of_order: cl.CommandQueue, log: Log) -> None:
+def test_events_barriers_and_markers_of_an_out_of_order_queue(
+    out_of_order: cl.CommandQueue, log: Log
+) -> None:
     queue = out_of_order
     with capture(queue) as graph:
         a = log.note(0, queue=queue)
@@ -67,12 +76,28 @@ def test_events_barriers_and_markers_of_an_out_of_order_queue(out_of_order: cl.C
         cl.enqueue_barrier(queue)  # 7: after 6 and what is not behind 5
         log.note(8, [marker], queue=queue)
     edges = set(graph.edges)
-    assert edges >= {(0, 2), (1, 2), (0, 3), (1, 3), (2, 3), (0, 5), (5, 6), (5, 7), (6, 7), (3, 7), (4, 7), (7, 8), (3, 8)}
+    assert edges >= {
+        (0, 2),
+        (1, 2),
+        (0, 3),
+        (1, 3),
+        (2, 3),
+        (0, 5),
+        (5, 6),
+        (5, 7),
+        (6, 7),
+        (3, 7),
+        (4, 7),
+        (7, 8),
+        (3, 8),
+    }
     assert not edges & {(3, 4), (2, 4), (1, 5), (2, 5), (4, 5), (4, 6), (2, 6)}
     assert not graph.block.order.is_path
 
 
-def test_two_queues_and_the_events_between_them(context: cl.Context, queue: cl.CommandQueue, log: Log) -> None:
+def test_two_queues_and_the_events_between_them(
+    context: cl.Context, queue: cl.CommandQueue, log: Log
+) -> None:
     other = cl.CommandQueue(context)
     with capture(queue, other) as graph:
         first = log.note(0)
@@ -99,13 +124,23 @@ def test_every_schedule_honours_every_edge(
         events: list[cl.Event] = []
         for number in range(40):
             kind = random.integers(0, 12)
-            chosen = [events[i] for i in random.integers(0, len(events), min(len(events), 3))] if events else None
+            chosen = (
+                [events[i] for i in random.integers(0, len(events), min(len(events), 3))]
+                if events
+                else None
+            )
             if kind == 0:
-                events.append(cl.enqueue_barrier(out_of_order, wait_for=chosen if number % 2 else None))
+                events.append(
+                    cl.enqueue_barrier(out_of_order, wait_for=chosen if number % 2 else None)
+                )
             elif kind == 1:
-                events.append(cl.enqueue_marker(out_of_order, wait_for=chosen if number % 2 else None))
+                events.append(
+                    cl.enqueue_marker(out_of_order, wait_for=chosen if number % 2 else None)
+                )
             else:
-                events.append(log.note(number, chosen if random.integers(0, 3) else None, queue=out_of_order))
+                events.append(
+                    log.note(number, chosen if random.integers(0, 3) else None, queue=out_of_order)
+                )
     loop = graph.finalize(schedule=schedule)
     commands = [node.index for node in graph if node.type != "ext_oneapi_barrier"]
     for used in (out_of_order, queue):
@@ -116,7 +151,9 @@ def test_every_schedule_honours_every_edge(
         for one in range(3):
             part = ran[one * len(commands) : (one + 1) * len(commands)]
             assert sorted(part) == commands
-            behind = {node: set(before) for node, before in enumerate(graph.block.order.dependencies)}
+            behind = {
+                node: set(before) for node, before in enumerate(graph.block.order.dependencies)
+            }
             for node in range(len(graph)):
                 for before in graph.block.order.dependencies[node]:
                     behind[node] |= behind[before]
@@ -141,8 +178,14 @@ def test_explain_says_how_and_why(
     assert "single path" in path.finalize().explain(out_of_order)
     with capture(out_of_order) as single:
         log.note(0, queue=out_of_order)
-    assert "1 commands, replay, events, 1 events in one pass: so few" in single.finalize().explain(out_of_order)
-    how = "replay, events" if "Portable" in out_of_order.device.platform.name else "replay, lanes (2 queues of its own)"
+    assert "1 commands, replay, events, 1 events in one pass: so few" in single.finalize().explain(
+        out_of_order
+    )
+    how = (
+        "replay, events"
+        if "Portable" in out_of_order.device.platform.name
+        else "replay, lanes (2 queues of its own)"
+    )
     assert how in branches.finalize().explain(out_of_order)
     assert "levels" in branches.finalize(schedule="levels").explain(out_of_order)
     with pytest.raises(TypeError, match="there is no schedule 'best'"):
@@ -159,7 +202,9 @@ def test_a_replay_comes_after_the_one_before_it_also_on_another_queue(
             program.bump(queue, (1,), None, cell, np.int32(number))
     loop, expected = graph.finalize(), 1
     queues = [cl.CommandQueue(context) for _ in range(3)]
-    out_of_order = cl.CommandQueue(context, properties=cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
+    out_of_order = cl.CommandQueue(
+        context, properties=cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    )
     event = loop.replay(queue, times=1)
     for number in range(3):
         expected = (3 * expected + number) % 2**32
@@ -193,7 +238,9 @@ def test_replay_waits_for_its_wait_list_and_for_events_from_before_the_block(
     assert log.read() == [0, 1, 2]
 
 
-def test_a_failed_event_from_before_the_block_is_named(queue: cl.CommandQueue, context: cl.Context, log: Log) -> None:
+def test_a_failed_event_from_before_the_block_is_named(
+    queue: cl.CommandQueue, context: cl.Context, log: Log
+) -> None:
     pending = cl.UserEvent(context)
     with capture(queue) as graph:
         log.note(1, [pending])
@@ -206,7 +253,10 @@ def test_a_failed_event_from_before_the_block_is_named(queue: cl.CommandQueue, c
 def test_devices_of_one_context_wait_for_each_other(device: cl.Device) -> None:
     """The two halves of one device stand for two devices."""
     try:
-        partition: Any = [cl.device_partition_property.EQUALLY, max(1, device.max_compute_units // 2)]
+        partition: Any = [
+            cl.device_partition_property.EQUALLY,
+            max(1, device.max_compute_units // 2),
+        ]
         halves = device.create_sub_devices(partition)[:2]
         context = cl.Context(halves)
     except cl.Error:
@@ -230,14 +280,20 @@ def test_devices_of_one_context_wait_for_each_other(device: cl.Device) -> None:
         assert "several devices" in loop.explain(queues[0])
 
 
-def test_wrong_queues_and_events_are_refused(device: cl.Device, queue: cl.CommandQueue, log: Log) -> None:
+def test_wrong_queues_and_events_are_refused(
+    device: cl.Device, queue: cl.CommandQueue, log: Log
+) -> None:
     with capture(queue) as graph:
         log.note(1)
     loop = graph.finalize()
     elsewhere = cl.Context([device])
     foreign = cl.UserEvent(elsewhere)
-    foreign.set_status(cl.command_execution_status.COMPLETE)  # some drivers wait for it when its context goes
-    with pytest.raises(Exception, match=r"replay \[CL_INVALID_COMMAND_QUEUE\].*not of the graph's context"):
+    foreign.set_status(
+        cl.command_execution_status.COMPLETE
+    )  # some drivers wait for it when its context goes
+    with pytest.raises(
+        Exception, match=r"replay \[CL_INVALID_COMMAND_QUEUE\].*not of the graph's context"
+    ):
         loop.replay(cl.CommandQueue(elsewhere))
     with pytest.raises(Exception, match=r"replay \[CL_INVALID_CONTEXT\].*foreign"):
         loop.replay(queue, wait_for=[foreign])
@@ -257,7 +313,9 @@ def test_wrong_queues_and_events_are_refused(device: cl.Device, queue: cl.Comman
     assert log.read() == []
     loop.replay(queue).wait()
     assert log.read() == [1]
-    with pytest.raises(Exception, match="not of the graph's context"):  # also once it knows how to run
+    with pytest.raises(
+        Exception, match="not of the graph's context"
+    ):  # also once it knows how to run
         loop.replay(cl.CommandQueue(elsewhere))
     with pytest.raises(Exception, match=r"explain .*not of the graph's context"):
         loop.explain(cl.CommandQueue(elsewhere))
@@ -266,18 +324,23 @@ def test_wrong_queues_and_events_are_refused(device: cl.Device, queue: cl.Comman
 def test_a_failed_replay_names_the_command_and_leaves_the_graph_usable(
     queue: cl.CommandQueue, program: cl.Program, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fairlead.executable import ReplayError
+    from fairlead.captured_graphs.executable import ReplayError
 
-    monkeypatch.setattr(command_buffer, "native_is_faster", lambda *_: (True, "it always is"))  # PoCL 3.1's own would crash
+    monkeypatch.setattr(
+        command_buffer, "native_is_faster", lambda *_: (True, "it always is")
+    )  # PoCL 3.1's own would crash
     with capture(queue) as graph:
         log.note(1)
         program.note(queue, (7,), (2,), log.buffer, np.int32(5), allow_empty_ndrange=True)
-        program.note(queue, (1,), (1 << 20,), log.buffer, np.int32(5))  # no device has so large a work-group
+        program.note(
+            queue, (1,), (1 << 20,), log.buffer, np.int32(5)
+        )  # no device has so large a work-group
         log.note(2)
     loop = graph.finalize()
     for _ in range(2):
         with pytest.raises(
-            ReplayError, match=r"node \d, note\(\d\), recorded at .*test_order.py:\d+, could not be enqueued"
+            ReplayError,
+            match=r"node \d, note\(\d\), recorded at .*test_order.py:\d+, could not be enqueued",
         ) as caught:
             loop.replay(queue)
         assert caught.value.node in (1, 2) and caught.value.code.startswith("CL_INVALID_WORK_")
@@ -285,7 +348,9 @@ def test_a_failed_replay_names_the_command_and_leaves_the_graph_usable(
     assert len(graph) == 4
 
 
-def test_an_empty_graph_and_one_of_order_only(queue: cl.CommandQueue, out_of_order: cl.CommandQueue) -> None:
+def test_an_empty_graph_and_one_of_order_only(
+    queue: cl.CommandQueue, out_of_order: cl.CommandQueue
+) -> None:
     with capture(queue) as empty:
         pass
     with capture(out_of_order) as order:
@@ -302,10 +367,24 @@ def test_the_graph_shows_itself(queue: cl.CommandQueue, program: cl.Program, log
         cl.enqueue_fill_buffer(queue, log.buffer, np.full(1, 3, np.int32), 16, 64)
         cl.enqueue_barrier(queue)
     kernel, fill, barrier = graph
-    assert (kernel.op, kernel.type, kernel.label, kernel.predecessors) == ("kernel", "kernel", "note(8×4)", [])
+    assert (kernel.op, kernel.type, kernel.label, kernel.predecessors) == (
+        "kernel",
+        "kernel",
+        "note(8×4)",
+        [],
+    )
     assert kernel.details["local_size"] == (2, 2) and kernel.where.startswith(__file__)
-    assert fill.details == {"offset": 16, "size": 64, "pattern": np.int32(3).tobytes()} and fill.predecessors == [kernel]
-    assert (kernel.index, fill.index, fill.type, barrier.type) == (0, 1, "memfill", "ext_oneapi_barrier")
+    assert fill.details == {
+        "offset": 16,
+        "size": 64,
+        "pattern": np.int32(3).tobytes(),
+    } and fill.predecessors == [kernel]
+    assert (kernel.index, fill.index, fill.type, barrier.type) == (
+        0,
+        1,
+        "memfill",
+        "ext_oneapi_barrier",
+    )
     dot = graph.to_dot()
     assert dot.startswith("digraph") and f'"{kernel.id}" -> "{fill.id}"' in dot
     assert "note(8×4)" in graph.to_dot(verbose=True)

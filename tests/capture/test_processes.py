@@ -13,7 +13,7 @@ from fairlead.icd.objects import Platform
 PROGRAM = """
 import numpy as np
 {imports}
-from fairlead.captured import capture
+from fairlead.captured_graphs.context import capture
 import pyopencl.array
 context = cl.create_some_context(interactive=False)
 queue = cl.CommandQueue(context)
@@ -29,7 +29,7 @@ assert (y.get() == direct).all()
 """
 
 IMPORTS = {
-    "fairlead-first": "import fairlead\nimport fairlead.captured\nimport pyopencl as cl",
+    "fairlead-first": "import fairlead\nimport fairlead.captured_graphs.context\nimport pyopencl as cl",
     "pyopencl-first": "import pyopencl as cl\ncl.get_platforms()\nimport fairlead",
     "drivers-first": "from fairlead.icd.drivers import drivers\ndrivers()\nimport pyopencl as cl",
     "drivers-last": "import pyopencl as cl\ncl.get_platforms()\nfrom fairlead.icd.drivers import drivers\ndrivers()",
@@ -38,7 +38,9 @@ IMPORTS = {
 
 @pytest.mark.parametrize("order", IMPORTS)
 def test_the_order_of_imports_does_not_matter(run_python: RunPython, order: str) -> None:
-    assert run_python(PROGRAM.format(imports=IMPORTS[order]) + "print('done')").out.endswith("done\n")
+    assert run_python(PROGRAM.format(imports=IMPORTS[order]) + "print('done')").out.endswith(
+        "done\n"
+    )
 
 
 ENDINGS = {
@@ -52,7 +54,11 @@ ENDINGS = {
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_the_interpreter_ends_cleanly(run_python: RunPython, ending: str) -> None:
-    done = run_python(PROGRAM.format(imports=IMPORTS["pyopencl-first"]) + ENDINGS[ending] + "\nprint('done', flush=True)")
+    done = run_python(
+        PROGRAM.format(imports=IMPORTS["pyopencl-first"])
+        + ENDINGS[ending]
+        + "\nprint('done', flush=True)"
+    )
     assert done.out.endswith("done\n")
     assert "Traceback" not in done.err
 
@@ -86,19 +92,28 @@ print("released")
 """
 
 
-@pytest.mark.parametrize("platform", platforms(), ids=lambda platform: os.path.basename(platform.driver.path))
-def test_a_queue_is_left_while_a_replay_runs_on_it(run_python: RunPython, platform: Platform) -> None:
+@pytest.mark.parametrize(
+    "platform", platforms(), ids=lambda platform: os.path.basename(platform.driver.path)
+)
+def test_a_queue_is_left_while_a_replay_runs_on_it(
+    run_python: RunPython, platform: Platform
+) -> None:
     """Intel's driver would hang."""
     assert run_python(LEAVING, platform.driver.path).out == "released\n"
 
 
 def test_a_capture_in_a_forked_child(run_python: RunPython) -> None:
     """A child that forked before any driver was used captures for itself."""
-    code = "import os, fairlead.captured\npid = os.fork()\nif pid:\n    assert os.waitpid(pid, 0)[1] == 0\n    print('parent')\nelse:\n"
+    code = "import os, fairlead.captured_graphs.context\npid = os.fork()\n"
+    code += "if pid:\n    assert os.waitpid(pid, 0)[1] == 0\n    print('parent')\nelse:\n"
     body = (PROGRAM.format(imports="import pyopencl as cl") + "os._exit(0)").replace("\n", "\n    ")
     assert "parent" in run_python(code + "    " + body).out
 
 
-def test_the_drivers_of_the_test_extra_are_among_those_tested(request: pytest.FixtureRequest) -> None:
+def test_the_drivers_of_the_test_extra_are_among_those_tested(
+    request: pytest.FixtureRequest,
+) -> None:
     names = {os.path.basename(platform.driver.path) for platform in platforms()}
-    assert {"libpocl-21062cec.so", "libintelocl.so"} <= {name.split(".so")[0] + ".so" for name in names}
+    assert {"libpocl-21062cec.so", "libintelocl.so"} <= {
+        name.split(".so")[0] + ".so" for name in names
+    }

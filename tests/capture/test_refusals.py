@@ -12,7 +12,7 @@ import pyopencl as cl
 import pyopencl.array
 import pytest
 
-from fairlead.captured import CapturedGraph, CaptureError, capture
+from fairlead.captured_graphs.context import CapturedGraph, CaptureError, capture
 from fairlead.icd._native import ffi, lib
 from fairlead.icd.abi import OPENCL
 
@@ -22,7 +22,10 @@ N = 64
 
 def pointers(queue: cl.CommandQueue) -> list[bytes]:
     """Word 0 of queue and context, and the bytes of the driver's whole table."""
-    words = [bytes(ffi.buffer(ffi.cast("char *", handle), 8)) for handle in (queue.int_ptr, queue.context.int_ptr)]
+    words = [
+        bytes(ffi.buffer(ffi.cast("char *", handle), 8))
+        for handle in (queue.int_ptr, queue.context.int_ptr)
+    ]
     table = lib.fl_table_of(ffi.cast("void *", queue.context.int_ptr))
     return [*words, bytes(ffi.buffer(table, 149 * 8))]
 
@@ -40,13 +43,22 @@ def buffer(queue: cl.CommandQueue) -> cl.Buffer:
 
 
 def _map(queue: cl.CommandQueue, buffer: cl.Buffer) -> None:
-    cl.enqueue_map_buffer(queue, buffer, cl.map_flags.READ, 0, (N,), np.dtype(np.float32), is_blocking=False)
+    cl.enqueue_map_buffer(
+        queue, buffer, cl.map_flags.READ, 0, (N,), np.dtype(np.float32), is_blocking=False
+    )
 
 
 def _image(queue: cl.CommandQueue, buffer: cl.Buffer) -> None:
     image_format = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
     image = cl.Image(queue.context, cl.mem_flags.READ_WRITE, image_format, shape=(4, 4))
-    cl.enqueue_copy(queue, image, np.zeros((4, 4, 4), np.float32), origin=(0, 0), region=(4, 4), is_blocking=False)
+    cl.enqueue_copy(
+        queue,
+        image,
+        np.zeros((4, 4, 4), np.float32),
+        origin=(0, 0),
+        region=(4, 4),
+        is_blocking=False,
+    )
 
 
 def _wait(queue: cl.CommandQueue, buffer: cl.Buffer) -> None:
@@ -59,10 +71,16 @@ def _callback(queue: cl.CommandQueue, buffer: cl.Buffer) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[cl.CommandQueue, cl.Buffer], object], str]] = {
-    "clFinish": (lambda queue, buffer: queue.finish(), "waits for commands that have only been recorded"),
+    "clFinish": (
+        lambda queue, buffer: queue.finish(),
+        "waits for commands that have only been recorded",
+    ),
     "clWaitForEvents": (_wait, "waits for commands that have only been recorded"),
     "clSetEventCallback": (_callback, "callback at completion"),
-    "clEnqueueReadBuffer": (lambda queue, buffer: cl.enqueue_copy(queue, np.zeros(N, np.float32), buffer), "blocking transfer"),
+    "clEnqueueReadBuffer": (
+        lambda queue, buffer: cl.enqueue_copy(queue, np.zeros(N, np.float32), buffer),
+        "blocking transfer",
+    ),
     "clEnqueueWriteBuffer": (
         lambda queue, buffer: cl.enqueue_copy(queue, buffer, np.zeros(N, np.float32)),
         "blocking transfer",
@@ -96,7 +114,9 @@ def test_what_cannot_be_captured_is_refused_in_the_callers_line(
     assert (result == 0).all()
 
 
-def test_a_refusal_that_the_program_swallows_is_raised_when_the_block_ends(queue: cl.CommandQueue) -> None:
+def test_a_refusal_that_the_program_swallows_is_raised_when_the_block_ends(
+    queue: cl.CommandQueue,
+) -> None:
     wanted = pytest.raises(CaptureError, match=r"clFinish.*\n.*remedy: wait after a replay")
     with wanted, capture(queue), contextlib.suppress(cl.LogicError):
         queue.finish()
@@ -117,12 +137,16 @@ def test_an_exception_in_the_block_passes_and_leaves_nothing(
         graph.finalize()
 
 
-def test_invalid_commands_raise_pyopencls_own_error(queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer) -> None:
+def test_invalid_commands_raise_pyopencls_own_error(
+    queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer
+) -> None:
     with pytest.raises(cl.LogicError, match="INVALID_VALUE"), capture(queue):
         cl.enqueue_fill_buffer(queue, buffer, b"", 0, N * 4)
 
 
-def test_another_thread_is_refused_and_the_block_says_so(queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer) -> None:
+def test_another_thread_is_refused_and_the_block_says_so(
+    queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer
+) -> None:
     seen: list[BaseException] = []
 
     def intrude() -> None:
@@ -133,7 +157,10 @@ def test_another_thread_is_refused_and_the_block_says_so(queue: cl.CommandQueue,
 
     queue.finish()
     before = pointers(queue)
-    with pytest.raises(CaptureError, match="another thread used the queue"), capture(queue) as graph:
+    with (
+        pytest.raises(CaptureError, match="another thread used the queue"),
+        capture(queue) as graph,
+    ):
         kernel(queue, (N,), None, buffer, np.float32(1))
         thread = threading.Thread(target=intrude)
         thread.start()
@@ -142,7 +169,9 @@ def test_another_thread_is_refused_and_the_block_says_so(queue: cl.CommandQueue,
     assert len(graph) == 0 and pointers(queue) == before
 
 
-def test_threads_with_queues_of_their_own_are_not_disturbed(context: cl.Context, kernel: cl.Kernel) -> None:
+def test_threads_with_queues_of_their_own_are_not_disturbed(
+    context: cl.Context, kernel: cl.Kernel
+) -> None:
     """Eight threads capture, replay and run directly on one context; each gets its own result."""
     source = SOURCE.replace("add", "bump")
     failures: list[str] = []
@@ -176,7 +205,10 @@ def test_a_queue_is_captured_once_at_a_time(
 ) -> None:
     other = cl.CommandQueue(context)
     with capture(queue) as outer:
-        with pytest.raises(Exception, match="end the other capture of this queue first"), capture(queue):
+        with (
+            pytest.raises(Exception, match="end the other capture of this queue first"),
+            capture(queue),
+        ):
             pass
         with capture(other) as inner:
             kernel(other, (N,), None, buffer, np.float32(1))
@@ -189,7 +221,9 @@ def test_a_queue_is_captured_once_at_a_time(
     assert (result == 3).all()
 
 
-def test_the_same_queue_given_twice_is_one_queue(queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer) -> None:
+def test_the_same_queue_given_twice_is_one_queue(
+    queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer
+) -> None:
     with capture(queue, queue) as graph:
         kernel(queue, (N,), None, buffer, np.float32(1))
     assert [node.queue for node in graph] == [queue]
@@ -218,7 +252,10 @@ def test_an_event_of_another_capture_is_foreign(
     queue: cl.CommandQueue, context: cl.Context, kernel: cl.Kernel, buffer: cl.Buffer
 ) -> None:
     other = cl.CommandQueue(context)
-    with pytest.raises(CaptureError, match="belongs to another context or to another capture"), capture(queue):
+    with (
+        pytest.raises(CaptureError, match="belongs to another context or to another capture"),
+        capture(queue),
+    ):
         event = kernel(queue, (N,), None, buffer, np.float32(1))
         with capture(other):
             kernel(other, (N,), None, buffer, np.float32(1), wait_for=[event])
@@ -236,7 +273,10 @@ def test_an_event_of_another_context_is_foreign(
 def test_queues_of_two_contexts_are_refused(device: cl.Device, queue: cl.CommandQueue) -> None:
     context = cl.Context([device])
     other = cl.CommandQueue(context)
-    with pytest.raises(Exception, match=r"CL_INVALID_CONTEXT.*\n.*capture queues of one context"), capture(queue, other):
+    with (
+        pytest.raises(Exception, match=r"CL_INVALID_CONTEXT.*\n.*capture queues of one context"),
+        capture(queue, other),
+    ):
         pass
 
 
@@ -253,7 +293,9 @@ def test_a_graph_is_not_finalized_inside_its_block(queue: cl.CommandQueue) -> No
         graph.finalize()
 
 
-def test_waits_of_pyopencl_array_for_its_own_lists_keep_the_order(context: cl.Context, out_of_order: cl.CommandQueue) -> None:
+def test_waits_of_pyopencl_array_for_its_own_lists_keep_the_order(
+    context: cl.Context, out_of_order: cl.CommandQueue
+) -> None:
     """An array that was written many times waits for its oldest events, to forget them; later commands still come after those."""
     queue = out_of_order
     x = pyopencl.array.to_device(queue, np.ones(N, np.float32))
@@ -267,7 +309,9 @@ def test_waits_of_pyopencl_array_for_its_own_lists_keep_the_order(context: cl.Co
     assert (y.get() == 30).all()
 
 
-def test_the_extra_queue_of_a_graph_records_too(queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer) -> None:
+def test_the_extra_queue_of_a_graph_records_too(
+    queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer
+) -> None:
     def library_function(queue: cl.CommandQueue) -> None:
         kernel(queue, (N,), None, buffer, np.float32(5))
 
@@ -312,7 +356,7 @@ def test_what_a_signal_handler_raises_is_raised_when_the_block_ends(
     before = pointers(queue)
     bomb = Bomb()
     with pytest.raises(Interrupt), pytest.MonkeyPatch.context() as patch, capture(queue) as graph:
-        patch.setattr("fairlead._client.calling_place", bomb)
+        patch.setattr("fairlead.captured_graphs.pyopencl_client.calling_place", bomb)
         for _ in range(5):
             kernel(queue, (N,), None, buffer, np.float32(1))
     assert len(graph) == 0 and graph.state == "failed"
@@ -336,13 +380,20 @@ def test_kernels_with_images_and_samplers_are_refused(queue: cl.CommandQueue) ->
     assert (sampler.reference_count, image.reference_count) == uses
 
 
-def test_keep_of_host_memory_lifts_no_refusal(queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer) -> None:
+def test_keep_of_host_memory_lifts_no_refusal(
+    queue: cl.CommandQueue, kernel: cl.Kernel, buffer: cl.Buffer
+) -> None:
     kernel.set_args(buffer, np.float32(1))
-    with pytest.raises(CaptureError, match="before the block, or never"), capture(queue, keep=[np.zeros(4)]):
+    with (
+        pytest.raises(CaptureError, match="before the block, or never"),
+        capture(queue, keep=[np.zeros(4)]),
+    ):
         cl.enqueue_nd_range_kernel(queue, kernel, (N,), None)
 
 
-def test_a_variable_that_cannot_be_looked_at_does_no_harm(queue: cl.CommandQueue, buffer: cl.Buffer) -> None:
+def test_a_variable_that_cannot_be_looked_at_does_no_harm(
+    queue: cl.CommandQueue, buffer: cl.Buffer
+) -> None:
     import weakref
 
     class Thing:

@@ -23,10 +23,12 @@ from support import CHILD_TIMEOUT, Output
 from fairlead import plugins
 from fairlead.backends import registered
 from fairlead.icd import quirks
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.search import Candidate
 
 HERE: Final = Path(__file__).parent
-PROGRAMS: Final = tuple(sorted(path.stem for path in (HERE / "sycl").glob("*.cpp") if path.stem != "leaking"))
+PROGRAMS: Final = tuple(
+    sorted(path.stem for path in (HERE / "sycl").glob("*.cpp") if path.stem != "leaking")
+)
 #: Where libOpenCL.so.1 and what the Intel drivers need lie.
 PREFIX_LIB: Final = Path(sys.prefix, "lib")
 #: Debian's PoCL is used where it is installed; nothing asks for it.
@@ -53,7 +55,11 @@ CASES: Final = tuple(Case(adapter, driver) for adapter in ADAPTERS for driver in
 @cache
 def adapter_path(adapter: str) -> str | None:
     """The file of an adapter; None for Intel's, which needs none. SYCL_CLIENTS_ADAPTER names another one than the reference adapter."""
-    return None if adapter == "intel" else os.environ.get("SYCL_CLIENTS_ADAPTER") or plugins.reference_adapter()
+    return (
+        None
+        if adapter == "intel"
+        else os.environ.get("SYCL_CLIENTS_ADAPTER") or plugins.reference_adapter()
+    )
 
 
 @cache
@@ -64,7 +70,13 @@ def plugin_path(adapter: str, home: Path) -> str:
     return os.environ.get("SYCL_CLIENTS_PLUGIN") or plugins.reference_plugin()
 
 
-def run(command: Sequence[str | Path], home: Path, driver: str, adapter: str | None = None, **variables: str | Path) -> Output:
+def run(
+    command: Sequence[str | Path],
+    home: Path,
+    driver: str,
+    adapter: str | None = None,
+    **variables: str | Path,
+) -> Output:
     """Run a client. `home` is the folder of its DPC++, `driver` a driver's library, `adapter` an adapter's or None."""
     environ = {
         **os.environ,
@@ -117,10 +129,14 @@ class Drivers:
     @cache  # noqa: B019 - one object a session
     def is_repaired(self, name: str) -> bool:
         """Whether fairlead repairs what the driver compiles for: without fairlead it builds nothing on this CPU."""
-        code = "import sys; from fairlead.icd.drivers import load; from fairlead.loader.search import Candidate; "
+        code = "import sys; from fairlead.icd.drivers import load; from fairlead.loader.base.search import Candidate; "
         code += "print('pocl-generic-cpu' in load(Candidate(sys.argv[1], 'test')).quirks)"
         done = subprocess.run(
-            [sys.executable, "-c", code, self[name]], check=True, capture_output=True, text=True, timeout=CHILD_TIMEOUT
+            [sys.executable, "-c", code, self[name]],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=CHILD_TIMEOUT,
         )
         return done.stdout.strip() == "True"
 
@@ -139,11 +155,19 @@ def complaints(output: Output) -> list[str]:
     That they followed every handle is asserted.
     """
     lines = [line.removeprefix("<VALIDATION>") for line in output.err.splitlines()]
-    assert any(line.startswith("[DEBUG]: Reference count for handle") for line in lines), "the layers were not at work"
+    assert any(line.startswith("[DEBUG]: Reference count for handle") for line in lines), (
+        "the layers were not at work"
+    )
     said = [
-        re.sub(r"0x[0-9a-f]+", "0x…", line) for line in lines if not line.startswith("[DEBUG]") and line not in _NO_COMPLAINT
+        re.sub(r"0x[0-9a-f]+", "0x…", line)
+        for line in lines
+        if not line.startswith("[DEBUG]") and line not in _NO_COMPLAINT
     ]
-    return [line for line in said if not re.match(r"\[ERROR\]: (#\d+ |Handle 0x… was recorded for first time here:)", line)]
+    return [
+        line
+        for line in said
+        if not re.match(r"\[ERROR\]: (#\d+ |Handle 0x… was recorded for first time here:)", line)
+    ]
 
 
 #: Said of every handle that is optional and NULL, whatever the adapter: the pool of an allocation, the program of a native kernel.
@@ -169,19 +193,28 @@ class Compiler:
         if not header.exists():
             shutil.copy(HERE / "sycl/client.hpp", header)
             self._run(["-x", "c++-header", header, "-o", f"{header}.gch"], cxx())
-        return self._link(source, ["-include", header, source], self.home / "lib/libsycl.so.9", cxx())
+        return self._link(
+            source, ["-include", header, source], self.home / "lib/libsycl.so.9", cxx()
+        )
 
     def _c(self, source: Path) -> Path:
         return self._link(source, [source], self.home / "lib/libur_loader.so.0", ["cc"])
 
-    def _link(self, source: Path, arguments: list[str | Path], library: Path, compiler: list[str]) -> Path:
+    def _link(
+        self, source: Path, arguments: list[str | Path], library: Path, compiler: list[str]
+    ) -> Path:
         program = self.directory / source.stem
         libraries = [library, PREFIX_LIB / "libOpenCL.so.1", "-Wl,--allow-shlib-undefined"]
         self._run([*arguments, "-o", program, *libraries], compiler)
         return program
 
     def _run(self, arguments: Sequence[str | Path], compiler: list[str]) -> None:
-        done = subprocess.run([*compiler, *self.options, *map(str, arguments)], check=False, capture_output=True, text=True)
+        done = subprocess.run(
+            [*compiler, *self.options, *map(str, arguments)],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stderr
 
 

@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 from clients import DEBIAN_POCL, Compiler, Drivers
 
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.search import Candidate
 
 
 @pytest.fixture(scope="session")
 def clients() -> Path:
     """The folder with `now` and `pi`: the DPC++ runtimes and dpctl of the two generations."""
     path = Path(os.environ.get("SYCL_CLIENTS", ""))
-    assert (path / "fetched").exists(), "SYCL_CLIENTS must name the folder of the fetched clients: run the tests by `make test`"
+    assert (path / "fetched").exists(), (
+        "SYCL_CLIENTS must name the folder of the fetched clients: run the tests by `make test`"
+    )
     return path
 
 
@@ -43,10 +45,18 @@ def compile_client(now: Path, tmp_path_factory: pytest.TempPathFactory) -> Compi
 @pytest.fixture(scope="session")
 def drivers(intel_cpu: Candidate, pocl_wheel: Candidate) -> Drivers:
     """The drivers of DRIVERS."""
-    return Drivers({"intel_cpu": intel_cpu, "pocl_wheel": pocl_wheel, "debian_pocl": Candidate(str(DEBIAN_POCL), "/usr/lib")})
+    return Drivers(
+        {
+            "intel_cpu": intel_cpu,
+            "pocl_wheel": pocl_wheel,
+            "debian_pocl": Candidate(str(DEBIAN_POCL), "/usr/lib"),
+        }
+    )
 
 
 def _for_this_python(home: Path) -> Path:
     module = home / f"dpctl/_sycl_device{sysconfig.get_config_var('EXT_SUFFIX')}"
-    assert module.exists(), f"{home.parent} was fetched for another Python: remove it and run `make test` again"
+    assert module.exists(), (
+        f"{home.parent} was fetched for another Python: remove it and run `make test` again"
+    )
     return home

@@ -46,7 +46,15 @@ def filled(queue: dpctl.SyclQueue, kind: str, values: range) -> dpctl.memory.Mem
 
 def platforms() -> None:
     for device in dpctl.get_devices():
-        show("device", device.name, "|", device.sycl_platform.name, "|", device.backend, device.device_type)
+        show(
+            "device",
+            device.name,
+            "|",
+            device.sycl_platform.name,
+            "|",
+            device.backend,
+            device.device_type,
+        )
         show(
             "limits",
             device.max_compute_units > 0,
@@ -57,7 +65,9 @@ def platforms() -> None:
 
 
 def memory(queue: dpctl.SyclQueue) -> None:
-    made = {kind: filled(queue, kind, range(index, index + COUNT)) for index, kind in enumerate(KINDS)}
+    made = {
+        kind: filled(queue, kind, range(index, index + COUNT)) for index, kind in enumerate(KINDS)
+    }
     for kind, each in made.items():
         show(kind, each.get_usm_type(), *ints(each))
     made["host"].copy_from_device(made["device"])
@@ -98,7 +108,9 @@ def main() -> int:
     try:
         platforms()
         queue = dpctl.SyclQueue(
-            property=["enable_profiling", "in_order"] if sys.argv[1:] == ["in_order"] else "enable_profiling"
+            property=["enable_profiling", "in_order"]
+            if sys.argv[1:] == ["in_order"]
+            else "enable_profiling"
         )
         show("queue", queue.is_in_order, queue.has_enable_profiling)
         memory(queue)

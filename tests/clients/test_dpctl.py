@@ -9,7 +9,20 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from clients import CASES, DRIVERS, HERE, LEAK, WATCHED, Case, Drivers, adapter_path, complaints, error_of, plugin_path, run
+from clients import (
+    CASES,
+    DRIVERS,
+    HERE,
+    LEAK,
+    WATCHED,
+    Case,
+    Drivers,
+    adapter_path,
+    complaints,
+    error_of,
+    plugin_path,
+    run,
+)
 from support import Output
 
 PLATFORMS: Final = {
@@ -53,20 +66,39 @@ def check(output: Output, case: Case, in_order: bool = False) -> None:
 
 
 def test_dpctl(case: Case, now: Path, drivers: Drivers) -> None:
-    output = run([sys.executable, _PROGRAM], now, drivers[case.driver], adapter_path(case.adapter), PYTHONPATH=now)
+    output = run(
+        [sys.executable, _PROGRAM],
+        now,
+        drivers[case.driver],
+        adapter_path(case.adapter),
+        PYTHONPATH=now,
+    )
     check(output, case)
     assert output.err == ""
 
 
 def test_dpctl_in_order(case: Case, now: Path, drivers: Drivers) -> None:
-    output = run([sys.executable, _PROGRAM, "in_order"], now, drivers[case.driver], adapter_path(case.adapter), PYTHONPATH=now)
+    output = run(
+        [sys.executable, _PROGRAM, "in_order"],
+        now,
+        drivers[case.driver],
+        adapter_path(case.adapter),
+        PYTHONPATH=now,
+    )
     check(output, case, in_order=True)
     assert output.err == ""
 
 
 def test_the_loader_has_nothing_to_complain_of(case: Case, now: Path, drivers: Drivers) -> None:
     """Of the adapter, that is: dpctl itself keeps a reference to its context to the end."""
-    output = run([sys.executable, _PROGRAM], now, drivers[case.driver], adapter_path(case.adapter), PYTHONPATH=now, **WATCHED)
+    output = run(
+        [sys.executable, _PROGRAM],
+        now,
+        drivers[case.driver],
+        adapter_path(case.adapter),
+        PYTHONPATH=now,
+        **WATCHED,
+    )
     check(output, case)
     assert complaints(output) == [LEAK]
 
@@ -84,14 +116,20 @@ def with_plugin(pi: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_dpctl_of_the_pi_generation(case: Case, pi: Path, with_plugin: Path, drivers: Drivers) -> None:
+def test_dpctl_of_the_pi_generation(
+    case: Case, pi: Path, with_plugin: Path, drivers: Drivers
+) -> None:
     os.symlink(plugin_path(case.adapter, pi), with_plugin / "lib/libpi_opencl.so")
-    output = run([sys.executable, _PROGRAM], with_plugin, drivers[case.driver], PYTHONPATH=with_plugin)
+    output = run(
+        [sys.executable, _PROGRAM], with_plugin, drivers[case.driver], PYTHONPATH=with_plugin
+    )
     check(output, case)
     assert output.err == ""
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_without_a_plugin_there_is_no_device(driver: str, with_plugin: Path, drivers: Drivers) -> None:
+def test_without_a_plugin_there_is_no_device(
+    driver: str, with_plugin: Path, drivers: Drivers
+) -> None:
     output = run([sys.executable, _PROGRAM], with_plugin, drivers[driver], PYTHONPATH=with_plugin)
     assert error_of(output).startswith("SyclQueueCreationError") and output.code == 1

@@ -30,25 +30,48 @@ def home(pi: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def program(home: Path) -> Path:
     """pi_graph.cpp, compiled."""
-    libraries = [home / "lib/libsycl.so.7", home / "lib/libDPCTLSyclInterface.so", "-Wl,--allow-shlib-undefined"]
+    libraries = [
+        home / "lib/libsycl.so.7",
+        home / "lib/libDPCTLSyclInterface.so",
+        "-Wl,--allow-shlib-undefined",
+    ]
     command = [*cxx(), "-O1", HERE / "pi_graph.cpp", "-o", home / "pi_graph", *libraries]
-    done = subprocess.run([str(part) for part in command], check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [str(part) for part in command], check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return home / "pi_graph"
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_graph_is_recorded_and_run(driver: str, home: Path, program: Path, drivers: Drivers) -> None:
+def test_graph_is_recorded_and_run(
+    driver: str, home: Path, program: Path, drivers: Drivers
+) -> None:
     output = run([program], home, drivers[driver])
     assert (output.out, output.code) == ("recorded: 3 200 0\nrun: 0 200 12 212\n", 0)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_it_becomes_a_command_buffer(driver: str, home: Path, program: Path, drivers: Drivers) -> None:
+def test_it_becomes_a_command_buffer(
+    driver: str, home: Path, program: Path, drivers: Drivers
+) -> None:
     output = run([program], home, drivers[driver], SYCL_PI_TRACE="2")
-    calls = [line.removeprefix("---> ").rstrip("(") for line in output.out.splitlines() if line.startswith("---> piext")]
-    appended = [call.removeprefix("piextCommandBuffer") for call in calls if "CommandBuffer" in call]
+    calls = [
+        line.removeprefix("---> ").rstrip("(")
+        for line in output.out.splitlines()
+        if line.startswith("---> piext")
+    ]
+    appended = [
+        call.removeprefix("piextCommandBuffer") for call in calls if "CommandBuffer" in call
+    ]
     assert appended == [
-        "Create", "MemcpyUSM", "FillUSM", "PrefetchUSM", "AdviseUSM", "NDRangeKernel", "NDRangeKernel", "Finalize",
+        "Create",
+        "MemcpyUSM",
+        "FillUSM",
+        "PrefetchUSM",
+        "AdviseUSM",
+        "NDRangeKernel",
+        "NDRangeKernel",
+        "Finalize",
         *["piextEnqueueCommandBuffer"] * 3,
-    ]  # fmt: skip
+    ]

@@ -25,8 +25,12 @@ from clients import (
 
 _UNSUPPORTED: Final = "Enqueue process failed. opencl backend failed with error: 44 (UR_RESULT_ERROR_UNSUPPORTED_FEATURE)"
 _NO_NATIVE: Final = "opencl backend failed with error: 44 (UR_RESULT_ERROR_UNSUPPORTED_FEATURE)"
-_INVALID: Final = "Enqueue process failed. opencl backend failed with error: 4 (UR_RESULT_ERROR_INVALID_VALUE)"
-_UNKNOWN: Final = "Enqueue process failed. opencl backend failed with error: 2147483646 (UR_RESULT_ERROR_UNKNOWN)"
+_INVALID: Final = (
+    "Enqueue process failed. opencl backend failed with error: 4 (UR_RESULT_ERROR_INVALID_VALUE)"
+)
+_UNKNOWN: Final = (
+    "Enqueue process failed. opencl backend failed with error: 2147483646 (UR_RESULT_ERROR_UNKNOWN)"
+)
 _NO_UPDATE: Final = "Device does not support Command Graph update"
 _NO_GRAPH: Final = "opencl backend is not supported by SYCL Graph extension."
 _NO_SHARED: Final = "Device does not support shared USM allocations!"
@@ -43,7 +47,10 @@ _WITHOUT_USM: Final = {
 #: The errors that programs end with, one line each. What is not here works.
 REFUSED: Final[dict[Case, dict[str, str]]] = {
     Case("intel", "intel_cpu"): {
-        **dict.fromkeys(("update_buffer", "update_command_group", "update_parameters", "update_whole"), _NO_UPDATE),
+        **dict.fromkeys(
+            ("update_buffer", "update_command_group", "update_parameters", "update_whole"),
+            _NO_UPDATE,
+        ),
         **dict.fromkeys(("native_queue", "prefetch"), _UNSUPPORTED),
         "buffers_host": _INVALID,
     },
@@ -75,13 +82,19 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 def refusal(case: Case, program: str, drivers: Drivers) -> str | None:
     """The error that a program ends with on a case, if it does."""
-    if case == Case("intel", "pocl_wheel") and program in _BUILDS_ON_POCL and drivers.is_repaired("pocl_wheel"):
+    if (
+        case == Case("intel", "pocl_wheel")
+        and program in _BUILDS_ON_POCL
+        and drivers.is_repaired("pocl_wheel")
+    ):
         return _NO_BUILD
     return REFUSED.get(case, {}).get(program)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_it_prints_what_it_says(case: Case, program: str, now: Path, compile_client: Compiler, drivers: Drivers) -> None:
+def test_it_prints_what_it_says(
+    case: Case, program: str, now: Path, compile_client: Compiler, drivers: Drivers
+) -> None:
     source = HERE / f"sycl/{program}.cpp"
     output = run([compile_client(source)], now, drivers[case.driver], adapter_path(case.adapter))
     refused = refusal(case, program, drivers)
@@ -96,7 +109,9 @@ def test_the_loader_has_nothing_to_complain_of(
     case: Case, program: str, now: Path, compile_client: Compiler, drivers: Drivers
 ) -> None:
     source = HERE / f"sycl/{program}.cpp"
-    output = run([compile_client(source)], now, drivers[case.driver], adapter_path(case.adapter), **WATCHED)
+    output = run(
+        [compile_client(source)], now, drivers[case.driver], adapter_path(case.adapter), **WATCHED
+    )
     assert complaints(output) == KNOWN_COMPLAINTS.get((case.adapter, program), [])
     refused = refusal(case, program, drivers)
     assert (output.out == printed(source)) if refused is None else (error_of(output) == refused)
@@ -104,7 +119,10 @@ def test_the_loader_has_nothing_to_complain_of(
 
 #: What the layers do not count, whatever the adapter: a buffer that is made by partition, and the event of a two-dimensional copy, which
 #: libsycl asks for only of an adapter that has such copies, as ours. The release of either is one too many to them.
-_UNCOUNTED: Final = ["[ERROR]: Attempting to release nonexistent handle 0x…", "[ERROR]: Retained -1 reference(s) to handle 0x…"]
+_UNCOUNTED: Final = [
+    "[ERROR]: Attempting to release nonexistent handle 0x…",
+    "[ERROR]: Retained -1 reference(s) to handle 0x…",
+]
 KNOWN_COMPLAINTS: Final = {
     ("intel", "sub_buffer"): _UNCOUNTED,
     ("fairlead", "sub_buffer"): _UNCOUNTED,
@@ -112,15 +130,20 @@ KNOWN_COMPLAINTS: Final = {
 }
 
 
-def test_the_loader_does_complain(case: Case, now: Path, compile_client: Compiler, drivers: Drivers) -> None:
+def test_the_loader_does_complain(
+    case: Case, now: Path, compile_client: Compiler, drivers: Drivers
+) -> None:
     source = HERE / "sycl/leaking.cpp"
-    output = run([compile_client(source)], now, drivers[case.driver], adapter_path(case.adapter), **WATCHED)
+    output = run(
+        [compile_client(source)], now, drivers[case.driver], adapter_path(case.adapter), **WATCHED
+    )
     assert (output.out, output.code) == (printed(source), 0)
     assert LEAK in complaints(output)
 
 
 @pytest.mark.parametrize(
-    "program", [program for program in PROGRAMS if not program.startswith(("queue_", "usm_", "sub_buffer"))]
+    "program",
+    [program for program in PROGRAMS if not program.startswith(("queue_", "usm_", "sub_buffer"))],
 )
 @pytest.mark.parametrize("driver", [driver for driver in DRIVERS if driver != "pocl_wheel"])
 @pytest.mark.parametrize("way", ["native", "replay"])
@@ -129,7 +152,13 @@ def test_command_buffers_of_both_kinds(
 ) -> None:
     """On drivers that have cl_khr_command_buffer, our adapter's own way to run one and the driver's give the same."""
     source = HERE / f"sycl/{program}.cpp"
-    output = run([compile_client(source)], now, drivers[driver], adapter_path("fairlead"), FAIRLEAD_COMMAND_BUFFER=way)
+    output = run(
+        [compile_client(source)],
+        now,
+        drivers[driver],
+        adapter_path("fairlead"),
+        FAIRLEAD_COMMAND_BUFFER=way,
+    )
     if (way, program) == ("replay", "native_graph"):
         assert (error_of(output), output.err, output.code) == (_NO_NATIVE, "", 1)
     else:
@@ -143,7 +172,11 @@ def test_through_the_loader_s_own_tables(
     """With several adapters the loader finds an object's table by its first word; UR_ENABLE_LOADER_INTERCEPT has it do so with one."""
     source = HERE / f"sycl/{program}.cpp"
     output = run(
-        [compile_client(source)], now, drivers[case.driver], adapter_path(case.adapter), UR_ENABLE_LOADER_INTERCEPT="1"
+        [compile_client(source)],
+        now,
+        drivers[case.driver],
+        adapter_path(case.adapter),
+        UR_ENABLE_LOADER_INTERCEPT="1",
     )
     refused = refusal(case, program, drivers)
     assert (output.out == printed(source)) if refused is None else (error_of(output) == refused)

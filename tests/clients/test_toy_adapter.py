@@ -40,7 +40,9 @@ def run(command: str, directory: Path, home: Path, **variables: str) -> Output:
 
 def test_the_page_has_all_of_the_adapter_and_it_is_short() -> None:
     lines = TOY.read_text(encoding="utf-8").splitlines()
-    assert [line for block in ADAPTER for line in block.splitlines() if line] == [line for line in lines if line]
+    assert [line for block in ADAPTER for line in block.splitlines() if line] == [
+        line for line in lines if line
+    ]
     assert len(lines) < 80
 
 
@@ -85,7 +87,9 @@ def test_dpctl_copies(directory: Path, now: Path) -> None:
 def test_the_log_says_what_was_refused(directory: Path, now: Path) -> None:
     done = run(COMMANDS[3], directory, now, UR_LOG_FAIRLEAD="level:info")
     assert done.out == "hello, toy!\n" and done.err == ""
-    wrong = COMMANDS[3].replace("hello.py", "-c 'import dpctl, dpctl.memory; dpctl.memory.MemoryUSMShared(8)'")
+    wrong = COMMANDS[3].replace(
+        "hello.py", "-c 'import dpctl, dpctl.memory; dpctl.memory.MemoryUSMShared(8)'"
+    )
     assert "UNSUPPORTED" in run(f"{wrong} 2>&1", directory, now, SYCL_UR_TRACE="2").out
 
 
@@ -97,7 +101,9 @@ def test_two_adapters_in_python_and_the_real_loader(directory: Path, now: Path) 
         .replace("=$PWD/", f"={reference_adapter()},{second},$PWD/")
         .replace("python", "python -m dpctl -l && python", 1)
     )
-    both = both.replace("python hello.py", "UR_ADAPTERS_FORCE_LOAD=$PWD/libur_adapter_toy.so.0 python hello.py")
+    both = both.replace(
+        "python hello.py", "UR_ADAPTERS_FORCE_LOAD=$PWD/libur_adapter_toy.so.0 python hello.py"
+    )
     done = run(both, directory, now)
     assert done.code == 0 and done.out.count("Toy") >= 1 and "Intel" in done.out, done.err
     assert done.out.endswith("hello, toy!\n")

@@ -13,5 +13,8 @@ def test_the_examples_run_one_after_the_other(run_python: RunPython) -> None:
     blocks = re.findall(r"```python\n(.*?)```", TEXT, re.S)
     assert len(blocks) == 5
     lines = run_python("\n".join(blocks)).out.splitlines()
-    assert lines[0].startswith("0 kernel add(1024) {'kernel': 'add'") and "read(4096 bytes)" in lines[1]
+    assert (
+        lines[0].startswith("0 kernel add(1024) {'kernel': 'add'")
+        and "read(4096 bytes)" in lines[1]
+    )
     assert lines[-1].startswith("once more: ")

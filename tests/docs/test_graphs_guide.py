@@ -14,22 +14,39 @@ GUIDE = (ROOT / "docs/graphs.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("selector", ["opencl:0", "opencl:1"], ids=["intel", "pocl"])
-def test_the_examples_print_what_is_below_them(run_python: RunPython, wheel_drivers: dict[str, str], selector: str) -> None:
-    programs, printed = (re.findall(rf"```{kind}\n(.*?)```", GUIDE, re.S) for kind in ("python", "text"))
+def test_the_examples_print_what_is_below_them(
+    run_python: RunPython, wheel_drivers: dict[str, str], selector: str
+) -> None:
+    programs, printed = (
+        re.findall(rf"```{kind}\n(.*?)```", GUIDE, re.S) for kind in ("python", "text")
+    )
     assert len(programs) == len(printed) == 11
-    assert run_python("\n".join(programs), env={**wheel_drivers, "ONEAPI_DEVICE_SELECTOR": selector}).out == "".join(printed)
+    assert run_python(
+        "\n".join(programs), env={**wheel_drivers, "ONEAPI_DEVICE_SELECTOR": selector}
+    ).out == "".join(printed)
 
 
 def test_the_python_names_of_the_table_exist() -> None:
     objects = {
-        "graph": fairlead.graph.CommandGraph, "executable": fairlead.graph.ExecutableGraph, "node": fairlead.graph.Node,
-        "Node": fairlead.graph.Node, "p": fairlead.graph.DynamicParameter, "b": fairlead.graph.Node,
-        "queue": fairlead.runtime.Queue, "handler": fairlead.runtime.Handler, "device": fairlead.runtime.Device,
-    }  # fmt: skip
+        "graph": fairlead.graph.CommandGraph,
+        "executable": fairlead.graph.ExecutableGraph,
+        "node": fairlead.graph.Node,
+        "Node": fairlead.graph.Node,
+        "p": fairlead.graph.DynamicParameter,
+        "b": fairlead.graph.Node,
+        "queue": fairlead.runtime.Queue,
+        "handler": fairlead.runtime.Handler,
+        "device": fairlead.runtime.Device,
+    }
     table = re.search(r"\| C\+\+ .*?\n\n", GUIDE, re.S)
     assert table
     python = [row.split(" | ")[1] for row in table[0].splitlines()[2:] if " | " in row]
-    named = [match for cell in python for match in re.findall(r"\b(\w+)\.(\w+)", cell) if match[0] in objects]
+    named = [
+        match
+        for cell in python
+        for match in re.findall(r"\b(\w+)\.(\w+)", cell)
+        if match[0] in objects
+    ]
     assert len(python) > 20 and len(named) > 20
     for owner, name in named:
         assert hasattr(objects[owner], name) or name in ATTRIBUTES[owner], f"{owner}.{name}"

@@ -18,7 +18,12 @@ def test_the_example_runs(run_python: RunPython) -> None:
 
 def test_every_make_target_that_is_named_exists() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
-    named = {word for line in re.findall(r"`?make ([a-z ]+)", README) for word in line.split() if word in line.split()[:2]}
+    named = {
+        word
+        for line in re.findall(r"`?make ([a-z ]+)", README)
+        for word in line.split()
+        if word in line.split()[:2]
+    }
     assert {"demo", "test", "bench", "sanitize", "lint", "types"} <= targets
     assert {"demo", "test"} <= named
 

@@ -17,9 +17,14 @@ import fairlead.runtime.commands
 
 TEXT = (ROOT / "docs/seed_000.md").read_text(encoding="utf-8")
 MODULES = (
-    fairlead.graph, fairlead.graph.executable, fairlead.graph.partition, fairlead.graph.recording, fairlead.graph.segments,
-    fairlead.runtime, fairlead.runtime.commands,
-)  # fmt: skip
+    fairlead.graph,
+    fairlead.graph.executable,
+    fairlead.graph.partition,
+    fairlead.graph.recording,
+    fairlead.graph.segments,
+    fairlead.runtime,
+    fairlead.runtime.commands,
+)
 
 
 def test_every_test_that_is_named_exists() -> None:
@@ -38,10 +43,16 @@ def test_every_attribute_that_is_named_exists() -> None:
     assert len(named) > 30
     for owner, attribute in named:
         found = next(getattr(module, owner) for module in MODULES if hasattr(module, owner))
-        assert hasattr(found, attribute) or re.search(rf"self\.{attribute}\b", inspect.getsource(found)), f"{owner}.{attribute}"
+        assert hasattr(found, attribute) or re.search(
+            rf"self\.{attribute}\b", inspect.getsource(found)
+        ), f"{owner}.{attribute}"
 
 
 def test_every_rule_and_every_row_has_a_test() -> None:
-    rows = [line for line in TEXT.splitlines() if line.startswith("| ") and not line.startswith(("| it says", "| rule"))]
+    rows = [
+        line
+        for line in TEXT.splitlines()
+        if line.startswith("| ") and not line.startswith(("| it says", "| rule"))
+    ]
     assert all("/test_" in row for row in rows)
     assert [int(number) for number in re.findall(r"^\| A(\d+) ", TEXT, re.M)] == list(range(1, 39))

@@ -11,10 +11,26 @@ EXAMPLES = ROOT / "examples"
 
 #: Small arguments of each example, the sentence about what it does with them, and what it counts.
 CASES = {
-    "conjugate_gradient": ("--size 12", "12×12 unknowns; the graph of an iteration has 3 nodes", "iteration"),
-    "wave_3d": ("--size 8 --steps 21", "8³ points, 21 steps; the graph of a step has 2 nodes", "step"),
-    "image_pipeline": ("--size 24 --pictures 3", "3 pictures of 24×24; the graph has 6 nodes", "picture"),
-    "array_program": ("--countries 33 --days 40", "33 countries, 40 days; the graph of a day has 7 commands", "day"),
+    "conjugate_gradient": (
+        "--size 12",
+        "12×12 unknowns; the graph of an iteration has 3 nodes",
+        "iteration",
+    ),
+    "wave_3d": (
+        "--size 8 --steps 21",
+        "8³ points, 21 steps; the graph of a step has 2 nodes",
+        "step",
+    ),
+    "image_pipeline": (
+        "--size 24 --pictures 3",
+        "3 pictures of 24×24; the graph has 6 nodes",
+        "picture",
+    ),
+    "array_program": (
+        "--countries 33 --days 40",
+        "33 countries, 40 days; the graph of a day has 7 commands",
+        "day",
+    ),
 }
 
 #: Runs the script that the first argument names as Python does, with the other arguments.
@@ -31,7 +47,9 @@ def check_claims(out: str, platform: str, what: str, unit: str) -> None:
     assert re.search(rf"^{platform}.*: \S+", out, re.MULTILINE), out
     assert f"\n  {what}\n" in out
     for way in ("direct", "replayed"):
-        line = re.search(rf"{way} +([\d.]+) µs per {unit}; off NumPy by (\S+) \(allowed: (\S+)\)", out)
+        line = re.search(
+            rf"{way} +([\d.]+) µs per {unit}; off NumPy by (\S+) \(allowed: (\S+)\)", out
+        )
         assert line, out
         taken, error, allowed = map(float, line.groups())
         assert taken > 0 and error <= allowed
@@ -41,12 +59,21 @@ def check_claims(out: str, platform: str, what: str, unit: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(
-    ("number", "platform"), [("0", "OpenCL 3.[^P]*"), ("1", "OpenCL 3.0 PoCL 3.0-rc2")], ids=["intel", "pocl"]
+    ("number", "platform"),
+    [("0", "OpenCL 3.[^P]*"), ("1", "OpenCL 3.0 PoCL 3.0-rc2")],
+    ids=["intel", "pocl"],
 )
-def test_it_is_right(run_python: RunPython, wheel_drivers: dict[str, str], name: str, number: str, platform: str) -> None:
+def test_it_is_right(
+    run_python: RunPython, wheel_drivers: dict[str, str], name: str, number: str, platform: str
+) -> None:
     arguments, what, unit = CASES[name]
     env = {**wheel_drivers, "ONEAPI_DEVICE_SELECTOR": f"opencl:{number}"}
-    check_claims(run_python(RUN, str(EXAMPLES / f"{name}.py"), *arguments.split(), env=env).out, platform, what, unit)
+    check_claims(
+        run_python(RUN, str(EXAMPLES / f"{name}.py"), *arguments.split(), env=env).out,
+        platform,
+        what,
+        unit,
+    )
 
 
 def test_a_wrong_result_is_told(run_python: RunPython) -> None:
@@ -71,5 +98,12 @@ def test_it_is_a_short_read(name: str) -> None:
 
 
 def test_every_example_is_in_the_list() -> None:
-    listed = set(re.findall(r"python examples/(\w+\.py)", (EXAMPLES / "README.md").read_text(encoding="utf-8")))
-    assert listed == {path.name for path in EXAMPLES.glob("*.py")} - {"comparison.py", "toy_adapter.py"}
+    listed = set(
+        re.findall(
+            r"python examples/(\w+\.py)", (EXAMPLES / "README.md").read_text(encoding="utf-8")
+        )
+    )
+    assert listed == {path.name for path in EXAMPLES.glob("*.py")} - {
+        "comparison.py",
+        "toy_adapter.py",
+    }

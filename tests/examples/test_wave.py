@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support import ROOT, RunPython
 
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.search import Candidate
 
 EXAMPLE = ROOT / "examples" / "wave.py"
 
@@ -30,7 +30,9 @@ def check_claims(out: str, platform: str) -> None:
     assert re.search(rf"^.*{re.escape(platform)}.*: \S+", out, re.MULTILINE)
     assert "64×64 points, 1000 steps; the graph has 125 commands and is replayed 40 times" in out
     for way in ("direct", "replayed"):
-        line = re.search(rf"{way} +([\d.]+) µs per command; off NumPy by (\S+) \(allowed: (\S+)\)", out)
+        line = re.search(
+            rf"{way} +([\d.]+) µs per command; off NumPy by (\S+) \(allowed: (\S+)\)", out
+        )
         assert line, out
         taken, error, allowed = map(float, line.groups())
         assert taken > 0
@@ -58,7 +60,9 @@ def test_it_takes_the_pocl_wheel_unless_told(pocl_wheel: Candidate, run_python: 
 def test_it_lists_the_devices(pocl_wheel: Candidate, run_python: RunPython) -> None:
     code = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
     lines = run_python(code, str(EXAMPLE), "--list").out.splitlines()
-    assert [line.partition(":")[0] for line in lines] == [str(number) for number in range(len(lines))]
+    assert [line.partition(":")[0] for line in lines] == [
+        str(number) for number in range(len(lines))
+    ]
     assert any("PoCL 3.0-rc2" in line for line in lines)
 
 

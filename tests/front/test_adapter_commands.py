@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 from support import ROOT, RunPython
 
 from fairlead import plugins
-from fairlead.cli import main
-from fairlead.plugins import build
+from fairlead.cli.main import main
+from fairlead.plugins.sdk import build
 
 TOY = ROOT / "examples/toy_adapter.py"
 
@@ -28,7 +28,9 @@ def test_the_path_is_printed_and_how_to_use_it(tmp_path: Path) -> None:
     assert (tmp_path / "toy.so").stat().st_mode & 0o111
 
 
-def test_without_an_output_it_is_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_output_it_is_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert run("build-adapter", TOY).stdout == f"{tmp_path / 'libur_adapter_toy.so.0'}\n"
     (tmp_path / "folder").mkdir()
@@ -51,12 +53,20 @@ def test_a_path_that_a_list_or_a_shell_would_tear_apart_is_quoted(tmp_path: Path
         ("no_such_module", "Error: No module named 'no_such_module'"),
         ("nearby", "Error: No module named 'nearby'; is the file nearby.py meant?"),
         ("long\nname.py", "a path has a line break in it"),
-        ("empty.py", 'empty.py has no variable `adapter`: write `adapter = fairlead.plugins.Adapter("empty")` in it'),
-        ("json", 'Error: json has no variable `adapter`: write `adapter = fairlead.plugins.Adapter("json")` in it'),
+        (
+            "empty.py",
+            'empty.py has no variable `adapter`: write `adapter = fairlead.plugins.Adapter("empty")` in it',
+        ),
+        (
+            "json",
+            'Error: json has no variable `adapter`: write `adapter = fairlead.plugins.Adapter("json")` in it',
+        ),
         ("wrong.py", "wrong.py, line 2: "),
     ],
 )
-def test_what_cannot_be_built_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, says: str) -> None:
+def test_what_cannot_be_built_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, says: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "nearby.py").touch()
     (tmp_path / "long\nname.py").write_text("adapter = 1")
@@ -72,10 +82,15 @@ def test_an_output_that_cannot_be_written_is_an_error() -> None:
     assert done.exit_code == 1 and done.stderr.startswith("Error: /proc/")
 
 
-def test_a_python_without_a_shared_library_is_warned_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_without_a_shared_library_is_warned_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(build, "python_library", lambda: "")
     done = run("build-adapter", TOY, "-o", tmp_path)
-    assert done.exit_code == 0 and "warning: this Python was built without a shared library" in done.stderr
+    assert (
+        done.exit_code == 0
+        and "warning: this Python was built without a shared library" in done.stderr
+    )
 
 
 def test_the_reference_adapters_path() -> None:
@@ -91,5 +106,8 @@ def test_a_library_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_commands_import_no_adapter(run_python: RunPython) -> None:
-    code = "import sys; from fairlead.cli import main; main(['adapter'], standalone_mode=False); print(sys.modules.keys())"
-    assert "'fairlead.plugins'" in run_python(code).out and "fairlead.plugins.opencl" not in run_python(code).out
+    code = "import sys; from fairlead.cli.main import main; main(['adapter'], standalone_mode=False); print(sys.modules.keys())"
+    assert (
+        "'fairlead.plugins'" in run_python(code).out
+        and "fairlead.plugins.opencl" not in run_python(code).out
+    )

@@ -30,12 +30,19 @@ print(folder, variables["OCL_ICD_FILENAMES"] == "", *(open(f"{folder}/{name}").r
 
 
 @pytest.mark.parametrize("function", ["adapters", "pi_plugins"])
-def test_opened_once_and_again_after_closing(run_python: RunPython, fake_plugin: FakePlugin, function: str) -> None:
-    env = {"UR_ADAPTERS_FORCE_LOAD": str(fake_plugin()), "SYCL_OVERRIDE_PI_HIP": str(fake_plugin(interface=2))}
+def test_opened_once_and_again_after_closing(
+    run_python: RunPython, fake_plugin: FakePlugin, function: str
+) -> None:
+    env = {
+        "UR_ADAPTERS_FORCE_LOAD": str(fake_plugin()),
+        "SYCL_OVERRIDE_PI_HIP": str(fake_plugin(interface=2)),
+    }
     assert run_python(OPEN, function, env=env).out == "['Fake device 0']\n"
 
 
-def test_the_drivers_that_a_nested_loader_is_told_of(run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path) -> None:
+def test_the_drivers_that_a_nested_loader_is_told_of(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
     drivers = [fake_driver(name='"First"'), fake_driver(name='"Second"')]
     for number, driver in enumerate(drivers):
         (tmp_path / f"{number}.icd").write_text(f"{driver}\n")

@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 from support import FakeDriver, FakePlugin, Output, RunPython
 
-from fairlead.cli import main
-from fairlead.loader.search import Candidate
-from fairlead.loader.ur import UR
+from fairlead.cli.main import main
+from fairlead.loader.base.search import Candidate
+from fairlead.loader.ur.abi import UR
 
-COMMAND = "from fairlead.cli import main; main(prog_name='fairlead')"
+COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
 
 #: What makes Python's standard output ASCII, and nothing else: the C locale alone would put it into its UTF-8 mode.
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": None}
@@ -82,13 +82,18 @@ def test_devices_of_the_pocl_wheel_and_intels_driver_with_no_variable_set(
 
 def plugins(ur: Path | None = None, pi: Path | None = None) -> dict[str, str]:
     """The environment that leads to an adapter and a plugin."""
-    return {"UR_ADAPTERS_FORCE_LOAD": str(ur or "")} | ({"SYCL_OVERRIDE_PI_LEVEL_ZERO": str(pi)} if pi else {})
+    return {"UR_ADAPTERS_FORCE_LOAD": str(ur or "")} | (
+        {"SYCL_OVERRIDE_PI_LEVEL_ZERO": str(pi)} if pi else {}
+    )
 
 
 def test_devices_of_adapters_and_plugins_come_after_those_of_drivers(
     run_python: RunPython, fake_driver: FakeDriver, fake_plugin: FakePlugin, tmp_path: Path
 ) -> None:
-    adapter, plugin = fake_plugin(devices=2), fake_plugin(interface=2, device_type="PI_DEVICE_TYPE_CPU")
+    adapter, plugin = (
+        fake_plugin(devices=2),
+        fake_plugin(interface=2, device_type="PI_DEVICE_TYPE_CPU"),
+    )
     done = listed(run_python, vendors(tmp_path, fake_driver()) | plugins(adapter, plugin))
     assert (done.code, done.err) == (0, "")
     layout = next(iter(UR.layouts))
@@ -134,18 +139,28 @@ def test_a_device_of_an_adapter_as_json(run_python: RunPython, fake_plugin: Fake
 def test_devices_that_the_selector_leaves_out_are_marked_and_keep_their_numbers(
     run_python: RunPython, fake_plugin: FakePlugin, variable: str, value: str, selected: list[bool]
 ) -> None:
-    done = listed(run_python, plugins(fake_plugin(devices=3)) | {variable: value}, "--interface", "UR")
+    done = listed(
+        run_python, plugins(fake_plugin(devices=3)) | {variable: value}, "--interface", "UR"
+    )
     lines = done.out.splitlines()
-    assert [line.split("]")[0] for line in lines] == ["[UR level_zero:0", "[UR level_zero:1", "[UR level_zero:2"]
+    assert [line.split("]")[0] for line in lines] == [
+        "[UR level_zero:0",
+        "[UR level_zero:1",
+        "[UR level_zero:2",
+    ]
     assert [not line.endswith(" | not selected") for line in lines] == selected
 
 
-def test_a_selector_that_cannot_be_understood(run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path) -> None:
+def test_a_selector_that_cannot_be_understood(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
     env = vendors(tmp_path, fake_driver()) | {"ONEAPI_DEVICE_SELECTOR": "opncl:0"}
     done = listed(run_python, env)
     assert (done.code, done.out) == (1, "")
     assert "'opncl' is no backend, at character 1" in done.err and "selector = term" in done.err
-    assert listed(run_python, env, "--interface", "opencl").code == 0  # OpenCL knows no such variable
+    assert (
+        listed(run_python, env, "--interface", "opencl").code == 0
+    )  # OpenCL knows no such variable
 
 
 def test_an_adapter_that_fails_is_a_line_on_stderr(
@@ -158,10 +173,16 @@ def test_an_adapter_that_fails_is_a_line_on_stderr(
     )
     env = vendors(tmp_path, fake_driver()) | {"UR_ADAPTERS_FORCE_LOAD": f"{bad},{worse},{good}"}
     done = listed(run_python, env)
-    assert done.code == 0 and [line.split()[0] for line in done.out.splitlines()] == ["[0:0]", "[UR"]
+    assert done.code == 0 and [line.split()[0] for line in done.out.splitlines()] == [
+        "[0:0]",
+        "[UR",
+    ]
     first, second = (line for line in done.err.splitlines() if line.startswith("warning: "))
     assert first.startswith(f"warning: {bad}: it crashed with SIGABRT while opening the library (")
-    assert str(worse) in second and "failed to list its devices: urDeviceGet [UR_RESULT_ERROR_DEVICE_LOST]" in second
+    assert (
+        str(worse) in second
+        and "failed to list its devices: urDeviceGet [UR_RESULT_ERROR_DEVICE_LOST]" in second
+    )
     excluded = listed(run_python, env | {"FAIRLEAD_EXCLUDE": f"{bad.name}:{worse.name}"})
     assert (excluded.out, excluded.err) == (done.out, "")
 
@@ -178,15 +199,24 @@ def test_devices_of_one_interface_only_are_no_error(
     assert [line.split()[0] for line in both.out.splitlines()] == ["[0:0]", "[PI"]
 
 
-def test_no_device_of_the_interface_that_was_asked_for(run_python: RunPython, fake_plugin: FakePlugin) -> None:
+def test_no_device_of_the_interface_that_was_asked_for(
+    run_python: RunPython, fake_plugin: FakePlugin
+) -> None:
     done = listed(run_python, plugins(fake_plugin(platforms=0)), "--interface", "ur")
     assert (done.code, done.out) == (1, "")
     assert "[UR_RESULT_ERROR_DEVICE_NOT_FOUND]: no device can be used" in done.err
-    assert "it has no platform: urPlatformGet gives none" in done.err and "run `fairlead doctor`" in done.err
+    assert (
+        "it has no platform: urPlatformGet gives none" in done.err
+        and "run `fairlead doctor`" in done.err
+    )
 
 
 def test_real_adapters_and_plugins_see_the_drivers_that_fairlead_sees(
-    run_python: RunPython, real_plugins: Path, pocl_wheel: Candidate, intel_cpu: Candidate, tmp_path: Path
+    run_python: RunPython,
+    real_plugins: Path,
+    pocl_wheel: Candidate,
+    intel_cpu: Candidate,
+    tmp_path: Path,
 ) -> None:
     """In this Python environment no other OpenCL loader finds them all."""
     for library in ("ur-then/libur_adapter_opencl.so.0", "umf/libumf.so.1"):
@@ -202,7 +232,9 @@ def test_real_adapters_and_plugins_see_the_drivers_that_fairlead_sees(
     assert done.err == ""
     for interface in ("UR", "PI"):
         own = [row for row in rows if row["interface"] == interface]
-        assert {"Intel(R) OpenCL", "Portable Computing Language"} <= {row["platform_name"] for row in own}
+        assert {"Intel(R) OpenCL", "Portable Computing Language"} <= {
+            row["platform_name"] for row in own
+        }
         assert [row["selected"] for row in own] == [row["selector"] == "opencl:1" for row in own]
 
 
@@ -212,23 +244,41 @@ def test_real_adapters_and_plugins_see_the_drivers_that_fairlead_sees(
 def test_the_error_is_its_message_and_exit_code_1(run_python: RunPython, tmp_path: Path) -> None:
     done = listed(run_python, {"OCL_ICD_VENDORS": str(tmp_path)})
     assert (done.code, done.out) == (1, "")
-    assert done.err.startswith("Error: clGetPlatformIDs [CL_PLATFORM_NOT_FOUND_KHR]: no OpenCL platform can be used")
-    assert f"{tmp_path}: no manifest" in done.err and "run `fairlead doctor`" in done.err and "Traceback" not in done.err
+    assert done.err.startswith(
+        "Error: clGetPlatformIDs [CL_PLATFORM_NOT_FOUND_KHR]: no OpenCL platform can be used"
+    )
+    assert (
+        f"{tmp_path}: no manifest" in done.err
+        and "run `fairlead doctor`" in done.err
+        and "Traceback" not in done.err
+    )
 
 
 def test_a_platform_that_fails_to_list_its_devices_is_a_line_on_stderr(
     run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
 ) -> None:
-    env = vendors(tmp_path, fake_driver(null_slot="SLOT_clGetDeviceIDs", name='"Bad"'), fake_driver(name='"Good"'))
+    env = vendors(
+        tmp_path,
+        fake_driver(null_slot="SLOT_clGetDeviceIDs", name='"Bad"'),
+        fake_driver(name='"Good"'),
+    )
     done = listed(run_python, env)
     assert done.code == 0 and done.out.startswith("[1:0] ") and len(done.out.splitlines()) == 1
     assert done.err.startswith("warning: the platform 'Bad 0' failed to list its devices")
 
 
-@pytest.mark.parametrize("env", [ASCII, {"PYTHONIOENCODING": "latin-1"}, {"PYTHONIOENCODING": "ascii"}])
-@pytest.mark.parametrize("command", [["devices"], ["devices", "--json"], ["doctor"], ["doctor", "--json"]])
+@pytest.mark.parametrize(
+    "env", [ASCII, {"PYTHONIOENCODING": "latin-1"}, {"PYTHONIOENCODING": "ascii"}]
+)
+@pytest.mark.parametrize(
+    "command", [["devices"], ["devices", "--json"], ["doctor"], ["doctor", "--json"]]
+)
 def test_names_that_the_locale_has_no_characters_for(
-    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path, env: dict[str, str | None], command: list[str]
+    run_python: RunPython,
+    fake_driver: FakeDriver,
+    tmp_path: Path,
+    env: dict[str, str | None],
+    command: list[str],
 ) -> None:
     """A driver calls itself what it likes, and paths need not be UTF-8 at all."""
     folder = tmp_path / os.fsdecode(b"f\xf6lder")
@@ -238,22 +288,31 @@ def test_names_that_the_locale_has_no_characters_for(
     assert done.code == 0 and "Fake device" in done.out and "Traceback" not in done.err
 
 
-def test_no_colour_unless_to_a_terminal(run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path) -> None:
+def test_no_colour_unless_to_a_terminal(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
     done = run_python(COMMAND, "doctor", env=vendors(tmp_path, fake_driver()))
     assert "\x1b" not in done.out
     result = CliRunner().invoke(main, ["doctor"], env=vendors(tmp_path, fake_driver()), color=True)
     assert "\x1b[" in result.output
 
 
-def test_python_m_fairlead_and_a_reader_that_goes_away(fake_driver: FakeDriver, tmp_path: Path) -> None:
+def test_python_m_fairlead_and_a_reader_that_goes_away(
+    fake_driver: FakeDriver, tmp_path: Path
+) -> None:
     env = {**os.environ, **vendors(tmp_path, fake_driver(devices=20))}
     command = [sys.executable, "-m", "fairlead", "devices"]
     reader, writer = os.pipe()
     os.close(reader)
-    gone = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, env=env, timeout=120)
+    gone = subprocess.run(
+        command, stdout=writer, stderr=subprocess.PIPE, text=True, env=env, timeout=120
+    )
     os.close(writer)
     assert "Traceback" not in gone.stderr
-    assert len(subprocess.run(command, capture_output=True, env=env, timeout=120).stdout.splitlines()) == 20
+    assert (
+        len(subprocess.run(command, capture_output=True, env=env, timeout=120).stdout.splitlines())
+        == 20
+    )
 
 
 def test_version_and_help() -> None:
@@ -265,13 +324,19 @@ def test_version_and_help() -> None:
     assert "exit code is 1" in CliRunner().invoke(main, ["doctor", "-h"]).output
 
 
-@pytest.mark.parametrize("arguments", [["doctor", "--timeout", "0"], ["doctor", "--timeout", "soon"], ["dcotor"]])
+@pytest.mark.parametrize(
+    "arguments", [["doctor", "--timeout", "0"], ["doctor", "--timeout", "soon"], ["dcotor"]]
+)
 def test_wrong_arguments_are_exit_code_2(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2 and "Traceback" not in result.output
 
 
 def test_json_is_json_whatever_is_traced(run_python: RunPython, fake_plugin: FakePlugin) -> None:
-    env = {"UR_ADAPTERS_FORCE_LOAD": str(fake_plugin()), "SYCL_PI_TRACE": "-1", "SYCL_UR_TRACE": "2"}
-    code = "from fairlead.cli import main; main(['devices', '--json', '--interface', 'ur'])"
+    env = {
+        "UR_ADAPTERS_FORCE_LOAD": str(fake_plugin()),
+        "SYCL_PI_TRACE": "-1",
+        "SYCL_UR_TRACE": "2",
+    }
+    code = "from fairlead.cli.main import main; main(['devices', '--json', '--interface', 'ur'])"
     assert [row["interface"] for row in json.loads(run_python(code, env=env).out)] == ["UR"]

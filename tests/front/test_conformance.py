@@ -21,9 +21,9 @@ from support import ROOT, RunPython
 from fairlead.conformance.checks import Mismatch, Unsupported, equal
 from fairlead.conformance.forks import in_fork
 from fairlead.conformance.ur.listed import LISTED
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 
-COMMAND = "from fairlead.cli import main; main(prog_name='fairlead')"
+COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,17 @@ class Run:
     @property
     def failed(self) -> dict[str, str]:
         """Failed cases and what the library did."""
-        return {case["name"]: case["got"] for case in self.report["cases"] if case["outcome"] == "failed"}
+        return {
+            case["name"]: case["got"]
+            for case in self.report["cases"]
+            if case["outcome"] == "failed"
+        }
 
 
 @pytest.fixture(scope="module")
-def fake(compile_c: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def fake(
+    compile_c: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Path]:
     """Builds a variant of tests/fake/adapter.c."""
     directory = tmp_path_factory.mktemp("fake-adapter")
     (directory / "plugin_abi.h").write_text(plugin_header(), encoding="utf-8")
@@ -49,7 +55,11 @@ def fake(compile_c: Callable[..., Path], tmp_path_factory: pytest.TempPathFactor
         flags = [f"-D{name.upper()}={value}" for name, value in knobs.items()]
         name = "".join(character for flag in flags for character in flag if character.isalnum())
         path = directory / f"libfake_adapter{name}.so"
-        return path if path.exists() else compile_c(ROOT / "tests/fake/adapter.c", path, f"-I{directory}", *flags)
+        return (
+            path
+            if path.exists()
+            else compile_c(ROOT / "tests/fake/adapter.c", path, f"-I{directory}", *flags)
+        )
 
     return build
 
@@ -62,7 +72,15 @@ def conformance(run_python: RunPython, wheel_drivers: dict[str, str]) -> Callabl
     def run(library: Path, *options: str) -> Run:
         key = (str(library), *options)
         if key not in known:
-            done = run_python(COMMAND, "conformance", "--json", *options, str(library), env=wheel_drivers, check=False)
+            done = run_python(
+                COMMAND,
+                "conformance",
+                "--json",
+                *options,
+                str(library),
+                env=wheel_drivers,
+                check=False,
+            )
             known[key] = Run(done.code, json.loads(done.out))
         return known[key]
 
@@ -70,7 +88,9 @@ def conformance(run_python: RunPython, wheel_drivers: dict[str, str]) -> Callabl
 
 
 @pytest.mark.parametrize("area", ["adapter", "platform", "context"])
-def test_an_adapter_that_keeps_the_rules_passes(area: str, fake: Callable[..., Path], conformance: Callable[..., Run]) -> None:
+def test_an_adapter_that_keeps_the_rules_passes(
+    area: str, fake: Callable[..., Path], conformance: Callable[..., Run]
+) -> None:
     run = conformance(fake(), "--area", area)
     assert run.failed == {}
     assert (run.code, run.report["ok"]) == (0, True)
@@ -82,7 +102,12 @@ CRASH, HANG = "it crashed with SIGSEGV", "it hung for 3 s"
 #: Knob, its value, the area, and for each case that fails what is said of the library.
 BROKEN: list[tuple[str, object, str, dict[str, str]]] = [
     ("check_retain", 0, "arguments", {"arguments::listed_error[urContextRetain-hContext]": CRASH}),
-    ("no_devices", "0", "arguments", {"arguments::listed_error[urContextCreate-DeviceCount]": "UR_RESULT_SUCCESS"}),
+    (
+        "no_devices",
+        "0",
+        "arguments",
+        {"arguments::listed_error[urContextCreate-DeviceCount]": "UR_RESULT_SUCCESS"},
+    ),
     (
         "no_devices",
         "ERROR(INVALID_VALUE)",
@@ -100,16 +125,30 @@ BROKEN: list[tuple[str, object, str, dict[str, str]]] = [
     ),
     ("at_num_devices", "hang()", "context", {"context::one_device": HANG}),
     ("at_num_devices", "crash()", "context", {"context::one_device": CRASH}),
-    ("at_properties", "_exit(3)", "context", {"context::properties": "it ended the process with exit code 3"}),
+    (
+        "at_properties",
+        "_exit(3)",
+        "context",
+        {"context::properties": "it ended the process with exit code 3"},
+    ),
     ("at_deleter", "crash()", "context", {"context::deleter": CRASH}),
     ("second_platform", 1, "platform", {"platform::same_handles": "the handles"}),
     ("at_last_release", "crash()", "adapter", {"library::ending": CRASH}),
 ]
 
 
-@pytest.mark.parametrize(("knob", "value", "area", "expected"), BROKEN, ids=[f"{knob}-{value}" for knob, value, _, _ in BROKEN])
+@pytest.mark.parametrize(
+    ("knob", "value", "area", "expected"),
+    BROKEN,
+    ids=[f"{knob}-{value}" for knob, value, _, _ in BROKEN],
+)
 def test_a_broken_rule_fails_its_cases_and_no_others(
-    knob: str, value: object, area: str, expected: dict[str, str], fake: Callable[..., Path], conformance: Callable[..., Run]
+    knob: str,
+    value: object,
+    area: str,
+    expected: dict[str, str],
+    fake: Callable[..., Path],
+    conformance: Callable[..., Run],
 ) -> None:
     whole = conformance(fake(), "--area", area, "--timeout", "3")
     run = conformance(fake(**{knob: value}), "--area", area, "--timeout", "3")
@@ -122,16 +161,21 @@ def test_a_broken_rule_fails_its_cases_and_no_others(
     assert run.code == 1
 
 
-def test_what_is_written_behind_a_value_is_seen(fake: Callable[..., Path], conformance: Callable[..., Run]) -> None:
+def test_what_is_written_behind_a_value_is_seen(
+    fake: Callable[..., Path], conformance: Callable[..., Run]
+) -> None:
     whole, run = (conformance(library, "--area", "queries") for library in (fake(), fake(beyond=4)))
     new = {name for name in run.failed if name not in whole.failed}
     assert new == {
-        f"queries::query[urContextGetInfo-UR_CONTEXT_INFO_{name}]" for name in ("NUM_DEVICES", "DEVICES", "REFERENCE_COUNT")
+        f"queries::query[urContextGetInfo-UR_CONTEXT_INFO_{name}]"
+        for name in ("NUM_DEVICES", "DEVICES", "REFERENCE_COUNT")
     }
     assert all("what lies behind the value" in run.failed[name] for name in new)
 
 
-def test_handles_that_are_none_are_counted_apart(fake: Callable[..., Path], conformance: Callable[..., Run]) -> None:
+def test_handles_that_are_none_are_counted_apart(
+    fake: Callable[..., Path], conformance: Callable[..., Run]
+) -> None:
     report = conformance(fake(), "--area", "bad-input").report
     assert set(report["areas"]) == {"library", "beyond the specification"}
     outcomes = {case["name"]: case["outcome"] for case in report["cases"]}
@@ -139,7 +183,9 @@ def test_handles_that_are_none_are_counted_apart(fake: Callable[..., Path], conf
         assert outcomes[f"bad-input::wrong_handle[urContextGetInfo-hContext-{how}]"] == "passed"
 
 
-def test_a_library_that_crashes_when_it_is_opened(fake: Callable[..., Path], conformance: Callable[..., Run]) -> None:
+def test_a_library_that_crashes_when_it_is_opened(
+    fake: Callable[..., Path], conformance: Callable[..., Run]
+) -> None:
     run = conformance(fake(at_load="crash()"))
     assert run.failed == {"library::opening": CRASH}
     assert "it crashed with SIGSEGV while it was opened" in run.report["trouble"]
@@ -150,7 +196,12 @@ def test_the_table_and_the_lines(fake: Callable[..., Path], run_python: RunPytho
     library = fake(at_properties="crash()")
     done = run_python(COMMAND, "conformance", "--area", "context", str(library), check=False)
     head, table, failures, end = done.out.split("\n\n")
-    assert head.splitlines() == [f"{library} (ur)", "device: Fake device", "platform: Fake, 1.0", "layout: 2026.2"]
+    assert head.splitlines() == [
+        f"{library} (ur)",
+        "device: Fake device",
+        "platform: Fake, 1.0",
+        "layout: 2026.2",
+    ]
     rows = [line.split() for line in table.splitlines()]
     assert rows[0] == ["area", "passed", "failed", "unsupported"]
     assert rows[1] == ["context", "3", "1", "1"]
@@ -180,15 +231,21 @@ def test_wrong_options_are_explained(
 
 
 def test_a_case_file_that_cannot_be_imported_is_quoted(
-    fake: Callable[..., Path], run_python: RunPython, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake: Callable[..., Path],
+    run_python: RunPython,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['fairlead.conformance.ur.kinds'] = None")
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys; sys.modules['fairlead.conformance.ur.kinds'] = None"
+    )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     done = run_python(COMMAND, "conformance", str(fake()), check=False)
     assert done.code == 1
     (line,) = [line for line in done.out.splitlines() if line.startswith("not complete")]
     assert re.match(
-        r"not complete.*: test_\w+\.py cannot be imported: ModuleNotFoundError: .*fairlead\.conformance\.ur\.kinds", line
+        r"not complete.*: test_\w+\.py cannot be imported: ModuleNotFoundError: .*fairlead\.conformance\.ur\.kinds",
+        line,
     )
 
 
@@ -201,7 +258,9 @@ def test_files_that_are_no_libraries_of_an_interface(run_python: RunPython, tmp_
     assert (done.code, "text.so" in done.err) == (1, True)
 
 
-def test_without_pytest_the_command_says_what_to_install(fake: Callable[..., Path], run_python: RunPython) -> None:
+def test_without_pytest_the_command_says_what_to_install(
+    fake: Callable[..., Path], run_python: RunPython
+) -> None:
     code = f"import sys; sys.modules['pytest'] = None; {COMMAND}"
     done = run_python(code, "conformance", str(fake()), check=False)
     assert done.code == 1
@@ -222,7 +281,9 @@ def intels_adapter(real_plugins: Path, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.mark.parametrize("area", ["adapter", "platform", "images", "native-handles", "sampler"])
-def test_intels_adapter_passes(area: str, intels_adapter: Path, conformance: Callable[..., Run]) -> None:
+def test_intels_adapter_passes(
+    area: str, intels_adapter: Path, conformance: Callable[..., Run]
+) -> None:
     run = conformance(intels_adapter, "--area", area)
     assert (run.code, run.failed) == (0, {})
     assert run.report["areas"][area]["passed"] >= 6
@@ -234,10 +295,21 @@ def test_what_intels_command_buffers_are_known_to_do_otherwise_is_found(
     run = conformance(intels_adapter, "--area", "command-buffer", "--device", "0")
     assert "Intel" in run.report["facts"]["platform"]
     assert run.code == 1
-    for name in ("descriptor[isInOrder]", "descriptor[enableProfiling]", "unknown_sync_point", "command_type"):
+    for name in (
+        "descriptor[isInOrder]",
+        "descriptor[enableProfiling]",
+        "unknown_sync_point",
+        "command_type",
+    ):
         assert f"command-buffer::{name}" in run.failed
     outcomes = {case["name"]: case["outcome"] for case in run.report["cases"]}
-    for name in ("finalize_twice", "sync_points_order", "in_order", "serialised_across_queues", "release_while_executing"):
+    for name in (
+        "finalize_twice",
+        "sync_points_order",
+        "in_order",
+        "serialised_across_queues",
+        "release_while_executing",
+    ):
         assert outcomes[f"command-buffer::{name}"] == "passed"
 
 
@@ -269,8 +341,14 @@ def test_the_listed_errors_are_of_all_entry_points() -> None:
 def header() -> dict[str, str]:
     """What the header says before each function, in a line."""
     path = Path(os.environ.get("OPENCL_HEADERS", ""), "unified-runtime", "ur_api.h")
-    assert path.is_file(), "OPENCL_HEADERS must name the folder of the fetched headers: run the tests by `make test`"
-    found = re.findall(r"((?:^///.*\n)+)^UR_APIEXPORT ur_result_t UR_APICALL\s+(\w+)\(", path.read_text(encoding="utf-8"), re.M)
+    assert path.is_file(), (
+        "OPENCL_HEADERS must name the folder of the fetched headers: run the tests by `make test`"
+    )
+    found = re.findall(
+        r"((?:^///.*\n)+)^UR_APIEXPORT ur_result_t UR_APICALL\s+(\w+)\(",
+        path.read_text(encoding="utf-8"),
+        re.M,
+    )
     return {name: " ".join(text.replace("///", " ").split()) for text, name in found}
 
 
@@ -278,7 +356,12 @@ def test_the_listed_errors_are_those_of_the_header(header: dict[str, str]) -> No
     for name, listed in LISTED.items():
         for error in listed.errors:
             assert f"::{error.code}" in header[name], (name, error)
-        nulls = {change for error in listed.errors for change, word in [error.change.partition("=")[::2]] if not word}
+        nulls = {
+            change
+            for error in listed.errors
+            for change, word in [error.change.partition("=")[::2]]
+            if not word
+        }
         for argument in re.findall(r"`NULL == ([\w>-]+)`", header[name]):
             assert argument.replace("->", ".") in nulls, (name, argument)
 
@@ -286,6 +369,10 @@ def test_the_listed_errors_are_those_of_the_header(header: dict[str, str]) -> No
 @pytest.mark.parametrize("in_copies", [True, False])
 def test_a_case_is_unsupported_where_the_library_does_not_work_in_a_copy(in_copies: bool) -> None:
     process = os.getpid()
-    run = in_fork(lambda: equal(os.getpid(), process, "the process"), 5, lambda: in_copies or os.getpid() == process)
+    run = in_fork(
+        lambda: equal(os.getpid(), process, "the process"),
+        5,
+        lambda: in_copies or os.getpid() == process,
+    )
     with pytest.raises(Mismatch if in_copies else Unsupported):
         run()

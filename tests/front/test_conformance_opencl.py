@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from support import FakeDriver, FakePlugin, RunPython
 
-from fairlead import loaders
 from fairlead.backends import registered
+from fairlead.cli.doctor import loaders
 from fairlead.conformance import harness
 from fairlead.conformance.device import UsageError
 from fairlead.conformance.report import Report
 from fairlead.icd import quirks
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.search import Candidate
 
 
 def failures(report: Report) -> dict[str, str]:
@@ -39,7 +39,9 @@ def good(fake_driver: FakeDriver) -> Callable[[str, int], dict[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def broken(fake_driver: FakeDriver, good: Callable[[str, int], dict[str, str]]) -> Callable[..., dict[str, str]]:
+def broken(
+    fake_driver: FakeDriver, good: Callable[[str, int], dict[str, str]]
+) -> Callable[..., dict[str, str]]:
     """What a variant of the fake driver fails of an area, that the fake driver of the same ICD version does not fail."""
 
     def run(area: str, **knobs: object) -> dict[str, str]:
@@ -71,17 +73,29 @@ BROKEN: list[tuple[str, dict[str, object], tuple[str, ...]]] = [
     ("icd", {"extensions": '"cl_khr_fp64"'}, ("icd::extension",)),
     ("icd", {"suffix_error": -30}, ("icd::suffix",)),
     ("icd", {"version": '"3.0"'}, ("icd::version",)),
-    ("dispatch", {"object_table": '(void **)"none"'}, ("dispatch::objects[context]", "dispatch::objects[queue]")),
-    ("dispatch", {"icd": 2, "object_data": "NULL"}, ("dispatch::objects[context]", "dispatch::objects[queue]")),
+    (
+        "dispatch",
+        {"object_table": '(void **)"none"'},
+        ("dispatch::objects[context]", "dispatch::objects[queue]"),
+    ),
+    (
+        "dispatch",
+        {"icd": 2, "object_data": "NULL"},
+        ("dispatch::objects[context]", "dispatch::objects[queue]"),
+    ),
     ("dispatch", {"icd": 2, "set_stores": 0}, ("dispatch::devices", "dispatch::data_is_stored")),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
-    ("area", "knobs", "names"), [pytest.param(*row, id=" ".join(f"{k}={v}" for k, v in row[1].items())) for row in BROKEN]
+    ("area", "knobs", "names"),
+    [pytest.param(*row, id=" ".join(f"{k}={v}" for k, v in row[1].items())) for row in BROKEN],
 )
 def test_a_broken_driver_fails_the_rule(
-    broken: Callable[..., dict[str, str]], area: str, knobs: dict[str, object], names: tuple[str, ...]
+    broken: Callable[..., dict[str, str]],
+    area: str,
+    knobs: dict[str, object],
+    names: tuple[str, ...],
 ) -> None:
     found = broken(area, **knobs)
     assert set(names) <= set(found), found
@@ -91,23 +105,35 @@ def test_what_a_null_slot_costs_is_named(broken: Callable[..., dict[str, str]]) 
     assert "'clGetDeviceInfo'" in broken("icd", null_slot=3)["icd::core_functions[1.0]"]
 
 
-def test_a_good_driver_of_either_kind_fails_nothing_of_what_is_tried(good: Callable[[str, int], dict[str, str]]) -> None:
+def test_a_good_driver_of_either_kind_fails_nothing_of_what_is_tried(
+    good: Callable[[str, int], dict[str, str]],
+) -> None:
     """Otherwise the table above would show nothing."""
     for icd in (1, 2):
         for area in ("icd", "dispatch"):
             tried = {name for other, _, names in BROKEN if other == area for name in names}
-            assert tried & set(good(area, icd)) <= {"icd::core_functions[1.0]"}  # the fake driver has few functions
+            assert tried & set(good(area, icd)) <= {
+                "icd::core_functions[1.0]"
+            }  # the fake driver has few functions
 
 
 def test_a_driver_without_command_buffers_has_nothing_to_fail_there(pocl_wheel: Candidate) -> None:
     report = harness.run(pocl_wheel.library, area="command-buffer")
-    assert {case.outcome for case in report.cases if case.area == "command-buffer"} == {"unsupported"}
-    assert all("cl_khr_command_buffer" in case.got for case in report.cases if case.area == "command-buffer")
+    assert {case.outcome for case in report.cases if case.area == "command-buffer"} == {
+        "unsupported"
+    }
+    assert all(
+        "cl_khr_command_buffer" in case.got
+        for case in report.cases
+        if case.area == "command-buffer"
+    )
 
 
 def known(name: str) -> set[str]:
     """The cases that a driver is known to fail, from the list beside this file."""
-    lines = (Path(__file__).parent / "conformance_opencl.txt").read_text(encoding="utf-8").splitlines()
+    lines = (
+        (Path(__file__).parent / "conformance_opencl.txt").read_text(encoding="utf-8").splitlines()
+    )
     return {line.split(" ", 1)[1] for line in lines if line.startswith(f"{name} ")}
 
 
@@ -134,7 +160,9 @@ def test_a_device_is_chosen_by_a_selector(fake_driver: FakeDriver) -> None:
     assert report.cases and not report.trouble
 
 
-def test_a_loader_is_refused_before_it_is_called(compile_c: Callable[..., Path], tmp_path: Path, run_python: RunPython) -> None:
+def test_a_loader_is_refused_before_it_is_called(
+    compile_c: Callable[..., Path], tmp_path: Path, run_python: RunPython
+) -> None:
     wheels = loaders.pyopencl()
     assert wheels and wheels.loader
     (tmp_path / "loader.c").write_text(
@@ -142,14 +170,22 @@ def test_a_loader_is_refused_before_it_is_called(compile_c: Callable[..., Path],
         '__attribute__((visibility("default"))) void *clGetExtensionFunctionAddress(void) { __builtin_trap(); }\n'
     )
     (tmp_path / "loader.map").write_text("OPENCL_1.0 { global: cl*; local: *; };")
-    mine = compile_c(tmp_path / "loader.c", tmp_path / "libmine.so.1", f"-Wl,--version-script={tmp_path / 'loader.map'}")
+    mine = compile_c(
+        tmp_path / "loader.c",
+        tmp_path / "libmine.so.1",
+        f"-Wl,--version-script={tmp_path / 'loader.map'}",
+    )
     for library in (mine, wheels.loader):
-        done = run_python("from fairlead.cli import main; main()", "conformance", str(library), check=False)
+        done = run_python(
+            "from fairlead.cli.main import main; main()", "conformance", str(library), check=False
+        )
         assert (done.code, done.out) == (1, "")
         assert f"{library}: it is an OpenCL loader" in done.err and "remedy: name a" in done.err
 
 
-def test_a_loader_without_symbol_versions_is_refused_when_it_is_open(fake_driver: FakeDriver) -> None:
+def test_a_loader_without_symbol_versions_is_refused_when_it_is_open(
+    fake_driver: FakeDriver,
+) -> None:
     report = harness.run(str(fake_driver(is_loader=1)))
     assert report.trouble.startswith("it is an OpenCL loader, not a driver")
 
@@ -182,7 +218,11 @@ def broken_plugin(fake_plugin: FakePlugin) -> Callable[..., set[str]]:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "names"), [pytest.param(*row, id=" ".join(f"{k}={v}" for k, v in row[0].items())) for row in BROKEN_PLUGINS]
+    ("knobs", "names"),
+    [
+        pytest.param(*row, id=" ".join(f"{k}={v}" for k, v in row[0].items()))
+        for row in BROKEN_PLUGINS
+    ],
 )
 def test_a_broken_plugin_fails_the_rule(
     broken_plugin: Callable[..., set[str]], knobs: dict[str, object], names: tuple[str, ...]

@@ -16,17 +16,31 @@ from typing import Any
 import pytest
 from support import FakeDriver, RunPython
 
-from fairlead import doctor, loaders, nodes
-from fairlead.doctor import Diagnosis, DriverReport
-from fairlead.loader.search import Candidate
-from fairlead.report import render
-from fairlead.verdict import problems
+from fairlead.cli.doctor import diagnosis as doctor
+from fairlead.cli.doctor import loaders
+from fairlead.cli.doctor import machine as nodes
+from fairlead.cli.doctor.diagnosis import Diagnosis, DriverReport
+from fairlead.cli.doctor.report import render
+from fairlead.cli.doctor.verdict import problems
+from fairlead.loader.base.search import Candidate
 
-COMMAND = "from fairlead.cli import main; main(prog_name='fairlead')"
+COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
 KEYS = [
-    "ok", "versions", "variables", "places", "drivers", "refusals", "quirks", "loaders", "default_loader", "pyopencl", "nodes",
-    "caches", "plugins", "problems",
-]  # fmt: skip
+    "ok",
+    "versions",
+    "variables",
+    "places",
+    "drivers",
+    "refusals",
+    "quirks",
+    "loaders",
+    "default_loader",
+    "pyopencl",
+    "nodes",
+    "caches",
+    "plugins",
+    "problems",
+]
 
 
 class Machine:
@@ -64,7 +78,10 @@ def states(facts: dict[str, Any]) -> dict[str, str]:
 def of(facts: dict[str, Any], severity: str) -> dict[str, tuple[str, str]]:
     """The problems of one severity: the base name of what is wrong → reason and remedy."""
     found = (problem for problem in facts["problems"] if problem["severity"] == severity)
-    return {os.path.basename(problem["what"]): (problem["reason"], problem["remedy"]) for problem in found}
+    return {
+        os.path.basename(problem["what"]): (problem["reason"], problem["remedy"])
+        for problem in found
+    }
 
 
 # Good drivers
@@ -77,16 +94,26 @@ def test_a_machine_where_all_is_well(machine: Machine, fake_driver: FakeDriver) 
     assert facts["ok"] and not of(facts, "error")
     (driver,) = facts["drivers"]
     assert (driver["state"], driver["real_path"], driver["icd_version"]) == ("usable", str(path), 2)
-    assert driver["manifest"] == f"{machine.vendors}/fake.icd" and driver["found_via"] == "OCL_ICD_VENDORS"
+    assert (
+        driver["manifest"] == f"{machine.vendors}/fake.icd"
+        and driver["found_via"] == "OCL_ICD_VENDORS"
+    )
     assert driver["platforms"][0]["devices"][0]["global_mem"] == 3 << 30
     text = machine.text()
-    assert "1 driver usable, 0 problems" in text and "ACCELERATOR: Fake device, driver 1.2.3, 7 compute units, 3.0 GiB" in text
+    assert (
+        "1 driver usable, 0 problems" in text
+        and "ACCELERATOR: Fake device, driver 1.2.3, 7 compute units, 3.0 GiB" in text
+    )
 
 
-def test_real_drivers_with_no_variable_set(run_python: RunPython, pocl_wheel: Candidate, intel_cpu: Candidate) -> None:
+def test_real_drivers_with_no_variable_set(
+    run_python: RunPython, pocl_wheel: Candidate, intel_cpu: Candidate
+) -> None:
     """Intel's wheel registers an FPGA emulator that it does not ship: no error, as its CPU driver beside it works."""
     done = run_python(COMMAND, "doctor", "--json", env={"LD_LIBRARY_PATH": None}, check=False)
-    drivers = {os.path.basename(driver["library"]): driver for driver in json.loads(done.out)["drivers"]}
+    drivers = {
+        os.path.basename(driver["library"]): driver for driver in json.loads(done.out)["drivers"]
+    }
     assert drivers[os.path.basename(pocl_wheel.library)]["state"] == "usable"
     assert drivers["libintelocl.so"]["state"] == "usable"
     if intel_cpu.manifest and not os.path.exists(intel_cpu.library):
@@ -97,7 +124,9 @@ def test_real_drivers_with_no_variable_set(run_python: RunPython, pocl_wheel: Ca
         assert "did not install it" in warnings["libintelocl_emu.so"][0]
 
 
-def test_a_second_way_to_a_driver_is_no_problem(machine: Machine, fake_driver: FakeDriver, tmp_path: Path) -> None:
+def test_a_second_way_to_a_driver_is_no_problem(
+    machine: Machine, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
     """By another path the search knows it; by a bare soname it shows when it has been opened."""
     path = fake_driver(name='"Twice"')
     shutil.copy(path, tmp_path / "libtwice.so")
@@ -115,8 +144,14 @@ def test_a_second_way_to_a_driver_is_no_problem(machine: Machine, fake_driver: F
 
 def test_no_driver_at_all(machine: Machine) -> None:
     facts = machine.examine()
-    assert of(facts, "error") == {"OpenCL": ("no driver with a device is usable", doctor_install(facts))}
-    assert {"path": str(machine.vendors), "found_via": "OCL_ICD_VENDORS", "state": "no manifest"} in facts["places"]
+    assert of(facts, "error") == {
+        "OpenCL": ("no driver with a device is usable", doctor_install(facts))
+    }
+    assert {
+        "path": str(machine.vendors),
+        "found_via": "OCL_ICD_VENDORS",
+        "state": "no manifest",
+    } in facts["places"]
     assert "0 drivers usable, 1 problem (1 error, 0 warnings)" in machine.text()
 
 
@@ -131,12 +166,20 @@ def doctor_install(facts: dict[str, Any]) -> str:
     [
         ({"at_load": "abort()"}, (), "it crashed with SIGABRT while opening the library"),
         ({"at_list": "crash()"}, (), "it crashed with SIGSEGV while listing its platforms"),
-        ({"at_list": "hang()"}, ("--timeout", "3"), "it did not answer within 3 s while listing its platforms"),
+        (
+            {"at_list": "hang()"},
+            ("--timeout", "3"),
+            "it did not answer within 3 s while listing its platforms",
+        ),
         ({"at_load": "_exit(3)"}, (), "it ended the process with exit code 3"),
     ],
 )
 def test_a_driver_that_crashes_or_hangs_is_named_and_the_others_are_listed(
-    machine: Machine, fake_driver: FakeDriver, knobs: dict[str, object], options: tuple[str, ...], reason: str
+    machine: Machine,
+    fake_driver: FakeDriver,
+    knobs: dict[str, object],
+    options: tuple[str, ...],
+    reason: str,
 ) -> None:
     bad = fake_driver(**knobs)
     machine.register("0", bad)
@@ -148,23 +191,30 @@ def test_a_driver_that_crashes_or_hangs_is_named_and_the_others_are_listed(
     assert f"export FAIRLEAD_EXCLUDE={bad.name}" in problem[1][1]
 
 
-def test_following_the_advice_to_exclude_leaves_no_problem(machine: Machine, fake_driver: FakeDriver) -> None:
+def test_following_the_advice_to_exclude_leaves_no_problem(
+    machine: Machine, fake_driver: FakeDriver
+) -> None:
     bad = fake_driver(at_load="abort()")
     machine.register("0", bad)
     machine.register("1", fake_driver())
     machine.env["FAIRLEAD_EXCLUDE"] = bad.name
     facts = machine.examine()
     assert facts["ok"] and list(states(facts).values()) == ["excluded", "usable"]
-    assert {"name": "FAIRLEAD_EXCLUDE", "value": bad.name, "outcome": f"leaves out {bad}"} in facts["variables"]
+    assert {"name": "FAIRLEAD_EXCLUDE", "value": bad.name, "outcome": f"leaves out {bad}"} in facts[
+        "variables"
+    ]
 
 
-def test_a_verdict_that_programs_remember_is_not_used(machine: Machine, fake_driver: FakeDriver, tmp_path: Path) -> None:
+def test_a_verdict_that_programs_remember_is_not_used(
+    machine: Machine, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
     """A driver that was repaired is usable at once."""
     path = tmp_path / "libdriver.so"
     shutil.copy(fake_driver(at_load="abort()"), path)
     machine.register("driver", path)
     machine.run_python(
-        "import fairlead\ntry:\n    fairlead.platforms()\nexcept fairlead.FairleadError:\n    pass", env=machine.env
+        "import fairlead\ntry:\n    fairlead.platforms()\nexcept fairlead.FairleadError:\n    pass",
+        env=machine.env,
     )
     assert not machine.examine()["ok"]
     shutil.copy(fake_driver(), path)
@@ -175,7 +225,9 @@ def test_a_missing_dependency_is_named(
     machine: Machine, fake_driver: FakeDriver, compile_c: Callable[..., Path], tmp_path: Path
 ) -> None:
     (tmp_path / "svml.c").write_text("int present = 1;\n")
-    needed = compile_c(tmp_path / "svml.c", tmp_path / "libsvml.so", "-Wl,-soname,libsvml-of-nobody.so.7")
+    needed = compile_c(
+        tmp_path / "svml.c", tmp_path / "libsvml.so", "-Wl,-soname,libsvml-of-nobody.so.7"
+    )
     driver = fake_driver("-Wl,--no-as-needed", needed)
     needed.unlink()
     machine.register("needs", driver)
@@ -186,7 +238,9 @@ def test_a_missing_dependency_is_named(
     assert "pip install intel-cmplr-lib-rt" in remedy
 
 
-def test_manifests_that_lead_to_no_driver(machine: Machine, fake_driver: FakeDriver, tmp_path: Path) -> None:
+def test_manifests_that_lead_to_no_driver(
+    machine: Machine, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
     (tmp_path / "notes.so").write_text("I am no library.\n")
     loader = tmp_path / "libOpenCL.so.1"
     shutil.copy(fake_driver(), loader)
@@ -198,10 +252,16 @@ def test_manifests_that_lead_to_no_driver(machine: Machine, fake_driver: FakeDri
     machine.register("library", fake_driver(exports=0))
     facts = machine.examine()
     errors = of(facts, "error")
-    assert errors["empty.icd"] == ("names no library: it is empty", "write the library's path into it, or delete it")
+    assert errors["empty.icd"] == (
+        "names no library: it is empty",
+        "write the library's path into it, or delete it",
+    )
     assert errors["notes.so"][0] == "it is a text file, not a shared library"
     assert "is an OpenCL loader" in errors["loader.icd"][0]
-    assert errors["gone.so"][0] == "the file does not exist" and f"delete {machine.vendors}/gone.icd" in errors["gone.so"][1]
+    assert (
+        errors["gone.so"][0] == "the file does not exist"
+        and f"delete {machine.vendors}/gone.icd" in errors["gone.so"][1]
+    )
     assert "so it is not an OpenCL driver" in errors[fake_driver(exports=0).name][0]
     assert len(errors) == 5 and all(remedy for _, remedy in errors.values())
     text = machine.text()
@@ -211,7 +271,9 @@ def test_manifests_that_lead_to_no_driver(machine: Machine, fake_driver: FakeDri
 
 
 @pytest.mark.parametrize("knobs", [{"count": 0}, {"devices": 0}])
-def test_a_driver_without_its_device_is_a_warning(machine: Machine, fake_driver: FakeDriver, knobs: dict[str, object]) -> None:
+def test_a_driver_without_its_device_is_a_warning(
+    machine: Machine, fake_driver: FakeDriver, knobs: dict[str, object]
+) -> None:
     idle = fake_driver(**knobs)
     machine.register("0", idle)
     machine.register("1", fake_driver())
@@ -236,13 +298,18 @@ def test_an_odd_driver_is_a_warning(machine: Machine, fake_driver: FakeDriver) -
 def test_ocl_icd_vendors_that_does_not_exist(machine: Machine, tmp_path: Path) -> None:
     machine.env["OCL_ICD_VENDORS"] = str(tmp_path / "nowhere")
     facts = machine.examine()
-    assert facts["variables"][0]["name"] == "OCL_ICD_VENDORS" and "honoured" in facts["variables"][0]["outcome"]
+    assert (
+        facts["variables"][0]["name"] == "OCL_ICD_VENDORS"
+        and "honoured" in facts["variables"][0]["outcome"]
+    )
     reason, remedy = of(facts, "error")["nowhere"]
     assert reason == "does not exist" and "OCL_ICD_VENDORS" in remedy
     assert f"OCL_ICD_VENDORS={tmp_path}/nowhere" in machine.text()
 
 
-def test_variables_that_name_what_is_not_there(machine: Machine, fake_driver: FakeDriver, tmp_path: Path) -> None:
+def test_variables_that_name_what_is_not_there(
+    machine: Machine, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
     machine.register("good", fake_driver())
     machine.env |= {
         "OCL_ICD_FILENAMES": str(tmp_path / "gone.so"),
@@ -250,9 +317,14 @@ def test_variables_that_name_what_is_not_there(machine: Machine, fake_driver: Fa
         "OCL_ICD_DEFAULT_PLATFORM": "1",
     }
     errors = of(machine.examine(), "error")
-    assert errors["gone.so"][0] == "the file does not exist" and "take it out of OCL_ICD_FILENAMES" in errors["gone.so"][1]
+    assert (
+        errors["gone.so"][0] == "the file does not exist"
+        and "take it out of OCL_ICD_FILENAMES" in errors["gone.so"][1]
+    )
     assert errors["PYOPENCL_HOME"][0] == f"{tmp_path}/home is no directory"
-    assert errors["OCL_ICD_DEFAULT_PLATFORM"][0] == "there is no platform 1: they are numbered 0 to 0"
+    assert (
+        errors["OCL_ICD_DEFAULT_PLATFORM"][0] == "there is no platform 1: they are numbered 0 to 0"
+    )
     assert len(errors) == 3
 
 
@@ -277,7 +349,9 @@ def test_variables_of_our_own(machine: Machine, fake_driver: FakeDriver) -> None
 # Copies of libOpenCL
 
 
-def test_the_copy_inside_pyopencls_wheel_is_found_and_is_the_one_it_uses(machine: Machine, fake_driver: FakeDriver) -> None:
+def test_the_copy_inside_pyopencls_wheel_is_found_and_is_the_one_it_uses(
+    machine: Machine, fake_driver: FakeDriver
+) -> None:
     import pyopencl
 
     bundled = sorted((Path(pyopencl.__file__).parent / ".libs").glob("libOpenCL*"))
@@ -289,27 +363,33 @@ def test_the_copy_inside_pyopencls_wheel_is_found_and_is_the_one_it_uses(machine
     assert facts["pyopencl"]["reads"][0] == f"{machine.vendors}/good.icd"
     (copy,) = [copy for copy in facts["loaders"] if copy["path"] == facts["pyopencl"]["loader"]]
     assert copy["kind"] == "ocl-icd" and copy["symbols"] == "3.0"
-    line = next(line for line in machine.text().splitlines() if line.strip().startswith(copy["path"]))
+    line = next(
+        line for line in machine.text().splitlines() if line.strip().startswith(copy["path"])
+    )
     assert line.endswith("ocl-icd, symbols up to OPENCL_3.0, the one PyOpenCL uses")
 
 
 def test_the_loader_that_pyopencl_has_in_memory_is_the_one_named(run_python: RunPython) -> None:
     code = """
 import pyopencl
-from fairlead import loaders
+from fairlead.cli.doctor import loaders
 used = loaders.pyopencl().loader
 print(used in {line.split()[-1] for line in open("/proc/self/maps")}, used)
 """
     assert run_python(code).out.startswith("True /")
 
 
-def test_a_driver_that_pyopencl_does_not_see_is_named(machine: Machine, fake_driver: FakeDriver) -> None:
+def test_a_driver_that_pyopencl_does_not_see_is_named(
+    machine: Machine, fake_driver: FakeDriver
+) -> None:
     """ocl-icd does not know OCL_ICD_FILENAMES."""
     seen, unseen = fake_driver(name='"Seen"'), fake_driver(name='"Unseen"')
     machine.register("seen", seen)
     machine.env["OCL_ICD_FILENAMES"] = str(unseen)
     facts, text = machine.examine(), machine.text()
-    kind = next(copy["kind"] for copy in facts["loaders"] if copy["path"] == facts["pyopencl"]["loader"])
+    kind = next(
+        copy["kind"] for copy in facts["loaders"] if copy["path"] == facts["pyopencl"]["loader"]
+    )
     assert (f"it does not see {unseen}" in text) == (kind == "ocl-icd")
     assert f"it does not see {seen}" not in text
 
@@ -317,8 +397,16 @@ def test_a_driver_that_pyopencl_does_not_see_is_named(machine: Machine, fake_dri
 @pytest.mark.parametrize(
     ("content", "kind", "symbols"),
     [
-        (b"\x7fELF OCL_ICD_PLATFORM_SORT\0/etc/OpenCL/vendors\0OPENCL_1.0\0OPENCL_3.0\0", "ocl-icd", "3.0"),
-        (b"\x7fELF Khronos OpenCL ICD Loader\0/build/ocl-icd-src/\0OPENCL_3.1\0OPENCL_2.0\0", "Khronos", "3.1"),
+        (
+            b"\x7fELF OCL_ICD_PLATFORM_SORT\0/etc/OpenCL/vendors\0OPENCL_1.0\0OPENCL_3.0\0",
+            "ocl-icd",
+            "3.0",
+        ),
+        (
+            b"\x7fELF Khronos OpenCL ICD Loader\0/build/ocl-icd-src/\0OPENCL_3.1\0OPENCL_2.0\0",
+            "Khronos",
+            "3.1",
+        ),
         (b"\x7fELF KHR ICD trace\0", "Khronos", ""),
         (b"\x7fELF /etc/OpenCL/vendors\0", "another loader", ""),
         (b"\x7fELF clGetPlatformIDs\0", "no loader: a vendor's own library", ""),
@@ -338,7 +426,9 @@ def test_whose_loader_a_file_is(
     assert set(copy.names) == {str(path), str(tmp_path / "libOpenCL.so")}
 
 
-def test_loaders_in_wheels_and_in_a_conda_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loaders_in_wheels_and_in_a_conda_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = tmp_path / "site-packages"
     places = (
         site / "pyopencl.libs/libOpenCL-5519dec5.so.1.0.0",
@@ -366,7 +456,9 @@ def dev(tmp_path: Path) -> Path:
     return tmp_path / "dev"
 
 
-def close(monkeypatch: pytest.MonkeyPatch, group: str | None, members: tuple[str, ...] = ()) -> None:
+def close(
+    monkeypatch: pytest.MonkeyPatch, group: str | None, members: tuple[str, ...] = ()
+) -> None:
     """Makes every file closed to this process and the property of `group`, which may have no name."""
 
     def getgrgid(number: int) -> types.SimpleNamespace:
@@ -384,7 +476,9 @@ def test_a_node_that_is_open(dev: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert node.accessible and node.remedy == "" and node.mode == "-rw-rw----"
 
 
-def test_a_node_that_is_closed_names_its_group_and_the_command(dev: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_is_closed_names_its_group_and_the_command(
+    dev: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     close(monkeypatch, "render")
     (node,) = nodes.device_nodes(dev)
     assert (node.path, node.group, node.accessible) == (f"{dev}/dri/renderD128", "render", False)
@@ -393,13 +487,20 @@ def test_a_node_that_is_closed_names_its_group_and_the_command(dev: Path, monkey
 
 def test_a_group_joined_after_login(dev: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     close(monkeypatch, "video", (pwd.getpwuid(os.geteuid()).pw_name,))
-    assert nodes.device_nodes(dev)[0].remedy == "you joined the group video after this session began: log in again"
+    assert (
+        nodes.device_nodes(dev)[0].remedy
+        == "you joined the group video after this session began: log in again"
+    )
 
 
-def test_a_group_without_a_name_as_in_a_container(dev: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_without_a_name_as_in_a_container(
+    dev: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     close(monkeypatch, None)
     number = os.stat(dev / "dri/renderD128").st_gid
-    assert nodes.device_nodes(dev)[0].remedy.endswith(f"start the container with --group-add {number}")
+    assert nodes.device_nodes(dev)[0].remedy.endswith(
+        f"start the container with --group-add {number}"
+    )
 
 
 def test_a_node_that_gives_its_group_nothing(dev: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,7 +517,9 @@ def test_the_cache_that_pocl_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     """It is looked at where PoCL was found only; a directory that can be made is as good as one that is there."""
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "not/yet/there"))
     (cache,) = nodes.cache_directories(["/usr/lib/libpocl.so.2.10.0"])
-    assert cache == nodes.CacheDirectory(f"{tmp_path}/not/yet/there", "POCL_CACHE_DIR", writable=True, essential=True)
+    assert cache == nodes.CacheDirectory(
+        f"{tmp_path}/not/yet/there", "POCL_CACHE_DIR", writable=True, essential=True
+    )
     (tmp_path / "not").write_text("a file\n")
     assert not nodes.cache_directories(["/usr/lib/libpocl.so.2.10.0"])[0].writable
     monkeypatch.delenv("POCL_CACHE_DIR")
@@ -425,31 +528,48 @@ def test_the_cache_that_pocl_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert nodes.cache_directories(["libintelocl.so"]) == ()
 
 
-def test_pocl_without_its_cache_is_an_error(run_python: RunPython, pocl_wheel: Candidate, tmp_path: Path) -> None:
+def test_pocl_without_its_cache_is_an_error(
+    run_python: RunPython, pocl_wheel: Candidate, tmp_path: Path
+) -> None:
     """It then has no device, and says nothing about it."""
     (tmp_path / "file").touch()
     machine = Machine(run_python, tmp_path)
-    machine.env |= {"POCL_CACHE_DIR": str(tmp_path / "file/cache"), "OCL_ICD_VENDORS": pocl_wheel.library}
+    machine.env |= {
+        "POCL_CACHE_DIR": str(tmp_path / "file/cache"),
+        "OCL_ICD_VENDORS": pocl_wheel.library,
+    }
     reason, remedy = of(machine.examine(), "error")["cache"]
     assert "has no device" in reason and "POCL_CACHE_DIR" in remedy
 
 
 # The verdict, on facts that this machine may not have
 
-USABLE = DriverReport("/lib/libgood.so", "/etc/OpenCL/vendors", "/etc/OpenCL/vendors/good.icd", "usable")
+USABLE = DriverReport(
+    "/lib/libgood.so", "/etc/OpenCL/vendors", "/etc/OpenCL/vendors/good.icd", "usable"
+)
 NVIDIA = nodes.DeviceNode("/dev/nvidiactl", "root", "crw-rw-rw-", accessible=True)
-CLOSED = nodes.DeviceNode("/dev/kfd", "render", "crw-rw----", accessible=False, remedy="sudo usermod -aG render $USER")
+CLOSED = nodes.DeviceNode(
+    "/dev/kfd", "render", "crw-rw----", accessible=False, remedy="sudo usermod -aG render $USER"
+)
 
 
 def judged(**changes: Any) -> Diagnosis:
-    versions = {"fairlead": "1", "python": "3", "executable": "python", "system": "Linux", "user": "me"}
+    versions = {
+        "fairlead": "1",
+        "python": "3",
+        "executable": "python",
+        "system": "Linux",
+        "user": "me",
+    }
     facts = Diagnosis(versions, (), (), (USABLE,), (), (), (), "", None, (), ())
     facts = dataclasses.replace(facts, **changes)
     return dataclasses.replace(facts, problems=problems(facts))
 
 
 def test_an_idle_driver_is_an_error_when_a_device_node_is_closed() -> None:
-    idle = dataclasses.replace(USABLE, library="/lib/libamdocl64.so", state="idle", reason="it has no platform")
+    idle = dataclasses.replace(
+        USABLE, library="/lib/libamdocl64.so", state="idle", reason="it has no platform"
+    )
     facts = judged(drivers=(idle, USABLE), nodes=(CLOSED,))
     assert not facts.ok
     assert [(p.severity, p.what, p.remedy) for p in facts.problems] == [
@@ -469,13 +589,18 @@ def test_a_gpu_without_its_driver_is_a_warning() -> None:
 
 def test_pyopencl_without_its_loader_is_an_error() -> None:
     facts = judged(pyopencl=loaders.PyOpenCL("2026.1", "libOpenCL.so.1", "", ()))
-    assert not facts.ok and facts.problems[0].reason == "it needs libOpenCL.so.1, which is not found"
+    assert (
+        not facts.ok and facts.problems[0].reason == "it needs libOpenCL.so.1, which is not found"
+    )
     assert "PyOpenCL 2026.1 uses libOpenCL.so.1, which is not found" in render(facts)
 
 
 def test_the_text_of_a_machine_with_nothing() -> None:
     text = render(judged(drivers=()))
-    assert "no GPU device nodes here" in text and "0 drivers usable, 1 problem (1 error, 0 warnings)" in text
+    assert (
+        "no GPU device nodes here" in text
+        and "0 drivers usable, 1 problem (1 error, 0 warnings)" in text
+    )
     assert text.isascii()
 
 

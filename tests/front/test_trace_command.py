@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import FakePlugin, Output, RunPython
 
-from fairlead.loader.search import Candidate
-from fairlead.trace_command import NOTHING, environment, gather, summary
+from fairlead.cli.trace import NOTHING, environment, gather, summary
+from fairlead.loader.base.search import Candidate
 
-COMMAND = "from fairlead.cli import main; main(prog_name='fairlead')"
+COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
 
 #: Lists the devices of the adapters in the environment; UR calls through fairlead.
 LIST = """
@@ -71,7 +71,9 @@ def test_unified_runtime_calls_of_a_program_that_uses_fairlead(
     calls = events(output)
     assert {call["cat"] for call in calls} == {"ur"}
     assert calls[0]["name"] == "urAdapterGet" and calls[0]["args"]["result"] == "UR_RESULT_SUCCESS"
-    rows = {line.split()[0]: line.split()[1:] for line in done.err.splitlines() if line.startswith("ur")}
+    rows = {
+        line.split()[0]: line.split()[1:] for line in done.err.splitlines() if line.startswith("ur")
+    }
     assert rows["urAdapterGet"][:2] == ["2", "0"] and rows["urDeviceGet"][:2] == ["2", "0"]
 
 
@@ -89,7 +91,9 @@ def test_opencl_calls_of_a_program_that_knows_nothing_of_fairlead(
     assert "clEnqueueReadBuffer  " in done.err
 
 
-def test_the_processes_of_a_command_are_merged(run_python: RunPython, adapter: dict[str, str], tmp_path: Path) -> None:
+def test_the_processes_of_a_command_are_merged(
+    run_python: RunPython, adapter: dict[str, str], tmp_path: Path
+) -> None:
     program = tmp_path / "list.py"
     program.write_text(LIST)
     output = tmp_path / "calls.json"
@@ -104,15 +108,29 @@ def test_the_processes_of_a_command_are_merged(run_python: RunPython, adapter: d
 def test_print_shows_calls_as_they_happen_and_writes_nothing(
     run_python: RunPython, adapter: dict[str, str], tmp_path: Path
 ) -> None:
-    done = traced(run_python, adapter, "-o", str(tmp_path / "no"), "--print", "--times", "--apis", "ur", *python(LIST, "7"))
+    done = traced(
+        run_python,
+        adapter,
+        "-o",
+        str(tmp_path / "no"),
+        "--print",
+        "--times",
+        "--apis",
+        "ur",
+        *python(LIST, "7"),
+    )
     assert (done.code, done.out) == (7, "Fake device 0 Fake device 1\n")
     lines = done.err.splitlines()
-    assert lines[0] == "---> urAdapterGet" and lines[1].startswith("<--- urAdapterGet(.NumEntries = 0, ")
+    assert lines[0] == "---> urAdapterGet" and lines[1].startswith(
+        "<--- urAdapterGet(.NumEntries = 0, "
+    )
     assert lines[1].endswith((" ns", " us", " ms")) and not (tmp_path / "no").exists()
     assert "function" not in done.err
 
 
-def test_print_shows_what_only_the_layer_saw_in_the_end(run_python: RunPython, pocl_wheel: Candidate, tmp_path: Path) -> None:
+def test_print_shows_what_only_the_layer_saw_in_the_end(
+    run_python: RunPython, pocl_wheel: Candidate, tmp_path: Path
+) -> None:
     (tmp_path / "pocl.icd").write_text(f"{pocl_wheel.library}\n")
     done = traced(run_python, {"OCL_ICD_VENDORS": str(tmp_path)}, "--print", *python(COPY))
     assert done.code == 0
@@ -122,12 +140,20 @@ def test_print_shows_what_only_the_layer_saw_in_the_end(run_python: RunPython, p
 
 def test_a_command_without_calls(run_python: RunPython, tmp_path: Path) -> None:
     output = tmp_path / "calls.json"
-    done = traced(run_python, {}, "-o", str(output), *python("import sys; print(sys.stdin.read()); sys.exit(4)"))
+    done = traced(
+        run_python,
+        {},
+        "-o",
+        str(output),
+        *python("import sys; print(sys.stdin.read()); sys.exit(4)"),
+    )
     assert (done.code, done.out, done.err) == (4, "\n", f"fairlead: {NOTHING}\n")
     assert not output.exists()
 
 
-def test_a_trace_of_before_stays_where_there_is_no_new_one(run_python: RunPython, tmp_path: Path) -> None:
+def test_a_trace_of_before_stays_where_there_is_no_new_one(
+    run_python: RunPython, tmp_path: Path
+) -> None:
     output = tmp_path / "calls.json"
     output.write_text("old")
     traced(run_python, {}, "-o", str(output), *python(""))
@@ -135,23 +161,49 @@ def test_a_trace_of_before_stays_where_there_is_no_new_one(run_python: RunPython
 
 
 def test_options_after_the_command_are_the_commands(run_python: RunPython) -> None:
-    done = traced(run_python, {}, sys.executable, "-c", "import sys; print(sys.argv[1:])", "-o", "x", "--print", "--")
+    done = traced(
+        run_python,
+        {},
+        sys.executable,
+        "-c",
+        "import sys; print(sys.argv[1:])",
+        "-o",
+        "x",
+        "--print",
+        "--",
+    )
     assert done.out == "['-o', 'x', '--print', '--']\n"
 
 
 @pytest.mark.parametrize(
     ("command", "code", "words"),
-    [("no-such-program", 127, "correct its name, or PATH"), ("/etc/passwd", 126, "name an executable program")],
+    [
+        ("no-such-program", 127, "correct its name, or PATH"),
+        ("/etc/passwd", 126, "name an executable program"),
+    ],
 )
-def test_a_command_that_cannot_be_run(run_python: RunPython, command: str, code: int, words: str) -> None:
+def test_a_command_that_cannot_be_run(
+    run_python: RunPython, command: str, code: int, words: str
+) -> None:
     done = traced(run_python, {}, "--", command)
-    assert done.code == code and done.err.startswith(f"Error: {command} cannot be run: ") and words in done.err
+    assert (
+        done.code == code
+        and done.err.startswith(f"Error: {command} cannot be run: ")
+        and words in done.err
+    )
 
 
-def test_a_trace_that_cannot_be_written_is_said_before_the_command_runs(run_python: RunPython, tmp_path: Path) -> None:
-    done = traced(run_python, {}, "-o", str(tmp_path / "nowhere/calls.json"), *python("print('ran')"))
+def test_a_trace_that_cannot_be_written_is_said_before_the_command_runs(
+    run_python: RunPython, tmp_path: Path
+) -> None:
+    done = traced(
+        run_python, {}, "-o", str(tmp_path / "nowhere/calls.json"), *python("print('ran')")
+    )
     assert (done.code, done.out) == (1, "")
-    assert f"the trace cannot be written to {tmp_path}/nowhere/calls.json" in done.err and "-o" in done.err
+    assert (
+        f"the trace cannot be written to {tmp_path}/nowhere/calls.json" in done.err
+        and "-o" in done.err
+    )
 
 
 def test_wrong_options_are_exit_code_2(run_python: RunPython) -> None:
@@ -164,7 +216,9 @@ def test_wrong_options_are_exit_code_2(run_python: RunPython) -> None:
 
 def test_a_signal_that_ends_the_command_is_its_exit_code(run_python: RunPython) -> None:
     done = traced(run_python, {}, "--", "sh", "-c", "kill -TERM $$")
-    assert done.code == 128 + signal.SIGTERM and done.err.endswith("The command was ended by SIGTERM.\n")
+    assert done.code == 128 + signal.SIGTERM and done.err.endswith(
+        "The command was ended by SIGTERM.\n"
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT])
@@ -207,7 +261,10 @@ def test_a_high_exit_code_is_no_signal(run_python: RunPython) -> None:
 def test_the_variables_for_a_command(tmp_path: Path) -> None:
     given = {"OPENCL_LAYERS": "/lib/libtheirs.so"}
     added = environment(given, tmp_path, ("ur", "cl"), record=True, sycl=True)
-    assert (added["FAIRLEAD_TRACE"], added["FAIRLEAD_TRACE_FILE"]) == ("ur,cl", f"{tmp_path}/%p.json")
+    assert (added["FAIRLEAD_TRACE"], added["FAIRLEAD_TRACE_FILE"]) == (
+        "ur,cl",
+        f"{tmp_path}/%p.json",
+    )
     assert (added["SYCL_UR_TRACE"], added["SYCL_PI_TRACE"]) == ("2", "2")
     assert added["OPENCL_LAYERS"].startswith("/lib/libtheirs.so:")
     live = environment(given, tmp_path, ("pi",), record=False, times=True)
@@ -224,8 +281,18 @@ def test_a_file_that_is_cut_off_is_left_out_with_a_warning(tmp_path: Path, conte
     assert found.warnings == ["the trace of process 2 is not complete, and left out"]
 
 
-def call(name: str, start: int, end: int, result: str = "UR_RESULT_SUCCESS", pid: int = 1, tid: int = 1) -> dict[str, Any]:
-    return {"ph": "X", "name": name, "ts": start, "dur": end - start, "pid": pid, "tid": tid, "args": {"result": result}}
+def call(
+    name: str, start: int, end: int, result: str = "UR_RESULT_SUCCESS", pid: int = 1, tid: int = 1
+) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "name": name,
+        "ts": start,
+        "dur": end - start,
+        "pid": pid,
+        "tid": tid,
+        "args": {"result": result},
+    }
 
 
 def test_a_summary_counts_nested_calls_of_a_thread_once() -> None:
@@ -246,13 +313,22 @@ def test_a_summary_counts_nested_calls_of_a_thread_once() -> None:
     }
 
 
-@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 50), st.integers(0, 50)), max_size=12), st.randoms())
-def test_a_summary_does_not_depend_on_the_order_of_the_files(spans: list[tuple[int, int, int]], random: Any) -> None:
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 50), st.integers(0, 50)), max_size=12),
+    st.randoms(),
+)
+def test_a_summary_does_not_depend_on_the_order_of_the_files(
+    spans: list[tuple[int, int, int]], random: Any
+) -> None:
     calls = [call(f"f{start}", start, start + length, pid=pid) for pid, start, length in spans]
     shuffled = random.sample(calls, len(calls))
     assert sorted(row[:4] for row in summary(calls)) == sorted(row[:4] for row in summary(shuffled))
 
 
-def test_the_temporary_folder_is_gone_afterwards(run_python: RunPython, adapter: dict[str, str], tmp_path: Path) -> None:
-    done = traced(run_python, adapter | {"TMPDIR": str(tmp_path)}, "-o", os.devnull, *python(LIST, "0"))
+def test_the_temporary_folder_is_gone_afterwards(
+    run_python: RunPython, adapter: dict[str, str], tmp_path: Path
+) -> None:
+    done = traced(
+        run_python, adapter | {"TMPDIR": str(tmp_path)}, "-o", os.devnull, *python(LIST, "0")
+    )
     assert done.code == 0 and not list(tmp_path.glob("fairlead-trace-*"))

@@ -24,8 +24,12 @@ def refused(message: str, errc: Errc = Errc.invalid) -> Iterator[None]:
 def edges(graph: CommandGraph) -> set[tuple[int, int]]:
     """The edges of a graph, by the order of its nodes; what predecessors and successors say must agree."""
     nodes = graph.nodes
-    forward = {(nodes.index(node), nodes.index(after)) for node in nodes for after in node.successors}
-    assert forward == {(nodes.index(before), nodes.index(node)) for node in nodes for before in node.predecessors}
+    forward = {
+        (nodes.index(node), nodes.index(after)) for node in nodes for after in node.successors
+    }
+    assert forward == {
+        (nodes.index(before), nodes.index(node)) for node in nodes for before in node.predecessors
+    }
     assert len(forward) == sum(len(node.successors) for node in nodes)  # none twice
     return forward
 

@@ -57,7 +57,9 @@ def test_readers_come_after_the_last_writer_alone(graph: CommandGraph, buffer: B
     assert edges(graph) == {(0, 1), (1, 2), (1, 3)}
 
 
-def test_a_writer_comes_after_the_readers_since_the_last_writer(graph: CommandGraph, buffer: Buffer) -> None:
+def test_a_writer_comes_after_the_readers_since_the_last_writer(
+    graph: CommandGraph, buffer: Buffer
+) -> None:
     for mode in ("write", "read", "read", "write", "read"):
         graph.add(uses((buffer, mode)))
     assert edges(graph) == {(0, 1), (0, 2), (0, 3), (1, 3), (2, 3), (3, 4)}
@@ -71,8 +73,12 @@ def test_other_buffers_do_not_matter(graph: CommandGraph, buffer: Buffer) -> Non
     assert edges(graph) == {(0, 2), (1, 2)}
 
 
-@pytest.mark.parametrize("modes", [("read", "write"), ("write", "read"), ("read", "read"), ("write", "write")])
-def test_one_node_may_use_a_buffer_twice(graph: CommandGraph, buffer: Buffer, modes: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "modes", [("read", "write"), ("write", "read"), ("read", "read"), ("write", "write")]
+)
+def test_one_node_may_use_a_buffer_twice(
+    graph: CommandGraph, buffer: Buffer, modes: tuple[str, str]
+) -> None:
     graph.add(uses(*((buffer, mode) for mode in modes)))
     graph.add(uses((buffer, "write")))
     assert edges(graph) == {(0, 1)}
@@ -84,7 +90,9 @@ def test_parts_of_one_buffer_are_ordered_as_the_whole(graph: CommandGraph, buffe
     assert edges(graph) == {(0, 1)}
 
 
-def test_uses_of_added_and_recorded_nodes_are_one_history(queue: Queue, graph: CommandGraph, buffer: Buffer) -> None:
+def test_uses_of_added_and_recorded_nodes_are_one_history(
+    queue: Queue, graph: CommandGraph, buffer: Buffer
+) -> None:
     graph.add(uses((buffer, "write")))
     with graph.recording(queue):
         queue.submit(uses((buffer, "read")))
@@ -92,7 +100,9 @@ def test_uses_of_added_and_recorded_nodes_are_one_history(queue: Queue, graph: C
     assert edges(graph) == {(0, 1), (0, 2), (1, 2)}
 
 
-def test_a_sub_graph_uses_what_its_nodes_use(queue: Queue, graph: CommandGraph, buffer: Buffer) -> None:
+def test_a_sub_graph_uses_what_its_nodes_use(
+    queue: Queue, graph: CommandGraph, buffer: Buffer
+) -> None:
     inner, other = CommandGraph(queue, assume_buffer_outlives_graph=True), Buffer(N, numpy.int32)
     inner.add(uses((buffer, "read")))
     inner.add(uses((buffer, "write"), (other, "read")))
@@ -104,10 +114,18 @@ def test_a_sub_graph_uses_what_its_nodes_use(queue: Queue, graph: CommandGraph, 
     assert edges(graph) == {(0, 1), (0, 2), (1, 3)}
 
 
-def test_the_order_holds_when_it_runs(queue: Queue, graph: CommandGraph, program: Program, buffer: Buffer) -> None:
+def test_the_order_holds_when_it_runs(
+    queue: Queue, graph: CommandGraph, program: Program, buffer: Buffer
+) -> None:
     copies = [Buffer(N, numpy.int32) for _ in range(4)]
-    for number, copy in enumerate(copies):  # each write must wait for the copy before it, each copy for the write
-        graph.add(lambda h, number=number: h.parallel_for(N, program.store, h.access(buffer, "discard"), numpy.int32(number)))
+    for number, copy in enumerate(
+        copies
+    ):  # each write must wait for the copy before it, each copy for the write
+        graph.add(
+            lambda h, number=number: h.parallel_for(
+                N, program.store, h.access(buffer, "discard"), numpy.int32(number)
+            )
+        )
         graph.add(lambda h, copy=copy: h.copy(h.access(buffer, "read"), h.access(copy, "discard")))
     executable = graph.finalize()
     for _ in range(5):
@@ -120,7 +138,9 @@ def test_executions_and_other_commands_are_ordered_by_their_buffers(
 ) -> None:
     graph.add(lambda h: h.parallel_for(N, program.mul, h.access(buffer), numpy.int32(3)))
     executable = graph.finalize()
-    queue.submit(lambda h: h.parallel_for(N, program.store, h.access(buffer, "discard"), numpy.int32(2)))
+    queue.submit(
+        lambda h: h.parallel_for(N, program.store, h.access(buffer, "discard"), numpy.int32(2))
+    )
     queue.graph(executable)
     queue.submit(lambda h: h.parallel_for(N, program.add, h.access(buffer), numpy.int32(1)))
     queue.graph(executable)
@@ -134,7 +154,9 @@ def test_executions_and_other_commands_are_ordered_by_their_buffers(
 def test_finalize_waits_until_the_contents_of_buffers_are_there(
     queue: Queue, graph: CommandGraph, program: Program, buffer: Buffer
 ) -> None:
-    written = queue.submit(lambda h: h.parallel_for(N, program.slow, h.access(buffer), numpy.int32(3_000_000)))
+    written = queue.submit(
+        lambda h: h.parallel_for(N, program.slow, h.access(buffer), numpy.int32(3_000_000))
+    )
     graph.add(lambda h: h.parallel_for(N, program.add, h.access(buffer), numpy.int32(1)))
     executable = graph.finalize()
     assert written.status == "complete"
@@ -143,8 +165,17 @@ def test_finalize_waits_until_the_contents_of_buffers_are_there(
     assert (buffer.numpy() == contents + 1).all()
 
 
-def test_a_buffer_begins_with_its_array_whatever_uses_it_first(queue: Queue, graph: CommandGraph, program: Program) -> None:
-    buffer, result = Buffer(numpy.arange(N, dtype=numpy.int32), write_back=False), Buffer(N, numpy.int32)
-    graph.add(lambda h: h.parallel_for(N, program.copy, h.access(buffer, "read"), h.access(result, "discard")))
+def test_a_buffer_begins_with_its_array_whatever_uses_it_first(
+    queue: Queue, graph: CommandGraph, program: Program
+) -> None:
+    buffer, result = (
+        Buffer(numpy.arange(N, dtype=numpy.int32), write_back=False),
+        Buffer(N, numpy.int32),
+    )
+    graph.add(
+        lambda h: h.parallel_for(
+            N, program.copy, h.access(buffer, "read"), h.access(result, "discard")
+        )
+    )
     queue.graph(graph.finalize())
     assert (result.numpy() == numpy.arange(N)).all()

@@ -18,10 +18,14 @@ def graph(queue: Queue) -> CommandGraph:
     return CommandGraph(queue)
 
 
-def allocated(graph: CommandGraph, after: Node | tuple[Node, ...] = (), **options) -> tuple[Node, USM]:
+def allocated(
+    graph: CommandGraph, after: Node | tuple[Node, ...] = (), **options
+) -> tuple[Node, USM]:
     """A node that allocates N int32, and its memory."""
     got: list[USM] = []
-    node = graph.add(lambda h: got.append(async_malloc(h, N, numpy.int32, **options)), depends_on=after)
+    node = graph.add(
+        lambda h: got.append(async_malloc(h, N, numpy.int32, **options)), depends_on=after
+    )
     return node, got[0]
 
 
@@ -30,10 +34,14 @@ def freed(graph: CommandGraph, memory: USM, after: Node) -> Node:
     return graph.add(lambda h: async_free(h, memory), depends_on=after)
 
 
-def test_memory_is_used_between_the_two_nodes(queue: Queue, graph: CommandGraph, program: Program) -> None:
+def test_memory_is_used_between_the_two_nodes(
+    queue: Queue, graph: CommandGraph, program: Program
+) -> None:
     out = zeros(queue)
     begin, memory = allocated(graph)
-    store = graph.add(lambda h: h.parallel_for(N, program.store, memory, numpy.int32(3)), depends_on=begin)
+    store = graph.add(
+        lambda h: h.parallel_for(N, program.store, memory, numpy.int32(3)), depends_on=begin
+    )
     copy = graph.add(lambda h: h.parallel_for(N, program.copy, memory, out), depends_on=store)
     end = freed(graph, memory, copy)
     assert (begin.type, end.type) == ("async_malloc", "async_free")
@@ -83,10 +91,14 @@ def test_a_larger_allocation_takes_no_smaller_memory(graph: CommandGraph) -> Non
     assert smaller[0].nbytes == 6 and smaller[0].dtype == numpy.int16
 
 
-def test_zeros_whenever_the_graph_is_finalized(queue: Queue, graph: CommandGraph, program: Program) -> None:
+def test_zeros_whenever_the_graph_is_finalized(
+    queue: Queue, graph: CommandGraph, program: Program
+) -> None:
     out = zeros(queue)
     begin, memory = allocated(graph, zero_init=True)
-    add = graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)), depends_on=begin)
+    add = graph.add(
+        lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)), depends_on=begin
+    )
     graph.add(lambda h: h.parallel_for(N, program.copy, memory, out), depends_on=add)
     for _ in range(2):
         executable = graph.finalize()
@@ -99,7 +111,9 @@ def test_zeros_whenever_the_graph_is_finalized(queue: Queue, graph: CommandGraph
 def test_one_executable_at_a_time(queue: Queue, graph: CommandGraph) -> None:
     allocated(graph)
     executable = graph.finalize()
-    with refused("Graphs containing allocations can only have a single executable graph alive at any one time."):
+    with refused(
+        "Graphs containing allocations can only have a single executable graph alive at any one time."
+    ):
         graph.finalize()
     queue.graph(executable).wait()
     del executable
@@ -129,7 +143,11 @@ def test_memory_is_freed_once_and_in_its_own_graph(queue: Queue, graph: CommandG
     begin, memory = allocated(graph)
     other = CommandGraph(queue)
     message = "the memory was not allocated in this graph, or was freed already"
-    for wrong, where in ((memory, other), (malloc_device(N, numpy.int32, queue), graph), (memory + 1, graph)):
+    for wrong, where in (
+        (memory, other),
+        (malloc_device(N, numpy.int32, queue), graph),
+        (memory + 1, graph),
+    ):
         with refused(message):
             where.add(lambda h, wrong=wrong: async_free(h, wrong))
     freed(graph, memory, begin)
@@ -138,7 +156,9 @@ def test_memory_is_freed_once_and_in_its_own_graph(queue: Queue, graph: CommandG
     assert len(graph) == 2 and other.empty()
 
 
-def test_outside_of_graphs_memory_is_there_at_once_and_freed_in_order(queue: Queue, program: Program) -> None:
+def test_outside_of_graphs_memory_is_there_at_once_and_freed_in_order(
+    queue: Queue, program: Program
+) -> None:
     out, got = zeros(queue), []
     queue.submit(lambda h: got.append(async_malloc(h, N, numpy.int32)))
     stored = queue.parallel_for(N, program.store, got[0], numpy.int32(9))

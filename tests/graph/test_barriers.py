@@ -39,7 +39,9 @@ def test_a_barrier_after_a_barrier(queue: Queue, graph: CommandGraph, memory: US
     assert edges(graph) == {(0, 1), (1, 2), (2, 3)}
 
 
-def test_a_barrier_of_events_comes_after_these_alone(queue: Queue, graph: CommandGraph, memory: USM) -> None:
+def test_a_barrier_of_events_comes_after_these_alone(
+    queue: Queue, graph: CommandGraph, memory: USM
+) -> None:
     with graph.recording(queue):
         first = queue.memset(memory, 0)
         queue.memset(memory, 0)
@@ -69,7 +71,9 @@ def test_other_queues_go_past_a_barrier(queue: Queue, graph: CommandGraph, memor
     assert edges(graph) == {(0, 2), (2, 4)}
 
 
-def test_a_barrier_may_wait_for_another_queue(queue: Queue, graph: CommandGraph, memory: USM) -> None:
+def test_a_barrier_may_wait_for_another_queue(
+    queue: Queue, graph: CommandGraph, memory: USM
+) -> None:
     other = Queue(queue.device)
     with graph.recording(queue, other):
         event = other.memset(memory, 0)
@@ -79,7 +83,9 @@ def test_a_barrier_may_wait_for_another_queue(queue: Queue, graph: CommandGraph,
     assert edges(graph) == {(0, 1), (1, 2), (1, 3)}
 
 
-def test_explicit_nodes_are_no_business_of_a_barrier(queue: Queue, graph: CommandGraph, memory: USM) -> None:
+def test_explicit_nodes_are_no_business_of_a_barrier(
+    queue: Queue, graph: CommandGraph, memory: USM
+) -> None:
     graph.add()
     with graph.recording(queue):
         queue.memset(memory, 0)
@@ -88,7 +94,9 @@ def test_explicit_nodes_are_no_business_of_a_barrier(queue: Queue, graph: Comman
     assert edges(graph) == {(1, 2)}
 
 
-def test_a_barrier_goes_on_with_the_next_recording(queue: Queue, graph: CommandGraph, memory: USM) -> None:
+def test_a_barrier_goes_on_with_the_next_recording(
+    queue: Queue, graph: CommandGraph, memory: USM
+) -> None:
     with graph.recording(queue):
         queue.memset(memory, 0)
         queue.barrier()
@@ -97,17 +105,23 @@ def test_a_barrier_goes_on_with_the_next_recording(queue: Queue, graph: CommandG
     assert edges(graph) == {(0, 1), (1, 2)}
 
 
-def test_a_barrier_orders_what_another_queue_has_taken_over(queue: Queue, graph: CommandGraph, memory: USM) -> None:
+def test_a_barrier_orders_what_another_queue_has_taken_over(
+    queue: Queue, graph: CommandGraph, memory: USM
+) -> None:
     other = Queue(queue.device)
     with graph.recording(queue, other):
         event = queue.memset(memory, 0)
-        other.memset(memory, 0, depends_on=[event])  # so that the node has a successor, in another queue
+        other.memset(
+            memory, 0, depends_on=[event]
+        )  # so that the node has a successor, in another queue
         queue.barrier()
     assert edges(graph) == {(0, 1), (0, 2)}
 
 
 @pytest.mark.parametrize("in_order", [False, True])
-def test_nothing_is_enqueued_for_barriers_and_the_order_holds(queue: Queue, program: Program, in_order: bool) -> None:
+def test_nothing_is_enqueued_for_barriers_and_the_order_holds(
+    queue: Queue, program: Program, in_order: bool
+) -> None:
     recorded = Queue(queue.device, in_order=in_order)
     graph, a, b = CommandGraph(recorded), zeros(queue), zeros(queue)
     with graph.recording(recorded):

@@ -21,17 +21,23 @@ def graph(queue: Queue) -> CommandGraph:
 
 def additions(program: Program, memory: USM, *numbers: int) -> list[Callable[[Handler], object]]:
     """A command group for each number, which adds it to the memory."""
-    return [lambda h, n=number: h.parallel_for(N, program.add, memory, numpy.int32(n)) for number in numbers]
+    return [
+        lambda h, n=number: h.parallel_for(N, program.add, memory, numpy.int32(n))
+        for number in numbers
+    ]
 
 
 def test_the_first_is_active_and_another_reaches_executables_by_update(
     queue: Queue, graph: CommandGraph, program: Program, memory: USM
 ) -> None:
-    groups = DynamicCommandGroup(graph, [
-        lambda h: h.parallel_for(N, program.store, memory, numpy.int32(1)),
-        lambda h: h.parallel_for(N, program.add, memory, numpy.int32(10)),
-        lambda h: h.parallel_for(8, program.add, memory, numpy.int32(100)),
-    ])  # fmt: skip
+    groups = DynamicCommandGroup(
+        graph,
+        [
+            lambda h: h.parallel_for(N, program.store, memory, numpy.int32(1)),
+            lambda h: h.parallel_for(N, program.add, memory, numpy.int32(10)),
+            lambda h: h.parallel_for(8, program.add, memory, numpy.int32(100)),
+        ],
+    )
     assert len(groups) == 3 and groups.active_index == 0 and groups.graph is graph
     node = graph.add(groups)
     executable = graph.finalize(updatable=True)
@@ -51,7 +57,9 @@ def test_the_first_is_active_and_another_reaches_executables_by_update(
     assert (memory.array[:8] == 211).all() and (memory.array[8:] == 11).all()
 
 
-def test_functions_are_called_once_in_order(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_functions_are_called_once_in_order(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     calls: list[int] = []
 
     def numbered(number: int):
@@ -73,7 +81,11 @@ def test_functions_are_called_once_in_order(queue: Queue, graph: CommandGraph, p
 def test_host_tasks(queue: Queue, graph: CommandGraph) -> None:
     log: list[str] = []
     groups = DynamicCommandGroup(
-        graph, [lambda h: h.host_task(lambda: log.append("a")), lambda h: h.host_task(lambda: log.append("b"))]
+        graph,
+        [
+            lambda h: h.host_task(lambda: log.append("a")),
+            lambda h: h.host_task(lambda: log.append("b")),
+        ],
     )
     node = graph.add(groups)
     executable = graph.finalize(updatable=True)
@@ -84,7 +96,9 @@ def test_host_tasks(queue: Queue, graph: CommandGraph) -> None:
     assert log == ["a", "b"] and node.type == "host_task"
 
 
-def test_several_nodes_share_the_active_one(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_several_nodes_share_the_active_one(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     groups = DynamicCommandGroup(graph, additions(program, memory, 1, 100))
     first = graph.add(groups)
     second = graph.add(groups, depends_on=first)
@@ -98,7 +112,9 @@ def test_several_nodes_share_the_active_one(queue: Queue, graph: CommandGraph, p
     assert (memory.array == 301).all()
 
 
-def test_a_range_is_remembered_with_its_command_group(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_a_range_is_remembered_with_its_command_group(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     groups = DynamicCommandGroup(graph, additions(program, memory, 1, 10))
     node = graph.add(groups)
     executable = graph.finalize(updatable=True)
@@ -114,10 +130,13 @@ def test_dynamic_parameters_of_inactive_ones_are_updated_too(
     queue: Queue, graph: CommandGraph, program: Program, memory: USM
 ) -> None:
     value = DynamicParameter(graph, numpy.int32(1))
-    groups = DynamicCommandGroup(graph, [
-        lambda h: h.parallel_for(N, program.add, memory, value),
-        lambda h: h.parallel_for(N, program.store, memory, value),
-    ])  # fmt: skip
+    groups = DynamicCommandGroup(
+        graph,
+        [
+            lambda h: h.parallel_for(N, program.add, memory, value),
+            lambda h: h.parallel_for(N, program.store, memory, value),
+        ],
+    )
     node = graph.add(groups)
     executable = graph.finalize(updatable=True)
     queue.graph(executable).wait()
@@ -132,13 +151,20 @@ def test_dynamic_parameters_of_inactive_ones_are_updated_too(
     assert (memory.array == 10).all()
 
 
-def test_edges_come_from_accessors_and_do_not_change(queue: Queue, graph: CommandGraph, program: Program) -> None:
+def test_edges_come_from_accessors_and_do_not_change(
+    queue: Queue, graph: CommandGraph, program: Program
+) -> None:
     buffer = Buffer(numpy.zeros(N, numpy.int32), write_back=False)
-    groups = DynamicCommandGroup(graph, [
-        lambda h: h.parallel_for(N, program.add, h.access(buffer), numpy.int32(1)),
-        lambda h: h.parallel_for(N, program.mul, h.access(buffer), numpy.int32(5)),
-    ])  # fmt: skip
-    graph.add(lambda h: h.parallel_for(N, program.store, h.access(buffer, "discard"), numpy.int32(3)))
+    groups = DynamicCommandGroup(
+        graph,
+        [
+            lambda h: h.parallel_for(N, program.add, h.access(buffer), numpy.int32(1)),
+            lambda h: h.parallel_for(N, program.mul, h.access(buffer), numpy.int32(5)),
+        ],
+    )
+    graph.add(
+        lambda h: h.parallel_for(N, program.store, h.access(buffer, "discard"), numpy.int32(3))
+    )
     node = graph.add(groups)
     graph.add(lambda h: h.parallel_for(N, program.add, h.access(buffer), numpy.int32(100)))
     executable = graph.finalize(updatable=True)
@@ -149,7 +175,9 @@ def test_edges_come_from_accessors_and_do_not_change(queue: Queue, graph: Comman
     assert (buffer.numpy() == 115).all()
 
 
-def test_events_order_all_of_them(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_events_order_all_of_them(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     first = graph.add(lambda h: h.parallel_for(N, program.store, memory, numpy.int32(3)))
 
     def after(value: int):
@@ -165,18 +193,25 @@ def test_events_order_all_of_them(queue: Queue, graph: CommandGraph, program: Pr
     assert (memory.array == 6).all()
 
 
-def test_the_alternatives_are_the_other_kernels(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
-    groups = DynamicCommandGroup(graph, [
-        lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)),
-        lambda h: h.parallel_for(N, program.mul, memory, numpy.int32(1)),
-        lambda h: h.parallel_for(N, program.add, memory, numpy.int32(2)),
-    ])  # fmt: skip
+def test_the_alternatives_are_the_other_kernels(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
+    groups = DynamicCommandGroup(
+        graph,
+        [
+            lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)),
+            lambda h: h.parallel_for(N, program.mul, memory, numpy.int32(1)),
+            lambda h: h.parallel_for(N, program.add, memory, numpy.int32(2)),
+        ],
+    )
     graph.add(groups)
     alternatives = [[kernel.name for kernel in command.alternatives] for command in groups.commands]  # pyright: ignore
     assert alternatives == [["mul"], ["add"], ["mul"]]
 
 
-def test_nothing_is_kept_of_nodes_and_graphs_that_are_gone(queue: Queue, program: Program, memory: USM) -> None:
+def test_nothing_is_kept_of_nodes_and_graphs_that_are_gone(
+    queue: Queue, program: Program, memory: USM
+) -> None:
     graph = CommandGraph(queue)
     functions = additions(program, memory, 1, 2)
     groups = DynamicCommandGroup(graph, functions)
@@ -198,15 +233,26 @@ def test_none_is_refused(graph: CommandGraph) -> None:
         DynamicCommandGroup(graph, [])
 
 
-@pytest.mark.parametrize("operation", [
-    lambda h, m: h.memset(m, 0), lambda h, m: h.memcpy(m, m), lambda h, m: h.barrier(), lambda h, m: None, lambda h, m: h.prefetch(m),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda h, m: h.memset(m, 0),
+        lambda h, m: h.memcpy(m, m),
+        lambda h, m: h.barrier(),
+        lambda h, m: None,
+        lambda h, m: h.prefetch(m),
+    ],
+)
 def test_other_kinds_are_refused(graph: CommandGraph, memory: USM, operation) -> None:
-    with refused("The only type of command-groups that can be used in a dynamic command-group is kernels and host-tasks."):
+    with refused(
+        "The only type of command-groups that can be used in a dynamic command-group is kernels and host-tasks."
+    ):
         DynamicCommandGroup(graph, [lambda h: operation(h, memory)])
 
 
-def test_kernels_and_host_tasks_do_not_mix(graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_kernels_and_host_tasks_do_not_mix(
+    graph: CommandGraph, program: Program, memory: USM
+) -> None:
     functions = [*additions(program, memory, 1), lambda h: h.host_task(lambda: None)]
     with refused("have to be all of one type"):
         DynamicCommandGroup(graph, functions)
@@ -231,11 +277,15 @@ def test_an_index_out_of_range_is_refused(graph: CommandGraph, index: int) -> No
 
 def test_another_graph_s_group_is_refused(queue: Queue, graph: CommandGraph) -> None:
     groups = DynamicCommandGroup(CommandGraph(queue), [lambda h: h.host_task(lambda: None)])
-    with refused("Cannot add dynamic command-group to a graph other than the one it was created with."):
+    with refused(
+        "Cannot add dynamic command-group to a graph other than the one it was created with."
+    ):
         graph.add(groups)
 
 
-def test_different_dependencies_are_refused(queue: Queue, graph: CommandGraph, program: Program) -> None:
+def test_different_dependencies_are_refused(
+    queue: Queue, graph: CommandGraph, program: Program
+) -> None:
     message = "Command-groups in dynamic command-group don't have equivalent dependencies to other graph nodes."
     one, other = Buffer(N, numpy.int32), Buffer(N, numpy.int32)
 
@@ -258,7 +308,9 @@ def test_different_dependencies_are_refused(queue: Queue, graph: CommandGraph, p
 def test_buffers_obey_the_graph_s_rules(queue: Queue, program: Program) -> None:
     graph, buffer = CommandGraph(queue), Buffer(N, numpy.int32)
     with refused("without passing the assume_buffer_outlives_graph property"):
-        DynamicCommandGroup(graph, [lambda h: h.parallel_for(N, program.add, h.access(buffer), numpy.int32(1))])
+        DynamicCommandGroup(
+            graph, [lambda h: h.parallel_for(N, program.add, h.access(buffer), numpy.int32(1))]
+        )
 
 
 def test_while_a_queue_records_none_is_added(queue: Queue, graph: CommandGraph) -> None:
@@ -267,12 +319,20 @@ def test_while_a_queue_records_none_is_added(queue: Queue, graph: CommandGraph) 
         graph.add(groups)
 
 
-def test_a_second_use_of_memory_is_no_difference(queue: Queue, graph: CommandGraph, program: Program) -> None:
-    first, second = zeros(queue), zeros(queue)  # pointers order nothing, so that each may use its own
-    groups = DynamicCommandGroup(graph, [
-        lambda h: h.parallel_for(N, program.add, first, numpy.int32(1)),
-        lambda h: h.parallel_for(N, program.add, second, numpy.int32(2)),
-    ])  # fmt: skip
+def test_a_second_use_of_memory_is_no_difference(
+    queue: Queue, graph: CommandGraph, program: Program
+) -> None:
+    first, second = (
+        zeros(queue),
+        zeros(queue),
+    )  # pointers order nothing, so that each may use its own
+    groups = DynamicCommandGroup(
+        graph,
+        [
+            lambda h: h.parallel_for(N, program.add, first, numpy.int32(1)),
+            lambda h: h.parallel_for(N, program.add, second, numpy.int32(2)),
+        ],
+    )
     node = graph.add(groups)
     executable = graph.finalize(updatable=True)
     groups.active_index = 1

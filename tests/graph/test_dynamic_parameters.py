@@ -11,7 +11,18 @@ from graph_support import edges, refused
 from sycl_support import N, zeros
 
 from fairlead.graph import CommandGraph, DynamicLocalMemory, DynamicParameter
-from fairlead.runtime import USM, Accessor, Buffer, Errc, Handler, LocalMemory, NDRange, Program, Queue, RawArgument
+from fairlead.runtime import (
+    USM,
+    Accessor,
+    Buffer,
+    Errc,
+    Handler,
+    LocalMemory,
+    NDRange,
+    Program,
+    Queue,
+    RawArgument,
+)
 
 
 @pytest.fixture
@@ -19,7 +30,9 @@ def graph(queue: Queue) -> CommandGraph:
     return CommandGraph(queue, assume_buffer_outlives_graph=True)
 
 
-def test_a_value_reaches_executables_by_update_alone(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_a_value_reaches_executables_by_update_alone(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     value = DynamicParameter(graph, numpy.int32(1))
     node = graph.add(lambda h: h.parallel_for(N, program.add, memory, value))
     executable = graph.finalize(updatable=True)
@@ -34,7 +47,9 @@ def test_a_value_reaches_executables_by_update_alone(queue: Queue, graph: Comman
     assert (memory.array == 22).all()
 
 
-def test_pointers_and_numpy_structures_and_raw_bytes(queue: Queue, graph: CommandGraph, context) -> None:
+def test_pointers_and_numpy_structures_and_raw_bytes(
+    queue: Queue, graph: CommandGraph, context
+) -> None:
     program = Program(
         context,
         "typedef struct { int a, b; } pair; kernel void put(global int *out, pair p, int n) { out[get_global_id(0)] = p.a + p.b + n; }",
@@ -55,18 +70,26 @@ def test_pointers_and_numpy_structures_and_raw_bytes(queue: Queue, graph: Comman
     assert (first.array == 13).all() and (second.array == 27).all()
 
 
-def test_a_pointer_into_memory(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_a_pointer_into_memory(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     where = DynamicParameter(graph, memory)
     node = graph.add(lambda h: h.parallel_for(8, program.store, where, numpy.int32(5)))
     executable = graph.finalize(updatable=True)
     where.update(memory + 8)
     executable.update(node)
     queue.graph(executable).wait()
-    assert (memory.array[8:16] == 5).all() and not memory.array[:8].any() and not memory.array[16:].any()
+    assert (
+        (memory.array[8:16] == 5).all()
+        and not memory.array[:8].any()
+        and not memory.array[16:].any()
+    )
 
 
 def test_an_accessor(queue: Queue, graph: CommandGraph, program: Program) -> None:
-    first, second, third = (Buffer(numpy.full(N, number, numpy.int32), write_back=False) for number in (1, 2, 3))
+    first, second, third = (
+        Buffer(numpy.full(N, number, numpy.int32), write_back=False) for number in (1, 2, 3)
+    )
     where = DynamicParameter(graph, Accessor(first))
     node = graph.add(lambda h: h.parallel_for(N, program.add, where, numpy.int32(10)))
     graph.add(lambda h: h.parallel_for(N, program.add, h.access(first), numpy.int32(100)))
@@ -83,12 +106,16 @@ def test_an_accessor(queue: Queue, graph: CommandGraph, program: Program) -> Non
     assert [set(one.numpy()) for one in (first, second, third)] == [{201}, {12}, {13}]
 
 
-def test_what_a_buffer_is_written_by_before_is_waited_for(queue: Queue, graph: CommandGraph, program: Program) -> None:
+def test_what_a_buffer_is_written_by_before_is_waited_for(
+    queue: Queue, graph: CommandGraph, program: Program
+) -> None:
     first, second = (Buffer(numpy.zeros(N, numpy.int32), write_back=False) for _ in range(2))
     where = DynamicParameter(graph, Accessor(first))
     node = graph.add(lambda h: h.parallel_for(N, program.add, where, numpy.int32(1)))
     executable = graph.finalize(updatable=True)
-    slow = queue.submit(lambda h: h.parallel_for(N, program.slow, h.access(second), numpy.int32(2_000_000)))
+    slow = queue.submit(
+        lambda h: h.parallel_for(N, program.slow, h.access(second), numpy.int32(2_000_000))
+    )
     where.update(Accessor(second))
     executable.update(node)
     assert slow.status == "complete"
@@ -97,7 +124,9 @@ def test_what_a_buffer_is_written_by_before_is_waited_for(queue: Queue, graph: C
     assert (second.numpy() == expected).all() and not first.numpy().any()
 
 
-def test_require_takes_a_dynamic_accessor(queue: Queue, graph: CommandGraph, program: Program) -> None:
+def test_require_takes_a_dynamic_accessor(
+    queue: Queue, graph: CommandGraph, program: Program
+) -> None:
     buffer = Buffer(numpy.zeros(N, numpy.int32), write_back=False)
     where = DynamicParameter(graph, Accessor(buffer))
 
@@ -115,11 +144,19 @@ def test_require_takes_a_dynamic_accessor(queue: Queue, graph: CommandGraph, pro
 
 
 def test_one_parameter_in_many_nodes_and_places(queue: Queue, graph: CommandGraph, context) -> None:
-    program = Program(context, "kernel void put(global int *out, int a, int b) { out[get_global_id(0)] += a * b; }")
+    program = Program(
+        context,
+        "kernel void put(global int *out, int a, int b) { out[get_global_id(0)] += a * b; }",
+    )
     out, value = zeros(queue), DynamicParameter(graph, numpy.int32(2))
     nodes = [
-        graph.add(lambda h: h.parallel_for(N, program.put, out, value, value), depends_on_all_leaves=True),
-        graph.add(lambda h: h.parallel_for(N, program.put, out, numpy.int32(1), value), depends_on_all_leaves=True),
+        graph.add(
+            lambda h: h.parallel_for(N, program.put, out, value, value), depends_on_all_leaves=True
+        ),
+        graph.add(
+            lambda h: h.parallel_for(N, program.put, out, numpy.int32(1), value),
+            depends_on_all_leaves=True,
+        ),
     ]
     executable = graph.finalize(updatable=True)
     queue.graph(executable).wait()
@@ -159,7 +196,10 @@ def test_local_memory_of_another_size(queue: Queue, graph: CommandGraph, context
       int sum = 0; for (int i = 0; i < count; i++) sum += scratch[i];
       out[get_global_id(0)] = sum; }"""
     out, program = zeros(queue), Program(context, source)
-    scratch, count = DynamicLocalMemory(graph, 8, numpy.int32), DynamicParameter(graph, numpy.int32(8))
+    scratch, count = (
+        DynamicLocalMemory(graph, 8, numpy.int32),
+        DynamicParameter(graph, numpy.int32(8)),
+    )
     node = graph.add(lambda h: h.parallel_for(NDRange(N, 8), program.spread, out, scratch, count))
     executable = graph.finalize(updatable=True)
     queue.graph(executable).wait()
@@ -179,7 +219,9 @@ def test_local_memory_of_another_size(queue: Queue, graph: CommandGraph, context
     assert scratch.argument.size == 400 and len(graph) == 1
 
 
-def test_nothing_is_kept_of_nodes_and_graphs_that_are_gone(queue: Queue, program: Program, memory: USM) -> None:
+def test_nothing_is_kept_of_nodes_and_graphs_that_are_gone(
+    queue: Queue, program: Program, memory: USM
+) -> None:
     graph = CommandGraph(queue)
     value = DynamicParameter(graph, numpy.int32(1))
     graph.add(lambda h: h.parallel_for(N, program.add, memory, value))
@@ -194,9 +236,13 @@ def test_nothing_is_kept_of_nodes_and_graphs_that_are_gone(queue: Queue, program
 # misuse
 
 
-def test_another_graph_s_parameter_is_refused(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_another_graph_s_parameter_is_refused(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     foreign = DynamicParameter(CommandGraph(queue), numpy.int32(1))
-    with refused("Cannot use a Dynamic Parameter with a node associated with a graph other than the one it was created with."):
+    with refused(
+        "Cannot use a Dynamic Parameter with a node associated with a graph other than the one it was created with."
+    ):
         graph.add(lambda h: h.parallel_for(N, program.add, memory, foreign))
     assert graph.empty()
 
@@ -212,7 +258,9 @@ def test_only_kernels_have_parameters(graph: CommandGraph, memory: USM, operatio
         elif operation == "memset":
             handler.memset(memory, 0)
 
-    with refused("dynamic_parameters cannot be registered with graph nodes which do not represent kernel executions"):
+    with refused(
+        "dynamic_parameters cannot be registered with graph nodes which do not represent kernel executions"
+    ):
         graph.add(group)
     assert graph.empty()
 
@@ -227,7 +275,9 @@ def test_a_parameter_in_an_ordinary_submission_is_refused(
         queue.submit(lambda h: h.require(DynamicParameter(graph, Accessor(Buffer(N, numpy.int32)))))
 
 
-def test_a_parameter_keeps_its_kind_and_size(graph: CommandGraph, queue: Queue, memory: USM) -> None:
+def test_a_parameter_keeps_its_kind_and_size(
+    graph: CommandGraph, queue: Queue, memory: USM
+) -> None:
     value, pointer = DynamicParameter(graph, numpy.int32(1)), DynamicParameter(graph, memory)
     with refused("a dynamic parameter keeps its kind"):
         value.update(memory)
@@ -241,10 +291,16 @@ def test_a_parameter_keeps_its_kind_and_size(graph: CommandGraph, queue: Queue, 
         DynamicParameter(graph, value)
 
 
-def test_buffers_of_parameters_obey_the_graph_s_rules(queue: Queue, graph: CommandGraph, program: Program) -> None:
+def test_buffers_of_parameters_obey_the_graph_s_rules(
+    queue: Queue, graph: CommandGraph, program: Program
+) -> None:
     strict, buffer = CommandGraph(queue), Buffer(N, numpy.int32)
     with refused("without passing the assume_buffer_outlives_graph property"):
-        strict.add(lambda h: h.parallel_for(N, program.add, DynamicParameter(strict, Accessor(buffer)), numpy.int32(1)))
+        strict.add(
+            lambda h: h.parallel_for(
+                N, program.add, DynamicParameter(strict, Accessor(buffer)), numpy.int32(1)
+            )
+        )
     where = DynamicParameter(graph, Accessor(buffer))
     with Buffer(numpy.zeros(N, numpy.int32)) as written_back, refused("write_back enabled"):
         where.update(Accessor(written_back))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.graph.execution_order import execution_order, leads_to
-from fairlead.loader.errors import FairleadError
+from fairlead.loader.base.errors import FairleadError
 
 Edges = list[tuple[int, int]]
 
@@ -54,7 +54,9 @@ def test_a_cycle_is_named() -> None:
 
 
 @given(graphs(), st.data())
-def test_every_node_once_and_behind_its_predecessors(graph: tuple[int, Edges], data: st.DataObject) -> None:
+def test_every_node_once_and_behind_its_predecessors(
+    graph: tuple[int, Edges], data: st.DataObject
+) -> None:
     count, edges = graph
     some = sorted(data.draw(st.sets(st.integers(0, count - 1)))) if count else []
     order = execution_order(some, *sides(count, edges))
@@ -72,13 +74,18 @@ def reachable(successors: list[list[int]], start: int) -> set[int]:
 
 
 @given(graphs())
-def test_an_edge_closes_a_cycle_if_its_source_can_be_reached_from_its_destination(graph: tuple[int, Edges]) -> None:
+def test_an_edge_closes_a_cycle_if_its_source_can_be_reached_from_its_destination(
+    graph: tuple[int, Edges],
+) -> None:
     count, edges = graph
     successors, predecessors = sides(count, edges)
     for source in range(count):
         for destination in range(count):
             expected = source in reachable(successors, destination)
-            assert leads_to(destination, source, successors.__getitem__, predecessors.__getitem__) == expected
+            assert (
+                leads_to(destination, source, successors.__getitem__, predecessors.__getitem__)
+                == expected
+            )
 
 
 class Counted(list[list[int]]):
@@ -91,8 +98,12 @@ class Counted(list[list[int]]):
         return super().__getitem__(index)
 
 
-@pytest.mark.parametrize(("source", "destination"), [(999, 1000), (1000, 0)], ids=["at the end", "at the beginning"])
-def test_an_edge_at_either_end_of_a_path_is_looked_at_shortly(source: int, destination: int) -> None:
+@pytest.mark.parametrize(
+    ("source", "destination"), [(999, 1000), (1000, 0)], ids=["at the end", "at the beginning"]
+)
+def test_an_edge_at_either_end_of_a_path_is_looked_at_shortly(
+    source: int, destination: int
+) -> None:
     """Both `make_edge` down a path and up a path, each edge in front of the others, have to be cheap."""
     successors, predecessors = map(Counted, sides(1001, [(node, node + 1) for node in range(999)]))
     assert not leads_to(destination, source, successors.__getitem__, predecessors.__getitem__)

@@ -55,7 +55,9 @@ def test_nothing_and_a_function_that_names_nothing_are_empty_nodes(graph: Comman
     assert [graph.add().type, graph.add(nothing).type] == ["empty", "empty"]
 
 
-def test_a_function_is_called_once(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_a_function_is_called_once(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     calls: list[Handler] = []
 
     def add(handler: Handler) -> None:
@@ -89,9 +91,13 @@ def test_a_function_names_one_operation(graph: CommandGraph, memory: USM) -> Non
 def test_add_is_refused_while_a_queue_records(queue: Queue, graph: CommandGraph) -> None:
     a, b = graph.add(), graph.add()
     with graph.recording(queue):
-        with refused('Explicit API "Add()" function cannot be called when a queue is currently recording commands to a graph.'):
+        with refused(
+            'Explicit API "Add()" function cannot be called when a queue is currently recording commands to a graph.'
+        ):
             graph.add()
-        with refused('Explicit API "Make_edge()" function cannot be called when a queue is currently recording'):
+        with refused(
+            'Explicit API "Make_edge()" function cannot be called when a queue is currently recording'
+        ):
             graph.make_edge(a, b)
     graph.make_edge(a, b)
     assert edges(graph) == {(0, 1)}
@@ -105,11 +111,18 @@ def test_a_device_of_another_graph_is_refused(queue: Queue, graph: CommandGraph)
 # depends_on
 
 
-def test_depends_on_adds_to_what_the_command_group_says(graph: CommandGraph, program: Program) -> None:
+def test_depends_on_adds_to_what_the_command_group_says(
+    graph: CommandGraph, program: Program
+) -> None:
     buffer = Buffer(N, numpy.int32)
-    writer = graph.add(lambda h: h.parallel_for(N, program.store, h.access(buffer, "write"), numpy.int32(1)))
+    writer = graph.add(
+        lambda h: h.parallel_for(N, program.store, h.access(buffer, "write"), numpy.int32(1))
+    )
     other = graph.add()
-    last = graph.add(lambda h: h.parallel_for(N, program.add, h.access(buffer), numpy.int32(1)), depends_on=[other, other])
+    last = graph.add(
+        lambda h: h.parallel_for(N, program.add, h.access(buffer), numpy.int32(1)),
+        depends_on=[other, other],
+    )
     assert set(last.predecessors) == {writer, other} and len(last.predecessors) == 2
     assert writer.successors == [last] and graph.roots == [writer, other] and graph.leaves == [last]
 
@@ -160,7 +173,9 @@ def test_a_node_of_another_graph_is_refused(queue: Queue, graph: CommandGraph) -
 # make_edge
 
 
-def test_make_edge_leads_forward_and_back(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_make_edge_leads_forward_and_back(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     later = graph.add(lambda h: h.parallel_for(N, program.mul, memory, numpy.int32(10)))
     earlier = graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
     graph.make_edge(earlier, later)
@@ -190,7 +205,9 @@ def test_what_make_edge_refuses_leaves_the_graph_as_it_was(queue: Queue, check: 
     assert edges(graph) == {(0, 1)} and not foreign.predecessors and not foreign.successors
 
 
-def test_an_edge_after_finalize_reaches_the_next_executable_alone(queue: Queue, graph: CommandGraph) -> None:
+def test_an_edge_after_finalize_reaches_the_next_executable_alone(
+    queue: Queue, graph: CommandGraph
+) -> None:
     log: list[str] = []
     b = graph.add(lambda h: h.host_task(lambda: log.append("b")))
     a = graph.add(lambda h: h.host_task(lambda: log.append("a")))
@@ -203,7 +220,9 @@ def test_an_edge_after_finalize_reaches_the_next_executable_alone(queue: Queue, 
 # events
 
 
-def test_events_of_recorded_nodes_order_explicit_ones(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_events_of_recorded_nodes_order_explicit_ones(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     with graph.recording(queue):
         event = queue.parallel_for(N, program.add, memory, numpy.int32(1))
 
@@ -217,7 +236,9 @@ def test_events_of_recorded_nodes_order_explicit_ones(queue: Queue, graph: Comma
     assert (memory.array == 5).all()
 
 
-def test_a_node_s_event_orders_recorded_nodes(queue: Queue, graph: CommandGraph, memory: USM) -> None:
+def test_a_node_s_event_orders_recorded_nodes(
+    queue: Queue, graph: CommandGraph, memory: USM
+) -> None:
     node = graph.add()
     with graph.recording(queue):
         event = queue.memset(memory, 1, depends_on=[node.event()])
@@ -237,7 +258,10 @@ def test_events_from_outside_are_refused(queue: Queue, graph: CommandGraph, memo
 def test_the_node_of_an_event(queue: Queue, graph: CommandGraph, memory: USM) -> None:
     with graph.recording(queue):
         event = queue.memset(memory, 0)
-    assert Node.of_event(event) is graph.nodes[0] and Node.of_event(event.node.event()) is graph.nodes[0]
+    assert (
+        Node.of_event(event) is graph.nodes[0]
+        and Node.of_event(event.node.event()) is graph.nodes[0]
+    )
     with refused("No event associated with a node"):
         Node.of_event(queue.memset(memory, 0))
     with refused("No event associated with a node"):
@@ -247,7 +271,9 @@ def test_the_node_of_an_event(queue: Queue, graph: CommandGraph, memory: USM) ->
 # what nodes can be
 
 
-def test_every_kind_of_node_says_what_it_is_and_runs(queue: Queue, graph: CommandGraph, program: Program) -> None:
+def test_every_kind_of_node_says_what_it_is_and_runs(
+    queue: Queue, graph: CommandGraph, program: Program
+) -> None:
     a, b, c = (zeros(queue) for _ in range(3))
     one, other = Buffer(N, numpy.int32), Buffer(N, numpy.int32)
     host, ran = numpy.full(N, 3, numpy.int32), []
@@ -275,14 +301,26 @@ def test_every_kind_of_node_says_what_it_is_and_runs(queue: Queue, graph: Comman
     assert [node.type for node in graph.nodes] == [kind for kind, _ in kinds]
     for policy in ("seed", "rank"):
         queue.graph(graph.finalize(policy=policy)).wait()
-    assert (a.array == 0).all() and (b.array == 2).all() and (c.array == 4).all() and (host == 3).all()
+    assert (
+        (a.array == 0).all() and (b.array == 2).all() and (c.array == 4).all() and (host == 3).all()
+    )
     assert (one.numpy() == 5).all() and (other.numpy() == 3).all() and len(ran) == 2
 
 
 def test_parts_of_buffers_are_copied_as_rectangles(queue: Queue, graph: CommandGraph) -> None:
-    picture, part = numpy.arange(48, dtype=numpy.int32).reshape(6, 8), numpy.zeros((2, 3), numpy.int32)
-    source, target = Buffer(picture, write_back=False), Buffer(numpy.zeros((6, 8), numpy.int32), write_back=False)
-    graph.add(lambda h: h.copy(h.access(source, "read", (2, 3), (1, 2)), h.access(target, "write", (2, 3), (3, 4))))
+    picture, part = (
+        numpy.arange(48, dtype=numpy.int32).reshape(6, 8),
+        numpy.zeros((2, 3), numpy.int32),
+    )
+    source, target = (
+        Buffer(picture, write_back=False),
+        Buffer(numpy.zeros((6, 8), numpy.int32), write_back=False),
+    )
+    graph.add(
+        lambda h: h.copy(
+            h.access(source, "read", (2, 3), (1, 2)), h.access(target, "write", (2, 3), (3, 4))
+        )
+    )
     graph.add(lambda h: h.copy(h.access(target, "read", (2, 3), (3, 4)), part))
     graph.add(lambda h: h.copy(part, h.access(target, "write", (2, 3), (0, 0))))
     queue.graph(graph.finalize()).wait()
@@ -290,11 +328,15 @@ def test_parts_of_buffers_are_copied_as_rectangles(queue: Queue, graph: CommandG
     assert (target.numpy()[3:5, 4:7] == part).all()
 
 
-def test_a_native_command_is_recorded_into_the_native_command_buffer_or_refused(queue: Queue, graph: CommandGraph) -> None:
+def test_a_native_command_is_recorded_into_the_native_command_buffer_or_refused(
+    queue: Queue, graph: CommandGraph
+) -> None:
     seen: list[tuple[int, int]] = []
 
     def native(handler: Handler) -> None:
-        handler.native_command(lambda interop: seen.append((interop.native_queue(), interop.native_command_buffer())))
+        handler.native_command(
+            lambda interop: seen.append((interop.native_queue(), interop.native_command_buffer()))
+        )
 
     node = graph.add(native)
     assert node.type == "native_command" and not seen
@@ -308,7 +350,9 @@ def test_a_native_command_is_recorded_into_the_native_command_buffer_or_refused(
         queue.graph(executable).wait()
 
 
-def test_local_memory_and_structures_are_frozen_with_the_node(queue: Queue, graph: CommandGraph, context) -> None:
+def test_local_memory_and_structures_are_frozen_with_the_node(
+    queue: Queue, graph: CommandGraph, context
+) -> None:
     program = Program(
         context,
         "typedef struct { int a, b; } pair; kernel void both(global int *out, pair p, local int *scratch) {"
@@ -316,16 +360,26 @@ def test_local_memory_and_structures_are_frozen_with_the_node(queue: Queue, grap
     )
     out = zeros(queue)
     pair = numpy.array((1, 2), dtype=[("a", "i4"), ("b", "i4")])[()]
-    graph.add(lambda h: h.parallel_for(NDRange(N, 8), program.both, out, pair, LocalMemory(8, numpy.int32)))
+    graph.add(
+        lambda h: h.parallel_for(
+            NDRange(N, 8), program.both, out, pair, LocalMemory(8, numpy.int32)
+        )
+    )
     pair["a"] = 7
     queue.graph(graph.finalize()).wait()
     assert (out.array == 102).all()
 
 
-def test_memory_of_nodes_lives_as_long_as_the_executable(queue: Queue, graph: CommandGraph, program: Program) -> None:
+def test_memory_of_nodes_lives_as_long_as_the_executable(
+    queue: Queue, graph: CommandGraph, program: Program
+) -> None:
     source, result = malloc_device(N, numpy.int32, queue), zeros(queue)
-    fill = graph.add(lambda h, source=source: h.parallel_for(N, program.store, source, numpy.int32(6)))
-    graph.add(lambda h, source=source: h.parallel_for(N, program.copy, source, result), depends_on=fill)
+    fill = graph.add(
+        lambda h, source=source: h.parallel_for(N, program.store, source, numpy.int32(6))
+    )
+    graph.add(
+        lambda h, source=source: h.parallel_for(N, program.copy, source, result), depends_on=fill
+    )
     executable = graph.finalize()
     del source, graph, fill
     queue.graph(executable).wait()
@@ -355,7 +409,9 @@ def test_nodes_of_several_devices_and_an_empty_one_among_them(device: Device) ->
     )
     executable = graph.finalize()
     assert second.device is parts[1] and len(executable.partitions.partitions) == 1
-    graph.add(lambda h: h.parallel_for(N, program.mul, h.access(buffer), numpy.int32(7)), device=parts[0])
+    graph.add(
+        lambda h: h.parallel_for(N, program.mul, h.access(buffer), numpy.int32(7)), device=parts[0]
+    )
     both = graph.finalize()
     assert len(both.partitions.partitions) == 2
     queue.graph(executable).wait()

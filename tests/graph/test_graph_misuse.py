@@ -35,35 +35,102 @@ def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> N
     turns: Any = DynamicCommandGroup(graph, [lambda h: h.host_task(print)])
     table: list[tuple[Any, str, str]] = [
         *((lambda of=of: make(of), "CommandGraph", "is no Queue") for of in (None, "x", 3)),
-        *((lambda of=of: make(queue.context, of), "CommandGraph", "is no Device") for of in ("x", 3, [3])),
+        *(
+            (lambda of=of: make(queue.context, of), "CommandGraph", "is no Device")
+            for of in ("x", 3, [3])
+        ),
         (lambda: make(queue.context, []), "CommandGraph", "needs a device"),
-        *((lambda of=of: add(of), "add", "is no command-group function") for of in (3, program.add, node, executable, lambda: 0)),
+        *(
+            (lambda of=of: add(of), "add", "is no command-group function")
+            for of in (3, program.add, node, executable, lambda: 0)
+        ),
         *((lambda of=of: add(None, depends_on=of), "add", "is no Node") for of in (3, [3], event)),
         (lambda: add(None, device="cpu"), "add", "is not a device of the graph"),
-        *((lambda of=of: graph.make_edge(of, node), "make_edge", "Src must be a node inside the graph.") for of in (None, 1)),
-        *((lambda of=of: graph.make_edge(node, of), "make_edge", "Dest must be a node inside the graph.") for of in (None, 1)),
-        *((lambda of=of: node.depends_on(of), "make_edge", "Src must be a node inside the graph.") for of in (None, [node])),
+        *(
+            (
+                lambda of=of: graph.make_edge(of, node),
+                "make_edge",
+                "Src must be a node inside the graph.",
+            )
+            for of in (None, 1)
+        ),
+        *(
+            (
+                lambda of=of: graph.make_edge(node, of),
+                "make_edge",
+                "Dest must be a node inside the graph.",
+            )
+            for of in (None, 1)
+        ),
+        *(
+            (lambda of=of: node.depends_on(of), "make_edge", "Src must be a node inside the graph.")
+            for of in (None, [node])
+        ),
         (lambda: Node.of_event(3), "Node.of_event", "No event associated with a node"),
-        *((lambda of=of: graph.begin_recording(of), "begin_recording", "is no queue that records") for of in (None, 3, [3])),
-        *((lambda of=of: graph.end_recording(of), "end_recording", "is no queue that records") for of in (3, "x")),
+        *(
+            (lambda of=of: graph.begin_recording(of), "begin_recording", "is no queue that records")
+            for of in (None, 3, [3])
+        ),
+        *(
+            (lambda of=of: graph.end_recording(of), "end_recording", "is no queue that records")
+            for of in (3, "x")
+        ),
         (lambda: graph.begin_recording([]), "begin_recording", "there is no queue to be recorded"),
-        (lambda: graph.recording().__enter__(), "begin_recording", "there is no queue to be recorded"),
+        (
+            lambda: graph.recording().__enter__(),
+            "begin_recording",
+            "there is no queue to be recorded",
+        ),
         (lambda: graph.finalize(policy="x"), "finalize", "there is no policy 'x'"),
-        *((lambda of=of: executable.update(of), "update", "is no Node or CommandGraph") for of in (None, 5, [5], executable)),
-        *((lambda of=of: DynamicParameter(of, 1), "DynamicParameter", "is no CommandGraph") for of in (None, queue, executable)),
+        *(
+            (lambda of=of: executable.update(of), "update", "is no Node or CommandGraph")
+            for of in (None, 5, [5], executable)
+        ),
+        *(
+            (lambda of=of: DynamicParameter(of, 1), "DynamicParameter", "is no CommandGraph")
+            for of in (None, queue, executable)
+        ),
         (lambda: DynamicParameter(graph, one), "DynamicParameter", "holds a value, not another"),
         (lambda: DynamicLocalMemory(None, 4), "DynamicLocalMemory", "None is no CommandGraph"),
-        *((lambda of=of: group(of, [print]), "DynamicCommandGroup", "is no CommandGraph") for of in (None, queue)),
-        *((lambda of=of: group(graph, of), "DynamicCommandGroup", "is no list of functions") for of in (None, 3, lambda h: 0)),
-        *((lambda of=of: group(graph, [of]), "DynamicCommandGroup", "is no command-group function") for of in (None, 3, lambda: 0)),
-        *((lambda of=of: setattr(turns, "active_index", of), "active_index", "is no index") for of in ("a", 0.5)),
+        *(
+            (lambda of=of: group(of, [print]), "DynamicCommandGroup", "is no CommandGraph")
+            for of in (None, queue)
+        ),
+        *(
+            (lambda of=of: group(graph, of), "DynamicCommandGroup", "is no list of functions")
+            for of in (None, 3, lambda h: 0)
+        ),
+        *(
+            (
+                lambda of=of: group(graph, [of]),
+                "DynamicCommandGroup",
+                "is no command-group function",
+            )
+            for of in (None, 3, lambda: 0)
+        ),
+        *(
+            (lambda of=of: setattr(turns, "active_index", of), "active_index", "is no index")
+            for of in ("a", 0.5)
+        ),
         (lambda: async_malloc(queue, 8, "int32"), "async_malloc", "Queue is no Handler"),
-        (lambda: add(lambda h: async_malloc(h, "a", "int32")), "async_malloc", "str is no number of elements"),
-        (lambda: queue.submit(lambda h: async_malloc(h, 4, "int32", kind="x")), "async_malloc", "there is no 'x' memory"),
-        (lambda: queue.submit(lambda h: async_malloc(h, 0, "int32")), "async_malloc", "at least one element"),
+        (
+            lambda: add(lambda h: async_malloc(h, "a", "int32")),
+            "async_malloc",
+            "str is no number of elements",
+        ),
+        (
+            lambda: queue.submit(lambda h: async_malloc(h, 4, "int32", kind="x")),
+            "async_malloc",
+            "there is no 'x' memory",
+        ),
+        (
+            lambda: queue.submit(lambda h: async_malloc(h, 0, "int32")),
+            "async_malloc",
+            "at least one element",
+        ),
         (lambda: async_free(queue, memory), "async_free", "Queue is no Handler"),
         (lambda: add(lambda h: async_free(h, 3)), "async_free", "int is no USM"),
-    ]  # fmt: skip
+    ]
     check_refused(table)
     assert len(graph) == 1 and not graph.is_recording
 
@@ -84,7 +151,9 @@ def test_a_value_of_no_size_names_the_parameter(queue: Queue, value: object) -> 
 def test_a_wrong_range_names_the_update(queue: Queue, program: Program, memory: USM) -> None:
     graph = CommandGraph(queue)
     plain = graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
-    grouped = graph.add(lambda h: h.parallel_for(NDRange(N, 8), program.add, memory, numpy.int32(1)))
+    grouped = graph.add(
+        lambda h: h.parallel_for(NDRange(N, 8), program.add, memory, numpy.int32(1))
+    )
     wrong: Any = "8"
     for routine, call in (
         ("update_range", lambda: plain.update_range(wrong)),
@@ -116,11 +185,19 @@ def test_an_argument_that_a_kernel_does_not_take_is_named_with_its_node(
     graph = CommandGraph(queue)
     amount = DynamicParameter(graph, numpy.int64(1))
     for value in (numpy.int32(1), amount, numpy.int32(1)):
-        graph.add(lambda h, value=value: h.parallel_for(N, program.add, memory, value), depends_on_all_leaves=True)
+        graph.add(
+            lambda h, value=value: h.parallel_for(N, program.add, memory, value),
+            depends_on_all_leaves=True,
+        )
     executable = graph.finalize(updatable=updatable)
-    with pytest.raises(SYCLError, match=r"node 1: .*argument 1.*kernel, name: add, range: 64") as caught:
+    with pytest.raises(
+        SYCLError, match=r"node 1: .*argument 1.*kernel, name: add, range: 64"
+    ) as caught:
         queue.graph(executable).wait()
-    assert caught.value.errc is Errc.kernel_argument and caught.value.routine == "urEnqueueCommandBufferExp"
+    assert (
+        caught.value.errc is Errc.kernel_argument
+        and caught.value.routine == "urEnqueueCommandBufferExp"
+    )
     assert caught.value.remedy
     queue.wait()
     assert (memory.array <= 1).all()  # nothing after it has run
@@ -129,12 +206,17 @@ def test_an_argument_that_a_kernel_does_not_take_is_named_with_its_node(
 SLOW = "kernel void slow(global int *a, int n) { int x = 0; for (int i = 0; i < n; i++) x = x * 5 + a[0]; a[1] = x | 1; }"
 
 
-def test_who_waits_for_the_queue_waits_for_what_ran_before_an_error(queue: Queue, memory: USM) -> None:
+def test_who_waits_for_the_queue_waits_for_what_ran_before_an_error(
+    queue: Queue, memory: USM
+) -> None:
     """Its memory may be given up then."""
     slow, n = Program(queue.context, SLOW).kernel("slow"), 1 << 25
     graph = CommandGraph(queue)
     for number in (numpy.int32(n), numpy.int64(n), numpy.int32(n)):
-        graph.add(lambda h, number=number: h.parallel_for(1, slow, memory, number), depends_on_all_leaves=True)
+        graph.add(
+            lambda h, number=number: h.parallel_for(1, slow, memory, number),
+            depends_on_all_leaves=True,
+        )
     executable = graph.finalize()
     with pytest.raises(SYCLError, match="node 1"):
         queue.graph(executable)
@@ -142,14 +224,20 @@ def test_who_waits_for_the_queue_waits_for_what_ran_before_an_error(queue: Queue
     assert memory.array[1] & 1
 
 
-def test_who_waits_for_the_queue_waits_for_what_ran_on_another_device_before_an_error(device: Device) -> None:
+def test_who_waits_for_the_queue_waits_for_what_ran_on_another_device_before_an_error(
+    device: Device,
+) -> None:
     parts = device.partition(equally=1)[:2]
     context = Context(parts)
     queue, slow, n = Queue(context, parts[1]), Program(context, SLOW).kernel("slow"), 1 << 25
     memory = zeros(queue)
     graph = CommandGraph(context, parts)
     for part, number in zip(parts, (numpy.int32(n), numpy.int64(n)), strict=True):
-        graph.add(lambda h, number=number: h.parallel_for(1, slow, memory, number), device=part, depends_on_all_leaves=True)
+        graph.add(
+            lambda h, number=number: h.parallel_for(1, slow, memory, number),
+            device=part,
+            depends_on_all_leaves=True,
+        )
     executable = graph.finalize()
     with pytest.raises(SYCLError, match="node 1"):
         queue.graph(executable)
@@ -157,12 +245,19 @@ def test_who_waits_for_the_queue_waits_for_what_ran_on_another_device_before_an_
     assert memory.array[1] & 1
 
 
-def test_parameters_and_groups_can_be_looked_at(queue: Queue, program: Program, memory: USM) -> None:
+def test_parameters_and_groups_can_be_looked_at(
+    queue: Queue, program: Program, memory: USM
+) -> None:
     graph = CommandGraph(queue)
     amount, where = DynamicParameter(graph, numpy.int32(1)), DynamicParameter(graph, memory)
     graph.add(lambda h: h.parallel_for(N, program.add, where, amount))
     assert repr(amount) == "<DynamicParameter of 4 bytes, used 1 times>"
     assert repr(where) == "<DynamicParameter of a pointer, used 1 times>"
-    assert repr(DynamicLocalMemory(graph, 4, "int32")) == "<DynamicLocalMemory of 16 bytes, used 0 times>"
-    turns = DynamicCommandGroup(graph, [lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1))])
+    assert (
+        repr(DynamicLocalMemory(graph, 4, "int32"))
+        == "<DynamicLocalMemory of 16 bytes, used 0 times>"
+    )
+    turns = DynamicCommandGroup(
+        graph, [lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1))]
+    )
     assert repr(turns) == f"<DynamicCommandGroup of 1, active: 0: kernel, name: add, range: {N}>"

@@ -29,8 +29,14 @@ def test_a_device_has_both_aspects(device: Device) -> None:
     assert device.has("ext_oneapi_graph") and device.has("ext_oneapi_limited_graph")
 
 
-def test_a_device_without_the_aspect_has_no_graphs(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(device.__dict__, "aspects", device.aspects - {"ext_oneapi_graph", "ext_oneapi_limited_graph"})
+def test_a_device_without_the_aspect_has_no_graphs(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(
+        device.__dict__,
+        "aspects",
+        device.aspects - {"ext_oneapi_graph", "ext_oneapi_limited_graph"},
+    )
     with refused("opencl backend is not supported by SYCL Graph extension."):
         CommandGraph(device)
 
@@ -38,7 +44,9 @@ def test_a_device_without_the_aspect_has_no_graphs(device: Device, monkeypatch: 
 def test_with_the_limited_aspect_everything_works_but_updates(
     queue: Queue, program: Program, memory: USM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(queue.device.__dict__, "aspects", queue.device.aspects - {"ext_oneapi_graph"})
+    monkeypatch.setitem(
+        queue.device.__dict__, "aspects", queue.device.aspects - {"ext_oneapi_graph"}
+    )
     graph = CommandGraph(queue)
     graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
     queue.graph(graph.finalize()).wait()
@@ -73,7 +81,9 @@ def test_what_intels_adapter_can_do_follows_from_cl_khr_command_buffer(
     without = [answer for answer in answers.values() if not answer[0]]
     assert with_them and without  # Intel's driver, and the PoCL wheel's PoCL 3.0
     for graphs, said in with_them:
-        assert graphs == ["ext_oneapi_limited_graph"]  # neither driver has all of cl_khr_command_buffer_mutable_dispatch
+        assert graphs == [
+            "ext_oneapi_limited_graph"
+        ]  # neither driver has all of cl_khr_command_buffer_mutable_dispatch
         ((errc, message),) = said
         assert errc == "feature_not_supported" and "ext_oneapi_limited_graph" in message
     for _, said in without:
@@ -83,7 +93,9 @@ def test_what_intels_adapter_can_do_follows_from_cl_khr_command_buffer(
 # constructors
 
 
-def test_a_graph_can_be_made_of_a_queue_a_device_or_a_context(queue: Queue, other_device: Device) -> None:
+def test_a_graph_can_be_made_of_a_queue_a_device_or_a_context(
+    queue: Queue, other_device: Device
+) -> None:
     in_order = Queue(queue.context, queue.device, in_order=True, profiling=True)
     for of in (
         CommandGraph(queue),
@@ -91,7 +103,11 @@ def test_a_graph_can_be_made_of_a_queue_a_device_or_a_context(queue: Queue, othe
         CommandGraph(queue.device),
         CommandGraph(queue.context, queue.device),
     ):
-        assert of.context == queue.context and of.device is queue.device and of.devices == (queue.device,)
+        assert (
+            of.context == queue.context
+            and of.device is queue.device
+            and of.devices == (queue.device,)
+        )
     alone = Context(other_device)
     assert CommandGraph(alone).device is other_device
 
@@ -145,7 +161,9 @@ def test_an_empty_graph_runs(queue: Queue) -> None:
     assert event.status == "complete"
 
 
-def test_a_graph_grows_after_finalize_and_its_executables_do_not(queue: Queue, program: Program, memory: USM) -> None:
+def test_a_graph_grows_after_finalize_and_its_executables_do_not(
+    queue: Queue, program: Program, memory: USM
+) -> None:
     graph = CommandGraph(queue)
     first = graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
     small = graph.finalize()
@@ -196,7 +214,9 @@ def test_no_cycle_check_leaves_cycles_to_finalize(queue: Queue) -> None:
         graph.finalize()
 
 
-def test_buffers_need_the_promise_that_they_outlive_the_graph(queue: Queue, program: Program) -> None:
+def test_buffers_need_the_promise_that_they_outlive_the_graph(
+    queue: Queue, program: Program
+) -> None:
     message = "Cannot use buffers in a graph without passing the assume_buffer_outlives_graph property on Graph construction."
     graph, buffer = CommandGraph(queue), Buffer(N, numpy.int32)
     with refused(message):
@@ -232,14 +252,23 @@ def test_buffers_that_are_written_back_are_refused(queue: Queue, program: Progra
     assert (array == 0).all()
 
 
-def test_the_host_keeps_off_a_buffer_while_a_graph_that_uses_it_is_recorded(queue: Queue, program: Program) -> None:
+def test_the_host_keeps_off_a_buffer_while_a_graph_that_uses_it_is_recorded(
+    queue: Queue, program: Program
+) -> None:
     graph = CommandGraph(queue, assume_buffer_outlives_graph=True)
     buffer, unused = Buffer(N, numpy.int32), Buffer(N, numpy.int32)
     graph.begin_recording(queue)
     with unused.host_access("discard") as array:
         array[:] = 1
-    queue.submit(lambda h: h.parallel_for(N, program.store, h.access(buffer, "write"), numpy.int32(1)))
-    with refused("host_accessor cannot be used on a buffer that a graph uses which is being recorded"), buffer.host_access():
+    queue.submit(
+        lambda h: h.parallel_for(N, program.store, h.access(buffer, "write"), numpy.int32(1))
+    )
+    with (
+        refused(
+            "host_accessor cannot be used on a buffer that a graph uses which is being recorded"
+        ),
+        buffer.host_access(),
+    ):
         pass
     graph.end_recording(queue)
     with buffer.host_access("discard") as array:
@@ -264,7 +293,9 @@ def test_native_recording_is_refused(queue: Queue) -> None:
 # profiling
 
 
-def test_a_graph_s_times_need_the_graph_s_property(queue: Queue, program: Program, memory: USM) -> None:
+def test_a_graph_s_times_need_the_graph_s_property(
+    queue: Queue, program: Program, memory: USM
+) -> None:
     graph = CommandGraph(queue)
     graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
     event = queue.graph(graph.finalize())
@@ -272,7 +303,9 @@ def test_a_graph_s_times_need_the_graph_s_property(queue: Queue, program: Progra
         event.profiling("start")
 
 
-def test_a_graph_s_times_need_the_queue_s_property(queue: Queue, program: Program, memory: USM) -> None:
+def test_a_graph_s_times_need_the_queue_s_property(
+    queue: Queue, program: Program, memory: USM
+) -> None:
     graph = CommandGraph(queue)
     graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
     event = Queue(queue.device).graph(graph.finalize(enable_profiling=True))
@@ -281,12 +314,16 @@ def test_a_graph_s_times_need_the_queue_s_property(queue: Queue, program: Progra
 
 
 @pytest.mark.parametrize("parts", [1, 3])
-def test_a_graph_s_times_are_its_first_start_and_its_last_end(queue: Queue, program: Program, memory: USM, parts: int) -> None:
+def test_a_graph_s_times_are_its_first_start_and_its_last_end(
+    queue: Queue, program: Program, memory: USM, parts: int
+) -> None:
     graph = CommandGraph(queue)
     node = graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
     if parts > 1:
         node = graph.add(lambda h: h.host_task(lambda: None), depends_on=node)
-    graph.add(lambda h: h.parallel_for(1, program.slow, memory, numpy.int32(1_000_000)), depends_on=node)
+    graph.add(
+        lambda h: h.parallel_for(1, program.slow, memory, numpy.int32(1_000_000)), depends_on=node
+    )
     executable = graph.finalize(enable_profiling=True)
     assert len(executable.partitions.partitions) == parts
     event = queue.graph(executable)
@@ -312,4 +349,7 @@ def test_profiling_turns_the_in_order_hint_off(
     graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
     graph.finalize()
     graph.finalize(enable_profiling=True)
-    assert [(hint["in_order"], hint["profiling"]) for hint in hints] == [(True, False), (False, True)]
+    assert [(hint["in_order"], hint["profiling"]) for hint in hints] == [
+        (True, False),
+        (False, True),
+    ]

@@ -50,7 +50,9 @@ def test_one_thread_gets_a_queue(queue: Queue) -> None:
         graphs[won.index(True)].end_recording(queue)
 
 
-def test_recordings_of_several_threads_in_one_graph(queue: Queue, graph: CommandGraph, program: Program) -> None:
+def test_recordings_of_several_threads_in_one_graph(
+    queue: Queue, graph: CommandGraph, program: Program
+) -> None:
     memories = [zeros(queue) for _ in range(THREADS)]
 
     def record(number: int) -> None:
@@ -71,10 +73,16 @@ def test_recordings_of_several_threads_in_one_graph(queue: Queue, graph: Command
     assert all((memory.array == numpy.int32(expected)).all() for memory in memories)
 
 
-def test_one_queue_recorded_by_several_threads(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_one_queue_recorded_by_several_threads(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     in_order = Queue(queue.device, in_order=True)
     with graph.recording(in_order):
-        together(lambda number: [in_order.parallel_for(N, program.add, memory, numpy.int32(1)) for _ in range(ROUNDS)])
+        together(
+            lambda number: [
+                in_order.parallel_for(N, program.add, memory, numpy.int32(1)) for _ in range(ROUNDS)
+            ]
+        )
     count = THREADS * ROUNDS
     assert edges(graph) == {(node, node + 1) for node in range(count - 1)}
     queue.graph(graph.finalize()).wait()
@@ -98,7 +106,9 @@ def test_nodes_and_edges_of_several_threads(queue: Queue, graph: CommandGraph) -
     queue.graph(graph.finalize()).wait()
 
 
-def test_finalize_submit_and_print_of_several_threads(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_finalize_submit_and_print_of_several_threads(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     add = graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
     graph.add(lambda h: h.host_task(lambda: None), depends_on=add)
     shared = graph.finalize()
@@ -114,9 +124,13 @@ def test_finalize_submit_and_print_of_several_threads(queue: Queue, graph: Comma
     assert (memory.array == THREADS * ROUNDS).all() and len(texts) == 1
 
 
-def test_updates_and_submissions_of_several_threads(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_updates_and_submissions_of_several_threads(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     value = DynamicParameter(graph, numpy.int32(1))
-    groups = DynamicCommandGroup(graph, [lambda h, n=n: h.parallel_for(N, program.add, memory, value) for n in range(2)])
+    groups = DynamicCommandGroup(
+        graph, [lambda h, n=n: h.parallel_for(N, program.add, memory, value) for n in range(2)]
+    )
     node = graph.add(groups)
     task = graph.add(lambda h: h.host_task(lambda: None), depends_on=node)
     executable = graph.finalize(updatable=True)
@@ -135,7 +149,9 @@ def test_updates_and_submissions_of_several_threads(queue: Queue, graph: Command
     assert (memory.array == ROUNDS * (THREADS // 2)).all()
 
 
-def test_queues_join_a_recording_from_several_threads(queue: Queue, graph: CommandGraph, memory: USM) -> None:
+def test_queues_join_a_recording_from_several_threads(
+    queue: Queue, graph: CommandGraph, memory: USM
+) -> None:
     with graph.recording(queue):
         event = queue.memset(memory, 0)
 

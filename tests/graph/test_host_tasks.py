@@ -41,10 +41,15 @@ def test_a_host_task_runs_in_each_execution_between_its_neighbours(
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_host_tasks_alone_in_a_row(queue: Queue, graph: CommandGraph, count: int, policy: str) -> None:
+def test_host_tasks_alone_in_a_row(
+    queue: Queue, graph: CommandGraph, count: int, policy: str
+) -> None:
     log: list[int] = []
     for number in range(count):
-        graph.add(lambda h, number=number: h.host_task(lambda: log.append(number)), depends_on_all_leaves=True)
+        graph.add(
+            lambda h, number=number: h.host_task(lambda: log.append(number)),
+            depends_on_all_leaves=True,
+        )
     executable = graph.finalize(policy=policy)
     queue.graph(executable).wait()
     queue.graph(executable).wait()
@@ -59,9 +64,16 @@ def test_host_tasks_of_several_roots_with_several_dependencies(
     log: list[tuple[int, int]] = []
     first = graph.add(lambda h: h.host_task(lambda: a.array.fill(3)))
     second = graph.add(lambda h: h.parallel_for(N, program.store, b, numpy.int32(4)))
-    both = graph.add(lambda h: h.host_task(lambda: log.append((int(a.array[0]), int(b.array[0])))), depends_on=[first, second])
-    total = graph.add(lambda h: h.parallel_for(N, program.sum, a, b, out), depends_on=[first, second])
-    graph.add(lambda h: h.host_task(lambda: log.append((int(out.array[0]), -1))), depends_on=[both, total])
+    both = graph.add(
+        lambda h: h.host_task(lambda: log.append((int(a.array[0]), int(b.array[0])))),
+        depends_on=[first, second],
+    )
+    total = graph.add(
+        lambda h: h.parallel_for(N, program.sum, a, b, out), depends_on=[first, second]
+    )
+    graph.add(
+        lambda h: h.host_task(lambda: log.append((int(out.array[0]), -1))), depends_on=[both, total]
+    )
     queue.graph(graph.finalize(policy=policy)).wait()
     assert log == [(3, 4), (7, -1)]
 
@@ -108,7 +120,9 @@ def test_what_a_host_task_raises_is_raised_by_wait_and_stops_what_comes_after(
     assert (memory.array == 0).all()
 
 
-def test_buffers_are_arrays_in_host_tasks(queue: Queue, graph: CommandGraph, program: Program) -> None:
+def test_buffers_are_arrays_in_host_tasks(
+    queue: Queue, graph: CommandGraph, program: Program
+) -> None:
     buffer, seen = Buffer(numpy.arange(N, dtype=numpy.int32), write_back=False), []
 
     def double(handler: Handler) -> None:
@@ -130,7 +144,9 @@ def test_buffers_are_arrays_in_host_tasks(queue: Queue, graph: CommandGraph, pro
     assert (buffer.numpy() == ((numpy.arange(N) + 1) * 2 + 2) * 2 + 1).all()
 
 
-def test_a_host_task_writes_a_part_of_a_buffer_and_reads_another(queue: Queue, graph: CommandGraph, program: Program) -> None:
+def test_a_host_task_writes_a_part_of_a_buffer_and_reads_another(
+    queue: Queue, graph: CommandGraph, program: Program
+) -> None:
     source, target = (
         Buffer(numpy.full(N, 5, numpy.int32), write_back=False),
         Buffer(numpy.zeros(N, numpy.int32), write_back=False),
@@ -146,7 +162,9 @@ def test_a_host_task_writes_a_part_of_a_buffer_and_reads_another(queue: Queue, g
 
         handler.host_task(task)
 
-    graph.add(lambda h: h.parallel_for(N, program.store, h.access(target, "discard"), numpy.int32(1)))
+    graph.add(
+        lambda h: h.parallel_for(N, program.store, h.access(target, "discard"), numpy.int32(1))
+    )
     graph.add(group)
     queue.graph(graph.finalize()).wait()
     expected = numpy.ones(N, numpy.int32)
@@ -167,7 +185,9 @@ def test_an_accessor_is_an_array_in_its_host_task_alone(queue: Queue, graph: Com
         assert kept[0].array is None
 
 
-def test_a_graph_waits_behind_a_host_task_of_the_queue(queue: Queue, graph: CommandGraph, gate: Gate) -> None:
+def test_a_graph_waits_behind_a_host_task_of_the_queue(
+    queue: Queue, graph: CommandGraph, gate: Gate
+) -> None:
     log: list[str] = []
     graph.add(lambda h: h.host_task(lambda: log.append("in the graph")))
     event = queue.graph(graph.finalize(), depends_on=[gate.event])
@@ -186,7 +206,11 @@ def test_what_is_not_a_function_is_refused(graph: CommandGraph) -> None:
 
 def test_a_task_may_submit_its_own_graph_again(queue: Queue, graph: CommandGraph) -> None:
     log, again = [], []
-    graph.add(lambda h: h.host_task(lambda: log.append(1) or (len(log) < 3 and again.append(queue.graph(executable)))))
+    graph.add(
+        lambda h: h.host_task(
+            lambda: log.append(1) or (len(log) < 3 and again.append(queue.graph(executable)))
+        )
+    )
     executable = graph.finalize()
     queue.graph(executable).wait()
     while len(again) < 2:

@@ -45,7 +45,13 @@ class Case:
         return [node in self.hosts for node in range(self.count)]
 
     def partition(self, policy: str = "seed", not_in_order: Sequence[int] = ()) -> Partitions:
-        return partition(*self.sides, host=self.host, devices=self.devices, not_in_order=not_in_order, policy=policy)
+        return partition(
+            *self.sides,
+            host=self.host,
+            devices=self.devices,
+            not_in_order=not_in_order,
+            policy=policy,
+        )
 
 
 def case(count: int, edges: list[tuple[int, int]], *hosts: int) -> Case:
@@ -58,19 +64,37 @@ def path(count: int, *hosts: int) -> Case:
 
 #: The seed's graphs: nodes of each partition in order of execution, and the predecessors of each partition.
 TRACES: dict[str, Any] = {
-    "G1": (case(8, G1, HT1, HT2), [[A], [HT1], [C, F], [B, D], [HT2], [E]], [[], [0], [1], [], [3], [4]]),
-    "G2": (case(8, [*G1, (E, HT1)], HT1, HT2), [[B, D, A], [HT2], [E], [HT1], [C, F]], [[], [0], [1], [0, 2], [3]]),
+    "G1": (
+        case(8, G1, HT1, HT2),
+        [[A], [HT1], [C, F], [B, D], [HT2], [E]],
+        [[], [0], [1], [], [3], [4]],
+    ),
+    "G2": (
+        case(8, [*G1, (E, HT1)], HT1, HT2),
+        [[B, D, A], [HT2], [E], [HT1], [C, F]],
+        [[], [0], [1], [0, 2], [3]],
+    ),
     "G3, a path": (path(4, 2), [[0, 1], [2], [3]], [[], [0], [1]]),
     "G3, one host task": (path(1, 0), [[0]], [[]]),
     "G3, host tasks in a row": (path(4, 1, 2), [[0], [1], [2], [3]], [[], [0], [1], [2]]),
     "G3, nothing": (path(0), [[]], [[]]),
     "G3, no host task": (case(4, [(0, 2), (1, 2)]), [[3, 1, 0, 2]], [[]]),
-    "G4": (case(6, [(0, 1), (1, 2), (3, 4), (4, 5)], 1, 4), [[0], [1], [2], [3], [4], [5]], [[], [0], [1], [], [3], [4]]),
-    "PR 22565": (case(4, [(0, 1), (1, 2), (2, 3), (0, 3)], 1), [[0], [1], [2, 3]], [[], [0], [0, 1]]),
-    "a second host task above a node in the middle": (
-        case(4, [(1, 2), (2, 3), (0, 3)], 0, 1), [[0], [1], [2, 3]], [[], [], [0, 1]],
+    "G4": (
+        case(6, [(0, 1), (1, 2), (3, 4), (4, 5)], 1, 4),
+        [[0], [1], [2], [3], [4], [5]],
+        [[], [0], [1], [], [3], [4]],
     ),
-}  # fmt: skip
+    "PR 22565": (
+        case(4, [(0, 1), (1, 2), (2, 3), (0, 3)], 1),
+        [[0], [1], [2, 3]],
+        [[], [0], [0, 1]],
+    ),
+    "a second host task above a node in the middle": (
+        case(4, [(1, 2), (2, 3), (0, 3)], 0, 1),
+        [[0], [1], [2, 3]],
+        [[], [], [0, 1]],
+    ),
+}
 
 #: By "rank", where that is another result.
 RANKS = {
@@ -107,7 +131,13 @@ def test_g2_is_numbered_as_the_seed_draws_it_and_libsycl_runs_it() -> None:
     numbers = annotated(graph)
     assert [numbers[node] for node in (A, B, D, HT2, E, HT1, C, F)] == [0, 0, 0, 4, 5, 7, 8, 8]
     result = graph.partition()
-    assert [list(part.nodes) for part in result.partitions] == [[1, 4, 0], [5], [6], [2], [3, 7]]  # observed: libsycl 2026.2
+    assert [list(part.nodes) for part in result.partitions] == [
+        [1, 4, 0],
+        [5],
+        [6],
+        [2],
+        [3, 7],
+    ]  # observed: libsycl 2026.2
     assert [part.host for part in result.partitions] == [False, True, False, True, False]
     assert result.exits == (4,)
 
@@ -117,18 +147,25 @@ def test_branches_with_host_tasks_of_their_own_run_at_the_same_time() -> None:
     assert result.partitions[3].predecessors == () and result.exits == (2, 5)
 
 
-@pytest.mark.parametrize(("kernels", "task"), [((1, 2), 0), ((0, 1), 2)], ids=["host task first", "host task last"])
+@pytest.mark.parametrize(
+    ("kernels", "task"), [((1, 2), 0), ((0, 1), 2)], ids=["host task first", "host task last"]
+)
 def test_a_kernel_that_no_host_task_comes_after(kernels: tuple[int, int], task: int) -> None:
     """K1 > K2, K1 > HT: the seed puts K2 into the first partition and K1 into the second, and libsycl 2026.2 crashes."""
     first, second = kernels
     graph = case(3, [(first, second), (first, task)], task)
     result = graph.partition()
-    assert result.policy == "rank" and result.reason == f"node {second} would run before node {first}, which it comes after"
+    assert (
+        result.policy == "rank"
+        and result.reason == f"node {second} would run before node {first}, which it comes after"
+    )
     assert [part.nodes for part in result.partitions] == [(first, second), (task,)]
     assert_honours(graph, result)
 
 
-@pytest.mark.parametrize(("nodes", "task"), [((0, 1, 2), 3), ((1, 2, 3), 0)], ids=["host task last", "host task first"])
+@pytest.mark.parametrize(
+    ("nodes", "task"), [((0, 1, 2), 3), ((1, 2, 3), 0)], ids=["host task last", "host task first"]
+)
 def test_a_dependence_of_a_node_that_is_no_root(nodes: tuple[int, int, int], task: int) -> None:
     """K0 > K2, K1 > K2, K1 > HT: DPC++ forgets that K2 waits for K1, since K2 also has a predecessor in its partition."""
     a, b, c = nodes
@@ -140,18 +177,28 @@ def test_a_dependence_of_a_node_that_is_no_root(nodes: tuple[int, int, int], tas
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_what_waits_for_the_same_and_is_waited_for_by_the_same_is_one_partition(policy: str) -> None:
+def test_what_waits_for_the_same_and_is_waited_for_by_the_same_is_one_partition(
+    policy: str,
+) -> None:
     """Many kernels side by side, between two host tasks: one command-buffer, not one for each."""
     inner = range(1, 9)
     graph = case(10, [edge for node in inner for edge in ((0, node), (node, 9))], 0, 9)
-    assert [sorted(part.nodes) for part in graph.partition(policy).partitions] == [[0], [*inner], [9]]
+    assert [sorted(part.nodes) for part in graph.partition(policy).partitions] == [
+        [0],
+        [*inner],
+        [9],
+    ]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_several_devices(policy: str) -> None:
-    graph = Case(5, [(0, 1), (1, 2), (0, 2), (2, 4)], frozenset({4}), ["a", "b", "a", "a", "never asked for"])
+    graph = Case(
+        5, [(0, 1), (1, 2), (0, 2), (2, 4)], frozenset({4}), ["a", "b", "a", "a", "never asked for"]
+    )
     result = graph.partition(policy)
-    assert result.policy == "rank" and result.reason == ("its nodes are of 2 devices" if policy == "seed" else "")
+    assert result.policy == "rank" and result.reason == (
+        "its nodes are of 2 devices" if policy == "seed" else ""
+    )
     assert [part.device for part in result.partitions] == ["a", "a", "b", "a", None]
     assert [part.nodes for part in result.partitions] == [(0,), (3,), (1,), (2,), (4,)]
     assert [part.predecessors for part in result.partitions] == [(), (), (0,), (0, 2), (3,)]
@@ -166,7 +213,11 @@ def test_in_order_means_a_single_path_without_a_branch_or_an_exception() -> None
     assert in_order(path(4, 2), 1) == [False, True, True]
     assert in_order(case(3, [(0, 1), (0, 2)])) == [False]  # a node with two successors
     assert in_order(case(3, [(0, 2), (1, 2)])) == [False]  # two roots
-    assert in_order(TRACES["PR 22565"][0]) == [False, True, True]  # a second successor in another partition
+    assert in_order(TRACES["PR 22565"][0]) == [
+        False,
+        True,
+        True,
+    ]  # a second successor in another partition
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -180,8 +231,13 @@ def test_seed_gives_up_where_it_would_take_long() -> None:
     count = 400
     graph = case(count, [(node + 1, node) for node in range(count - 1)], *range(count))
     result = graph.partition()
-    assert result.policy == "rank" and result.reason == "too many host tasks lead to host tasks that were added before them"
-    assert [part.nodes for part in result.partitions] == [(node,) for node in reversed(range(count))]
+    assert (
+        result.policy == "rank"
+        and result.reason == "too many host tasks lead to host tasks that were added before them"
+    )
+    assert [part.nodes for part in result.partitions] == [
+        (node,) for node in reversed(range(count))
+    ]
 
 
 def test_unknown_policies_are_refused() -> None:
@@ -202,7 +258,11 @@ def graphs(draw: st.DrawFn, devices: int = 3) -> Case:
     )
     edges = draw(st.lists(pairs, max_size=2 * count, unique=True)) if count > 1 else []
     hosts = draw(st.sets(st.sampled_from(range(count)))) if count else set()
-    names = draw(st.lists(st.sampled_from("abc"[:devices]), min_size=count, max_size=count)) if devices else None
+    names = (
+        draw(st.lists(st.sampled_from("abc"[:devices]), min_size=count, max_size=count))
+        if devices
+        else None
+    )
     return Case(count, [(line[a], line[b]) for a, b in edges], frozenset(hosts), names)
 
 
@@ -210,14 +270,26 @@ def assert_honours(graph: Case, result: Partitions, seed: int = 0) -> None:
     """Every node is in one partition, partitions say the same from both sides, and every edge is honoured by any run."""
     parts = result.partitions
     assert sorted(node for part in parts for node in part.nodes) == list(range(graph.count))
-    assert [number for number, part in enumerate(parts) for node in part.nodes if result.of[node] != number] == []
+    assert [
+        number
+        for number, part in enumerate(parts)
+        for node in part.nodes
+        if result.of[node] != number
+    ] == []
     for number, part in enumerate(parts):
-        assert list(part.predecessors) == sorted({n for n, other in enumerate(parts) if number in other.successors})
-        assert list(part.successors) == sorted({n for n, other in enumerate(parts) if number in other.predecessors})
+        assert list(part.predecessors) == sorted(
+            {n for n, other in enumerate(parts) if number in other.successors}
+        )
+        assert list(part.successors) == sorted(
+            {n for n, other in enumerate(parts) if number in other.predecessors}
+        )
         assert all(before < number for before in part.predecessors)
         hosts = graph.hosts.intersection(part.nodes)
         assert part.host == bool(hosts) and (not part.host or len(part.nodes) == 1)
-        own = {None if part.host or graph.devices is None else graph.devices[node] for node in part.nodes}
+        own = {
+            None if part.host or graph.devices is None else graph.devices[node]
+            for node in part.nodes
+        }
         assert own <= {part.device}
     assert result.exits == tuple(number for number, part in enumerate(parts) if not part.successors)
     assert_edges(graph, [node for part in parts for node in part.nodes])
@@ -241,7 +313,11 @@ def adversarial(graph: Case, result: Partitions, lot: Random) -> list[int]:
         for part, nodes in zip(result.partitions, left, strict=True):
             if any(left[before] for before in part.predecessors):
                 continue
-            free += nodes[:1] if part.in_order else [node for node in nodes if not set(predecessors[node]) & set(nodes)]
+            free += (
+                nodes[:1]
+                if part.in_order
+                else [node for node in nodes if not set(predecessors[node]) & set(nodes)]
+            )
         node = lot.choice(free)
         ran.append(node)
         left[result.of[node]].remove(node)
@@ -250,7 +326,9 @@ def adversarial(graph: Case, result: Partitions, lot: Random) -> list[int]:
 
 @given(graphs(), st.sampled_from(POLICIES), st.integers(0, 1000))
 @settings(max_examples=300)
-def test_every_edge_is_honoured_whatever_runs_at_the_same_time(graph: Case, policy: str, seed: int) -> None:
+def test_every_edge_is_honoured_whatever_runs_at_the_same_time(
+    graph: Case, policy: str, seed: int
+) -> None:
     assert_honours(graph, graph.partition(policy), seed)
 
 
@@ -261,7 +339,9 @@ def annotated(graph: Case) -> list[int]:
     queue = deque(sorted(graph.hosts))
 
     def up(node: int) -> None:
-        if node not in graph.hosts and number[node] == -1:  # every number there is is smaller than the current one
+        if (
+            node not in graph.hosts and number[node] == -1
+        ):  # every number there is is smaller than the current one
             number[node] = current
             for before in predecessors[node]:
                 up(before)
@@ -302,6 +382,11 @@ def test_seed_is_the_seeds_result_wherever_that_is_right(graph: Case) -> None:
     if any(numbers[a] > numbers[b] for a, b in graph.edges):
         assert result.policy == "rank" and result.reason
     else:
-        groups = [[node for node in range(graph.count) if numbers[node] == own] for own in sorted(set(numbers))] or [[]]
+        groups = [
+            [node for node in range(graph.count) if numbers[node] == own]
+            for own in sorted(set(numbers))
+        ] or [[]]
         assert result.policy == "seed" and not result.reason
-        assert [list(part.nodes) for part in result.partitions] == [execution_order(group, *graph.sides) for group in groups]
+        assert [list(part.nodes) for part in result.partitions] == [
+            execution_order(group, *graph.sides) for group in groups
+        ]

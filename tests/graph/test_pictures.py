@@ -27,16 +27,24 @@ def graph(queue: Queue, program: Program, memory: USM) -> CommandGraph:
 
 def test_a_box_for_each_node_and_an_arrow_for_each_edge(graph: CommandGraph) -> None:
     a, b, c = (node.id for node in graph.nodes)
-    assert graph.to_dot() == "\n".join([
-        "digraph dot {",
-        f'"{a}" [style=bold, label="ID = {a}\\nTYPE = kernel\\n"];', f'"{a}" -> "{b}"', f'"{a}" -> "{c}"',
-        f'"{b}" [style=bold, label="ID = {b}\\nTYPE = memfill\\n"];', f'"{b}" -> "{c}"',
-        f'"{c}" [style=bold, label="ID = {c}\\nTYPE = empty\\n"];',
-        "}", "",
-    ])  # fmt: skip
+    assert graph.to_dot() == "\n".join(
+        [
+            "digraph dot {",
+            f'"{a}" [style=bold, label="ID = {a}\\nTYPE = kernel\\n"];',
+            f'"{a}" -> "{b}"',
+            f'"{a}" -> "{c}"',
+            f'"{b}" [style=bold, label="ID = {b}\\nTYPE = memfill\\n"];',
+            f'"{b}" -> "{c}"',
+            f'"{c}" [style=bold, label="ID = {c}\\nTYPE = empty\\n"];',
+            "}",
+            "",
+        ]
+    )
 
 
-def test_verbose_says_what_each_command_was_given(queue: Queue, graph: CommandGraph, memory: USM) -> None:
+def test_verbose_says_what_each_command_was_given(
+    queue: Queue, graph: CommandGraph, memory: USM
+) -> None:
     buffer, log = Buffer(N, numpy.int32), []
     graph.add(lambda h: h.memcpy(memory + 8, memory, 16))
     graph.add(lambda h: h.copy(h.access(buffer, "read"), memory))
@@ -44,9 +52,17 @@ def test_verbose_says_what_each_command_was_given(queue: Queue, graph: CommandGr
     graph.add(lambda h: h.graph_execution(CommandGraph(queue).finalize()))
     text = graph.to_dot(verbose=True)
     for said in (
-        "name: add", f"range: {N}", "local: 8", f"src: {memory.pointer:#x}", f"dst: {(memory + 8).pointer:#x}", "size: 16",
-        "<Buffer 64 int32>", "function: list.clear", "nodes: 0", "pattern: 07000000",
-    ):  # fmt: skip
+        "name: add",
+        f"range: {N}",
+        "local: 8",
+        f"src: {memory.pointer:#x}",
+        f"dst: {(memory + 8).pointer:#x}",
+        "size: 16",
+        "<Buffer 64 int32>",
+        "function: list.clear",
+        "nodes: 0",
+        "pattern: 07000000",
+    ):
         assert said in text, said
     assert text.count('"') % 2 == 0
 
@@ -58,7 +74,12 @@ def test_an_executable_shows_what_runs(queue: Queue, graph: CommandGraph) -> Non
     parent.add(depends_on_all_leaves=True)
     text = parent.finalize().to_dot()
     assert re.findall(r"TYPE = (\w+)", text) == ["kernel", "memfill", "empty", "empty"]
-    assert re.findall(r'"(\d+)" -> "(\d+)"', text) == [("0", "1"), ("0", "2"), ("1", "2"), ("2", "3")]
+    assert re.findall(r'"(\d+)" -> "(\d+)"', text) == [
+        ("0", "1"),
+        ("0", "2"),
+        ("1", "2"),
+        ("2", "3"),
+    ]
 
 
 def test_a_file(graph: CommandGraph, tmp_path: Path) -> None:
@@ -67,14 +88,18 @@ def test_a_file(graph: CommandGraph, tmp_path: Path) -> None:
         assert Path(path).read_text(encoding="utf-8") == graph.to_dot(verbose=True)
 
 
-def test_other_formats_and_places_that_cannot_be_written_are_refused(graph: CommandGraph, tmp_path: Path) -> None:
+def test_other_formats_and_places_that_cannot_be_written_are_refused(
+    graph: CommandGraph, tmp_path: Path
+) -> None:
     with refused("DOT graph is the only format supported at the moment."):
         graph.print_graph(tmp_path / "graph.svg")
     with refused("cannot be written: No such file or directory"):
         graph.print_graph(tmp_path / "nowhere/graph.dot")
 
 
-def test_a_notebook_shows_what_graphviz_makes_of_it(graph: CommandGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_shows_what_graphviz_makes_of_it(
+    graph: CommandGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given: list[str] = []
 
     class Source:
@@ -102,5 +127,6 @@ def test_reprs_say_what_it_is(queue: Queue, graph: CommandGraph) -> None:
     assert repr(graph.nodes[0]).startswith(f"<Node {graph.nodes[0].id}: kernel, name: add")
     executable = graph.finalize()
     assert (
-        repr(executable) == "<ExecutableGraph of 3 nodes in 1 partitions>" and "3 nodes in 1 partitions" in executable.explain()
+        repr(executable) == "<ExecutableGraph of 3 nodes in 1 partitions>"
+        and "3 nodes in 1 partitions" in executable.explain()
     )

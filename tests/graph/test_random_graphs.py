@@ -42,12 +42,26 @@ class Shape:
 def shapes(draw: st.DrawFn, most_devices: int) -> Shape:
     """Acyclic graphs: edges go along a random order of the nodes, so that many go back in the order in which they were made."""
     count = draw(st.integers(1, MOST))
-    kinds = draw(st.lists(st.sampled_from(["kernel"] * 6 + ["host"] * 2 + ["empty"]), min_size=count, max_size=count))
+    kinds = draw(
+        st.lists(
+            st.sampled_from(["kernel"] * 6 + ["host"] * 2 + ["empty"]),
+            min_size=count,
+            max_size=count,
+        )
+    )
     order = draw(st.permutations(range(count)))
     density = draw(st.sampled_from([0.1, 0.25, 0.5]))
-    chances = draw(st.lists(st.floats(0, 1), min_size=count * (count - 1) // 2, max_size=count * (count - 1) // 2))
+    chances = draw(
+        st.lists(
+            st.floats(0, 1), min_size=count * (count - 1) // 2, max_size=count * (count - 1) // 2
+        )
+    )
     pairs = [(order[i], order[j]) for i in range(count) for j in range(i + 1, count)]
-    edges = draw(st.permutations([pair for pair, chance in zip(pairs, chances, strict=True) if chance < density]))
+    edges = draw(
+        st.permutations(
+            [pair for pair, chance in zip(pairs, chances, strict=True) if chance < density]
+        )
+    )
     where = draw(st.lists(st.integers(0, most_devices - 1), min_size=count, max_size=count))
     return Shape(kinds, edges, where)
 
@@ -58,10 +72,16 @@ class Bench:
     def __init__(self, members: list[Device]) -> None:
         self.context = Context(members)
         self.members = members
-        self.queues = [Queue(self.context, members[0]), Queue(self.context, members[0], in_order=True)]
+        self.queues = [
+            Queue(self.context, members[0]),
+            Queue(self.context, members[0], in_order=True),
+        ]
         self.visit = Program(self.context, SOURCE).kernel("visit")
         where = self.context, members[0]
-        self.counts, self.before = malloc_shared(MOST, numpy.int32, where), malloc_shared(MOST * MOST, numpy.int32, where)
+        self.counts, self.before = (
+            malloc_shared(MOST, numpy.int32, where),
+            malloc_shared(MOST * MOST, numpy.int32, where),
+        )
         self.mistakes = malloc_shared(1, numpy.int32, where)
 
     def try_out(self, shape: Shape, policy: str) -> None:
@@ -86,7 +106,9 @@ class Bench:
         for number, kind in enumerate(shape.kinds):
             self.before.array[first : first + len(before[number])] = before[number]
             device = self.members[shape.devices[number]]
-            nodes.append(graph.add(self.command(kind, number, first, before[number]), device=device))
+            nodes.append(
+                graph.add(self.command(kind, number, first, before[number]), device=device)
+            )
             first += len(before[number])
         for src, dst in shape.edges:
             graph.make_edge(nodes[src], nodes[dst])
@@ -99,12 +121,16 @@ class Bench:
         if kind == "host":
             return lambda handler: handler.host_task(lambda: self.visit_on_host(number, before))
         values = numpy.int32(first), numpy.int32(len(before)), numpy.int32(number)
-        return lambda handler: handler.parallel_for(NDRange(1, 1), self.visit, self.counts, self.before, *values, self.mistakes)
+        return lambda handler: handler.parallel_for(
+            NDRange(1, 1), self.visit, self.counts, self.before, *values, self.mistakes
+        )
 
     def visit_on_host(self, number: int, before: list[int]) -> None:
         """What the kernel does."""
         counts = self.counts.array
-        assert all(counts[node] == counts[number] + 1 for node in before), f"host task {number} came too early"
+        assert all(counts[node] == counts[number] + 1 for node in before), (
+            f"host task {number} came too early"
+        )
         counts[number] += 1
 
 
@@ -115,7 +141,11 @@ def real_predecessors(shape: Shape) -> list[list[int]]:
         direct[dst].append(src)
 
     def found(node: int) -> set[int]:
-        return {one for before in direct[node] for one in ({before} if shape.kinds[before] != "empty" else found(before))}
+        return {
+            one
+            for before in direct[node]
+            for one in ({before} if shape.kinds[before] != "empty" else found(before))
+        }
 
     return [sorted(found(node)) for node in range(len(shape.kinds))]
 
@@ -123,7 +153,9 @@ def real_predecessors(shape: Shape) -> list[list[int]]:
 @pytest.fixture(scope="module", params=["Portable Computing Language", "Intel(R) OpenCL"])
 def whole(request: pytest.FixtureRequest) -> Bench:
     """One device."""
-    return Bench([next(device for device in reversed(devices()) if request.param in device.platform.name)])
+    return Bench(
+        [next(device for device in reversed(devices()) if request.param in device.platform.name)]
+    )
 
 
 @pytest.fixture(scope="module", params=["Portable Computing Language", "Intel(R) OpenCL"])
@@ -158,10 +190,14 @@ def test_every_edge_between_devices_is_honoured(divided: Bench, policy: str) -> 
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("task_first", [True, False])
-def test_a_kernel_that_leads_to_no_host_task_beside_one_that_does(whole: Bench, policy: str, task_first: bool) -> None:
+def test_a_kernel_that_leads_to_no_host_task_beside_one_that_does(
+    whole: Bench, policy: str, task_first: bool
+) -> None:
     """Upstream (libsycl 2026.2) crashes here: K1 > K2, K1 > HT."""
     kinds, edges = (
-        (["host", "kernel", "kernel"], [(1, 2), (1, 0)]) if task_first else (["kernel", "kernel", "host"], [(0, 1), (0, 2)])
+        (["host", "kernel", "kernel"], [(1, 2), (1, 0)])
+        if task_first
+        else (["kernel", "kernel", "host"], [(0, 1), (0, 2)])
     )
     whole.try_out(Shape(kinds, edges, [0, 0, 0]), policy)
 
@@ -169,4 +205,6 @@ def test_a_kernel_that_leads_to_no_host_task_beside_one_that_does(whole: Bench, 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_dependency_of_a_node_that_is_no_root_of_its_partition(whole: Bench, policy: str) -> None:
     """Upstream (libsycl 2026.2) runs K0, K2, K1 here: K0 > K2, K1 > K2, K1 > HT3."""
-    whole.try_out(Shape(["kernel", "kernel", "kernel", "host"], [(0, 2), (1, 2), (1, 3)], [0] * 4), policy)
+    whole.try_out(
+        Shape(["kernel", "kernel", "kernel", "host"], [(0, 2), (1, 2), (1, 3)], [0] * 4), policy
+    )

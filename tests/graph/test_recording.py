@@ -27,10 +27,17 @@ def second(queue: Queue) -> Queue:
 ALREADY = "begin_recording cannot be called for a queue which is already in the recording state."
 
 
-def test_a_block_records_and_nothing_runs(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_a_block_records_and_nothing_runs(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     assert queue.state == "executing"
     with graph.recording(queue) as recorded:
-        assert recorded is graph and queue.state == "recording" and queue.get_graph() is graph and graph.is_recording
+        assert (
+            recorded is graph
+            and queue.state == "recording"
+            and queue.get_graph() is graph
+            and graph.is_recording
+        )
         first = queue.parallel_for(N, program.add, memory, numpy.int32(1))
         queue.parallel_for(N, program.mul, memory, numpy.int32(3), depends_on=[first])
     assert queue.state == "executing" and not graph.is_recording
@@ -44,7 +51,9 @@ def test_a_block_records_and_nothing_runs(queue: Queue, graph: CommandGraph, pro
     assert (memory.array == 39).all()
 
 
-def test_a_block_within_a_block_ends_what_it_began(queue: Queue, second: Queue, graph: CommandGraph, memory: USM) -> None:
+def test_a_block_within_a_block_ends_what_it_began(
+    queue: Queue, second: Queue, graph: CommandGraph, memory: USM
+) -> None:
     third = Queue(queue.device)
     with graph.recording(queue):
         event = queue.memset(memory, 0)
@@ -69,7 +78,9 @@ def test_a_block_that_fails_ends_the_recording(queue: Queue, graph: CommandGraph
     assert queue.state == "executing"
 
 
-def test_shortcuts_are_recorded(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_shortcuts_are_recorded(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     other, empty = zeros(queue), CommandGraph(queue).finalize()
     with graph.recording(queue):
         queue.parallel_for(N, program.store, memory, numpy.int32(7))
@@ -84,12 +95,23 @@ def test_shortcuts_are_recorded(queue: Queue, graph: CommandGraph, program: Prog
         queue.host_task(lambda: None)
         queue.graph(empty)
     assert [node.type for node in graph.nodes] == [
-        "kernel", "ext_oneapi_barrier", "memcpy", "ext_oneapi_barrier", "memset", "memfill", "memcpy", "prefetch", "memadvise", "host_task",
+        "kernel",
+        "ext_oneapi_barrier",
+        "memcpy",
+        "ext_oneapi_barrier",
+        "memset",
+        "memfill",
+        "memcpy",
+        "prefetch",
+        "memadvise",
+        "host_task",
         "subgraph",
-    ]  # fmt: skip
+    ]
 
 
-def test_what_a_queue_does_before_and_after_is_not_recorded(queue: Queue, graph: CommandGraph, memory: USM) -> None:
+def test_what_a_queue_does_before_and_after_is_not_recorded(
+    queue: Queue, graph: CommandGraph, memory: USM
+) -> None:
     queue.memset(memory, 1).wait()
     graph.begin_recording(queue)
     graph.end_recording(queue)
@@ -97,7 +119,9 @@ def test_what_a_queue_does_before_and_after_is_not_recorded(queue: Queue, graph:
     assert graph.empty() and (memory.array == 0x02020202).all()
 
 
-def test_several_recordings_add_to_one_graph(queue: Queue, second: Queue, graph: CommandGraph, memory: USM) -> None:
+def test_several_recordings_add_to_one_graph(
+    queue: Queue, second: Queue, graph: CommandGraph, memory: USM
+) -> None:
     for recorded in (queue, second, queue):
         with graph.recording(recorded):
             recorded.memset(memory, 0)
@@ -138,7 +162,9 @@ def test_a_queue_records_once(queue: Queue, graph: CommandGraph) -> None:
     graph.end_recording()
 
 
-def test_several_queues_begin_together_or_not_at_all(queue: Queue, second: Queue, graph: CommandGraph) -> None:
+def test_several_queues_begin_together_or_not_at_all(
+    queue: Queue, second: Queue, graph: CommandGraph
+) -> None:
     other = CommandGraph(queue)
     third = Queue(queue.device)
     other.begin_recording(third)
@@ -157,7 +183,9 @@ def test_several_queues_begin_together_or_not_at_all(queue: Queue, second: Queue
 
 def test_a_queue_of_another_context_is_refused(queue: Queue, graph: CommandGraph) -> None:
     other = Queue(Context(queue.device))
-    with refused("begin_recording called for a queue whose context differs from the graph context."):
+    with refused(
+        "begin_recording called for a queue whose context differs from the graph context."
+    ):
         graph.begin_recording([queue, other])
     assert queue.state == other.state == "executing"
 
@@ -174,10 +202,14 @@ def test_a_queue_of_another_device_is_refused(queue: Queue) -> None:
 
 
 def test_end_of_a_queue_that_does_not_record_is_nothing(queue: Queue, graph: CommandGraph) -> None:
-    assert graph.end_recording(queue) and graph.end_recording() and graph.end_recording([queue, queue])
+    assert (
+        graph.end_recording(queue) and graph.end_recording() and graph.end_recording([queue, queue])
+    )
 
 
-def test_end_of_a_queue_that_records_to_another_graph_is_refused(queue: Queue, second: Queue, graph: CommandGraph) -> None:
+def test_end_of_a_queue_that_records_to_another_graph_is_refused(
+    queue: Queue, second: Queue, graph: CommandGraph
+) -> None:
     other = CommandGraph(queue)
     other.begin_recording(queue)
     graph.begin_recording(second)
@@ -198,12 +230,17 @@ def test_only_a_recording_queue_has_a_graph(queue: Queue) -> None:
 
 
 def test_waiting_for_a_recording_queue_is_refused(queue: Queue, graph: CommandGraph) -> None:
-    with graph.recording(queue), refused("wait cannot be called for a queue which is recording to a command graph"):
+    with (
+        graph.recording(queue),
+        refused("wait cannot be called for a queue which is recording to a command graph"),
+    ):
         queue.wait()
 
 
 @pytest.mark.parametrize("recording", [True, False])
-def test_events_of_a_recording_cannot_be_asked(queue: Queue, graph: CommandGraph, memory: USM, recording: bool) -> None:
+def test_events_of_a_recording_cannot_be_asked(
+    queue: Queue, graph: CommandGraph, memory: USM, recording: bool
+) -> None:
     graph.begin_recording(queue)
     event = queue.memset(memory, 0)
     if not recording:
@@ -256,9 +293,14 @@ def test_events_from_outside_are_refused(queue: Queue, graph: CommandGraph, memo
     assert graph.empty() and len(other) == 1
 
 
-def test_dynamic_parameters_are_not_recorded(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_dynamic_parameters_are_not_recorded(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     value = DynamicParameter(graph, numpy.int32(1))
-    with graph.recording(queue), refused("cannot be registered with nodes that are recorded from a queue"):
+    with (
+        graph.recording(queue),
+        refused("cannot be registered with nodes that are recorded from a queue"),
+    ):
         queue.parallel_for(N, program.add, memory, value)
     assert graph.empty()
 
@@ -280,7 +322,9 @@ def test_an_in_order_queue_records_a_path(in_order: Queue, program: Program, mem
     assert (other.array == 4).all()
 
 
-def test_a_path_goes_on_with_the_next_recording_and_explicit_nodes_are_none_of_it(in_order: Queue, memory: USM) -> None:
+def test_a_path_goes_on_with_the_next_recording_and_explicit_nodes_are_none_of_it(
+    in_order: Queue, memory: USM
+) -> None:
     graph = CommandGraph(in_order)
     with graph.recording(in_order):
         in_order.memset(memory, 0)
@@ -308,7 +352,9 @@ def test_each_graph_has_a_path_of_its_own(in_order: Queue, memory: USM) -> None:
     assert edges(graph) == {(0, 1)} and len(other) == 1
 
 
-def test_what_an_in_order_queue_executes_comes_after_what_it_executed(in_order: Queue, program: Program, memory: USM) -> None:
+def test_what_an_in_order_queue_executes_comes_after_what_it_executed(
+    in_order: Queue, program: Program, memory: USM
+) -> None:
     graph = CommandGraph(in_order)
     in_order.parallel_for(N, program.store, memory, numpy.int32(2))
     with graph.recording(in_order):
@@ -321,7 +367,9 @@ def test_what_an_in_order_queue_executes_comes_after_what_it_executed(in_order: 
 # ownership
 
 
-def test_a_graph_that_goes_ends_its_recordings(queue: Queue, second: Queue, program: Program, memory: USM) -> None:
+def test_a_graph_that_goes_ends_its_recordings(
+    queue: Queue, second: Queue, program: Program, memory: USM
+) -> None:
     graph = CommandGraph(queue)
     graph.begin_recording([queue, second])
     event = queue.memset(memory, 1)
@@ -343,7 +391,9 @@ def test_an_executable_does_not_keep_the_graph_recording(queue: Queue) -> None:
     queue.graph(executable).wait()
 
 
-def test_a_queue_that_goes_is_no_longer_recorded(queue: Queue, graph: CommandGraph, memory: USM) -> None:
+def test_a_queue_that_goes_is_no_longer_recorded(
+    queue: Queue, graph: CommandGraph, memory: USM
+) -> None:
     passing = Queue(queue.device)
     graph.begin_recording(passing)
     passing.memset(memory, 1)

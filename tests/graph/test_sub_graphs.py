@@ -36,7 +36,9 @@ def test_a_sub_graph_is_one_node_and_runs_in_its_place(
     before = graph.add(lambda h: h.parallel_for(N, program.store, memory, numpy.int32(10)))
     node = graph.add(lambda h: h.graph_execution(inner), depends_on=before)
     graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(100)), depends_on=node)
-    assert [one.type for one in graph.nodes] == ["kernel", "subgraph", "kernel"] and edges(graph) == {(0, 1), (1, 2)}
+    assert [one.type for one in graph.nodes] == ["kernel", "subgraph", "kernel"] and edges(
+        graph
+    ) == {(0, 1), (1, 2)}
     executable = graph.finalize()
     assert len(executable) == 4 and len(executable.partitions.partitions) == 1
     queue.graph(executable)
@@ -50,20 +52,31 @@ def test_the_child_can_be_submitted_too_and_be_in_two_parents(
     other = CommandGraph(queue)
     for parent in (graph, other):
         parent.add(lambda h: h.graph_execution(inner))
-    other.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)), depends_on_all_leaves=True)
-    for executable, expected in ((inner, 2), (graph.finalize(), 6), (other.finalize(), 15), (inner, 32)):
+    other.add(
+        lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)), depends_on_all_leaves=True
+    )
+    for executable, expected in (
+        (inner, 2),
+        (graph.finalize(), 6),
+        (other.finalize(), 15),
+        (inner, 32),
+    ):
         queue.graph(executable).wait()
         assert (memory.array == expected).all()
 
 
-def test_a_child_twice_in_one_parent(queue: Queue, graph: CommandGraph, inner: ExecutableGraph, memory: USM) -> None:
+def test_a_child_twice_in_one_parent(
+    queue: Queue, graph: CommandGraph, inner: ExecutableGraph, memory: USM
+) -> None:
     first = graph.add(lambda h: h.graph_execution(inner))
     graph.add(lambda h: h.graph_execution(inner), depends_on=first)
     queue.graph(graph.finalize()).wait()
     assert (memory.array == 6).all()
 
 
-def test_graphs_nest(queue: Queue, graph: CommandGraph, inner: ExecutableGraph, program: Program, memory: USM) -> None:
+def test_graphs_nest(
+    queue: Queue, graph: CommandGraph, inner: ExecutableGraph, program: Program, memory: USM
+) -> None:
     middle = CommandGraph(queue)
     node = middle.add(lambda h: h.graph_execution(inner))
     middle.add(lambda h: h.parallel_for(N, program.mul, memory, numpy.int32(3)), depends_on=node)
@@ -76,7 +89,9 @@ def test_graphs_nest(queue: Queue, graph: CommandGraph, inner: ExecutableGraph, 
     assert (memory.array == ((0 + 1) * 2 * 3 + 1) * 2 * 3).all()
 
 
-def test_roots_and_exits_of_a_sub_graph_are_joined_to_its_neighbours(queue: Queue, graph: CommandGraph) -> None:
+def test_roots_and_exits_of_a_sub_graph_are_joined_to_its_neighbours(
+    queue: Queue, graph: CommandGraph
+) -> None:
     wide = CommandGraph(queue)
     a, b = wide.add(), wide.add()
     c = wide.add(depends_on=[a, b])
@@ -90,7 +105,9 @@ def test_roots_and_exits_of_a_sub_graph_are_joined_to_its_neighbours(queue: Queu
     assert [*map(list, snapshot.predecessors)] == [[], [0], [0], [1, 2], [3], [3], [4, 5]]
 
 
-def test_host_tasks_inside(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_host_tasks_inside(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     log: list[int] = []
     child = CommandGraph(queue)
     node = child.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
@@ -102,7 +119,9 @@ def test_host_tasks_inside(queue: Queue, graph: CommandGraph, program: Program, 
     assert log == [1, 2]
 
 
-def test_an_empty_child_keeps_the_order(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_an_empty_child_keeps_the_order(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     empty = CommandGraph(queue).finalize()
     first = graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
     node = graph.add(lambda h: h.graph_execution(empty), depends_on=first)
@@ -120,7 +139,9 @@ def test_a_recorded_submission_is_a_sub_graph(
     with graph.recording(recorded):
         event = recorded.graph(inner)
         recorded.parallel_for(N, program.add, memory, numpy.int32(1), depends_on=[event])
-    assert [node.type for node in graph.nodes] == ["subgraph", "kernel"] and edges(graph) == {(0, 1)}
+    assert [node.type for node in graph.nodes] == ["subgraph", "kernel"] and edges(graph) == {
+        (0, 1)
+    }
     queue.graph(graph.finalize()).wait()
     assert (memory.array == 3).all()
 
@@ -149,7 +170,9 @@ def test_a_child_of_another_context_or_device_is_refused(queue: Queue, graph: Co
     parts = queue.device.partition(equally=1)
     context = Context(parts)
     with refused("the sub-graph was made for another device than the graph"):
-        CommandGraph(context, parts[0]).add(lambda h: h.graph_execution(CommandGraph(context, parts[1]).finalize()))
+        CommandGraph(context, parts[0]).add(
+            lambda h: h.graph_execution(CommandGraph(context, parts[1]).finalize())
+        )
     assert graph.empty()
 
 
@@ -158,7 +181,9 @@ def test_a_child_of_another_context_or_device_is_refused(queue: Queue, graph: Co
 
 @pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("tasks", [False, True], ids=["one command-buffer", "host tasks"])
-def test_executions_of_one_graph_follow_each_other(device: Device, program: Program, in_order: bool, tasks: bool) -> None:
+def test_executions_of_one_graph_follow_each_other(
+    device: Device, program: Program, in_order: bool, tasks: bool
+) -> None:
     queue = Queue(device, in_order=in_order)
     memory, graph = zeros(queue), CommandGraph(queue)
     node = graph.add(lambda h: h.parallel_for(N, program.mul, memory, numpy.int32(3)))
@@ -186,7 +211,9 @@ def test_executions_on_several_queues_follow_each_other(device: Device, program:
 
 
 @pytest.mark.parametrize("tasks", [0, 1])
-def test_on_an_in_order_queue_a_graph_is_one_command(in_order: Queue, program: Program, tasks: int) -> None:
+def test_on_an_in_order_queue_a_graph_is_one_command(
+    in_order: Queue, program: Program, tasks: int
+) -> None:
     memory, graph = zeros(in_order), CommandGraph(in_order)
     for begin in range(0, N, 16):  # four branches
         part = memory + begin
@@ -288,7 +315,9 @@ def test_a_graph_that_waits_for_a_host_task_may_go(
     assert (memory.array == 1).all()
 
 
-def test_buffers_make_submissions_wait_for_the_scheduler(queue: Queue, program: Program, gate: Gate) -> None:
+def test_buffers_make_submissions_wait_for_the_scheduler(
+    queue: Queue, program: Program, gate: Gate
+) -> None:
     graph, buffer = (
         CommandGraph(queue, assume_buffer_outlives_graph=True),
         Buffer(numpy.zeros(N, numpy.int32), write_back=False),
@@ -315,8 +344,14 @@ LACKING = {
     "urCommandBufferAppendUSMFillExp ": ("memset", lambda h, m, b: h.memset(m, 1)),
     "urCommandBufferAppendUSMPrefetchExp": ("prefetch", lambda h, m, b: h.prefetch(m)),
     "urCommandBufferAppendUSMAdviseExp": ("mem_advise", lambda h, m, b: h.mem_advise(m)),
-    "urCommandBufferAppendMemBufferReadExp": ("buffer read", lambda h, m, b: h.copy(h.access(b, "read"), m)),
-    "urCommandBufferAppendMemBufferWriteExp": ("buffer write", lambda h, m, b: h.copy(m, h.access(b, "write"))),
+    "urCommandBufferAppendMemBufferReadExp": (
+        "buffer read",
+        lambda h, m, b: h.copy(h.access(b, "read"), m),
+    ),
+    "urCommandBufferAppendMemBufferWriteExp": (
+        "buffer write",
+        lambda h, m, b: h.copy(m, h.access(b, "write")),
+    ),
 }
 
 
@@ -363,4 +398,7 @@ def test_what_intels_adapter_lacks(other_adapter: dict[str, str], run_python: Ru
     said = json.loads(run_python(INTEL, env=other_adapter).out)
     assert said.pop("buffer copy") == ["", ""]
     for name, (errc, message) in said.items():
-        assert errc == "feature_not_supported" and message == f"{name} command not supported by graph backend"
+        assert (
+            errc == "feature_not_supported"
+            and message == f"{name} command not supported by graph backend"
+        )

@@ -36,7 +36,9 @@ WAYS = {
     "shortcut": lambda queue, event, memory: queue.memset(memory, 1, depends_on=[event]),
     "barrier": lambda queue, event, memory: queue.barrier([event]),
     "host task": lambda queue, event, memory: queue.host_task(lambda: None, depends_on=[event]),
-    "sub-graph": lambda queue, event, memory: queue.graph(CommandGraph(queue).finalize(), depends_on=[event]),
+    "sub-graph": lambda queue, event, memory: queue.graph(
+        CommandGraph(queue).finalize(), depends_on=[event]
+    ),
 }
 
 
@@ -105,7 +107,9 @@ def test_a_queue_that_records_to_another_graph_does_not_join(
     assert other.empty()
 
 
-def test_a_queue_of_another_context_does_not_join(queue: Queue, graph: CommandGraph, memory: USM) -> None:
+def test_a_queue_of_another_context_does_not_join(
+    queue: Queue, graph: CommandGraph, memory: USM
+) -> None:
     other = Queue(Context(queue.device))
     theirs = malloc_shared(N, numpy.int32, other)
     with graph.recording(queue):

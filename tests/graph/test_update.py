@@ -47,7 +47,9 @@ def test_a_range(queue: Queue, graph: CommandGraph, program: Program, memory: US
     assert (memory.array[:16] == 3).all() and (memory.array[16:] == 2).all()
 
 
-def test_an_nd_range_with_groups_and_offset(queue: Queue, graph: CommandGraph, program: Program) -> None:
+def test_an_nd_range_with_groups_and_offset(
+    queue: Queue, graph: CommandGraph, program: Program
+) -> None:
     out = zeros(queue)
     node = graph.add(lambda h: h.parallel_for(NDRange(N, 8), program.ids, out))
     executable = graph.finalize(updatable=True)
@@ -69,12 +71,18 @@ def test_three_dimensions(queue: Queue, graph: CommandGraph, program: Program) -
     node.update_nd_range(NDRange((8, 2, 2), (2, 2, 1)))
     executable.update(node)
     queue.graph(executable).wait()
-    ids = [x + 100 * y + 10_000 * z + 2_000_000 for z in range(2) for y in range(2) for x in range(8)]
+    ids = [
+        x + 100 * y + 10_000 * z + 2_000_000 for z in range(2) for y in range(2) for x in range(8)
+    ]
     assert out.array[:32].tolist() == ids and not out.array[32:].any()
 
 
 def test_only_kernels_have_a_range(graph: CommandGraph, memory: USM) -> None:
-    nodes = [graph.add(), graph.add(lambda h: h.memset(memory, 0)), graph.add(lambda h: h.host_task(lambda: None))]
+    nodes = [
+        graph.add(),
+        graph.add(lambda h: h.memset(memory, 0)),
+        graph.add(lambda h: h.host_task(lambda: None)),
+    ]
     for node in nodes:
         with refused("Cannot update execution range of nodes which are not kernel nodes"):
             node.update_range(8)
@@ -82,9 +90,14 @@ def test_only_kernels_have_a_range(graph: CommandGraph, memory: USM) -> None:
             node.update_nd_range(NDRange(8, 8))
 
 
-def test_a_range_keeps_its_kind_and_dimensions(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_a_range_keeps_its_kind_and_dimensions(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     plain = graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
-    grouped = graph.add(lambda h: h.parallel_for(NDRange(N, 8), program.add, memory, numpy.int32(1)), depends_on=plain)
+    grouped = graph.add(
+        lambda h: h.parallel_for(NDRange(N, 8), program.add, memory, numpy.int32(1)),
+        depends_on=plain,
+    )
     with refused("it was created with a range"):
         plain.update_nd_range(NDRange(N, 8))
     with refused("it was created with an nd-range"):
@@ -102,7 +115,9 @@ def test_a_range_keeps_its_kind_and_dimensions(queue: Queue, graph: CommandGraph
 # what can be updated
 
 
-def test_a_graph_that_was_not_finalized_for_it_is_not_updated(graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_a_graph_that_was_not_finalized_for_it_is_not_updated(
+    graph: CommandGraph, program: Program, memory: USM
+) -> None:
     node = graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
     message = "update() cannot be called on a executable graph which was not created with property::updatable"
     for what in (node, [node], [], graph):
@@ -129,17 +144,19 @@ KINDS = {
     "memfill": lambda h, m: h.fill(m, numpy.int32(1)),
     "prefetch": lambda h, m: h.prefetch(m),
     "memadvise": lambda h, m: h.mem_advise(m),
-    "subgraph": lambda h, m: h.graph_execution(CommandGraph((h.context), h.context.devices[0]).finalize()),
+    "subgraph": lambda h, m: h.graph_execution(
+        CommandGraph((h.context), h.context.devices[0]).finalize()
+    ),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nodes_that_cannot_be_updated_are_refused(queue: Queue, graph: CommandGraph, memory: USM, kind: str) -> None:
+def test_nodes_that_cannot_be_updated_are_refused(
+    queue: Queue, graph: CommandGraph, memory: USM, kind: str
+) -> None:
     node = graph.add(lambda h: KINDS[kind](h, memory))
     executable = graph.finalize(updatable=True)
-    message = (
-        f"node_type::{kind} nodes are not supported for update. Only kernel, host_task, barrier and empty nodes are supported."
-    )
+    message = f"node_type::{kind} nodes are not supported for update. Only kernel, host_task, barrier and empty nodes are supported."
     with refused(message):
         executable.update(node)
 
@@ -163,11 +180,15 @@ def test_a_host_task_keeps_what_it_sees(queue: Queue, graph: CommandGraph) -> No
     assert log == [1]
 
 
-def test_nodes_of_several_partitions_at_once(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
+def test_nodes_of_several_partitions_at_once(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM
+) -> None:
     value = DynamicParameter(graph, numpy.int32(1))
     nodes = [graph.add(lambda h: h.parallel_for(N, program.add, memory, value))]
     nodes.append(graph.add(lambda h: h.host_task(lambda: None), depends_on=nodes[0]))
-    nodes.append(graph.add(lambda h: h.parallel_for(N, program.add, memory, value), depends_on=nodes[1]))
+    nodes.append(
+        graph.add(lambda h: h.parallel_for(N, program.add, memory, value), depends_on=nodes[1])
+    )
     executable = graph.finalize(updatable=True)
     value.update(numpy.int32(10))
     executable.update(nodes)
@@ -212,7 +233,9 @@ def test_what_the_adapter_refuses_in_one_partition_changes_none(
     value.update(numpy.int32(10))
 
     def refuse(updates) -> None:
-        raise SYCLError(Errc.runtime, "it does not want to", routine="urCommandBufferUpdateKernelLaunchExp")
+        raise SYCLError(
+            Errc.runtime, "it does not want to", routine="urCommandBufferUpdateKernelLaunchExp"
+        )
 
     with monkeypatch.context() as patched:
         patched.setattr(refusing, "update", refuse)
@@ -229,7 +252,12 @@ def test_what_the_adapter_refuses_in_one_partition_changes_none(
 
 
 def test_submissions_that_wait_on_the_device_are_not_reached(
-    queue: Queue, graph: CommandGraph, memory: USM, value: DynamicParameter, node: Node, device_gate: Gate
+    queue: Queue,
+    graph: CommandGraph,
+    memory: USM,
+    value: DynamicParameter,
+    node: Node,
+    device_gate: Gate,
 ) -> None:
     executable = graph.finalize(updatable=True)
     queue.graph(executable, depends_on=[device_gate.event])

@@ -15,7 +15,9 @@ from fairlead.runtime import USM, Buffer, Context, Handler, NDRange, Program, Qu
 Group = Callable[[Handler], object]
 
 
-def made(queue: Queue, *groups: Group | None, edges: tuple[tuple[int, int], ...] = ()) -> CommandGraph:
+def made(
+    queue: Queue, *groups: Group | None, edges: tuple[tuple[int, int], ...] = ()
+) -> CommandGraph:
     """A graph of command groups and edges between them."""
     graph = CommandGraph(queue, assume_buffer_outlives_graph=True)
     nodes = [graph.add(group) for group in groups]
@@ -44,7 +46,9 @@ def test_arguments_and_ranges(queue: Queue, program: Program) -> None:
     assert (first.array == 9).all() and (second.array[:16] == 25).all()
 
 
-def test_a_recorded_graph_updates_an_added_one_and_the_other_way_round(queue: Queue, program: Program, memory: USM) -> None:
+def test_a_recorded_graph_updates_an_added_one_and_the_other_way_round(
+    queue: Queue, program: Program, memory: USM
+) -> None:
     def group(value: int) -> Group:
         return lambda h: h.parallel_for(N, program.add, memory, numpy.int32(value))
 
@@ -66,7 +70,13 @@ def test_host_tasks_and_nodes_that_do_nothing(queue: Queue) -> None:
     log: list[str] = []
 
     def graph(word: str) -> CommandGraph:
-        return made(queue, None, lambda h: h.host_task(lambda: log.append(word)), None, edges=((0, 1), (1, 2)))
+        return made(
+            queue,
+            None,
+            lambda h: h.host_task(lambda: log.append(word)),
+            None,
+            edges=((0, 1), (1, 2)),
+        )
 
     executable = graph("first").finalize(updatable=True)
     queue.graph(executable).wait()
@@ -104,8 +114,15 @@ def test_the_graph_s_own_changes(queue: Queue, program: Program, memory: USM) ->
 
 def test_sub_graphs(queue: Queue, program: Program, memory: USM) -> None:
     def graph(value: int) -> CommandGraph:
-        inner = made(queue, lambda h: h.parallel_for(N, program.add, memory, numpy.int32(value))).finalize()
-        return made(queue, lambda h: h.graph_execution(inner), lambda h: h.graph_execution(inner), edges=((0, 1),))
+        inner = made(
+            queue, lambda h: h.parallel_for(N, program.add, memory, numpy.int32(value))
+        ).finalize()
+        return made(
+            queue,
+            lambda h: h.graph_execution(inner),
+            lambda h: h.graph_execution(inner),
+            edges=((0, 1),),
+        )
 
     executable = graph(1).finalize(updatable=True)
     executable.update(graph(10))
@@ -113,7 +130,9 @@ def test_sub_graphs(queue: Queue, program: Program, memory: USM) -> None:
     assert (memory.array == 20).all()
 
 
-def test_copies_and_fills_may_be_there_if_they_are_the_same(queue: Queue, program: Program, memory: USM) -> None:
+def test_copies_and_fills_may_be_there_if_they_are_the_same(
+    queue: Queue, program: Program, memory: USM
+) -> None:
     other = zeros(queue)
 
     def graph(value: int, fill: int = 3, nbytes: int | None = None) -> CommandGraph:
@@ -158,22 +177,30 @@ def add(program: Program, memory: USM) -> Group:
 def test_another_number_of_nodes(queue: Queue, add: Group) -> None:
     executable = made(queue, add, add).finalize(updatable=True)
     for count in (1, 3):
-        with refused("Cannot update using a graph with a different topology. Mismatch found in the number of nodes"):
+        with refused(
+            "Cannot update using a graph with a different topology. Mismatch found in the number of nodes"
+        ):
             executable.update(made(queue, *[add] * count))
 
 
 def test_another_number_of_edges(queue: Queue, add: Group) -> None:
     executable = made(queue, add, add, add, edges=((0, 1),)).finalize(updatable=True)
     for edges in ((), ((0, 1), (0, 2)), ((0, 2),), ((1, 0),)):
-        with refused("Cannot update using a graph with a different topology. Mismatch found in the number of edges"):
+        with refused(
+            "Cannot update using a graph with a different topology. Mismatch found in the number of edges"
+        ):
             executable.update(made(queue, add, add, add, edges=edges))
 
 
-def test_other_edges_of_the_same_number_are_a_difference_if_it_is_strict(queue: Queue, add: Group) -> None:
+def test_other_edges_of_the_same_number_are_a_difference_if_it_is_strict(
+    queue: Queue, add: Group
+) -> None:
     executable = made(queue, *[add] * 4, edges=((0, 2), (1, 3))).finalize(updatable=True)
     crossed = made(queue, *[add] * 4, edges=((0, 3), (1, 2)))
     executable.update(crossed)
-    with refused("Cannot update using a graph with a different topology. Node 0 leads to [3], not [2]."):
+    with refused(
+        "Cannot update using a graph with a different topology. Node 0 leads to [3], not [2]."
+    ):
         executable.update(crossed, strict=True)
     executable.update(made(queue, *[add] * 4, edges=((1, 3), (0, 2))), strict=True)
 
@@ -190,9 +217,13 @@ def test_other_kinds_of_node(queue: Queue, add: Group, memory: USM) -> None:
 
 def test_other_kernels(queue: Queue, add: Group, program: Program, memory: USM) -> None:
     executable = made(queue, add).finalize(updatable=True)
-    message = "Cannot update using a graph with mismatched kernel types. Source node type mul, target add"
+    message = (
+        "Cannot update using a graph with mismatched kernel types. Source node type mul, target add"
+    )
     with refused(message):
-        executable.update(made(queue, lambda h: h.parallel_for(N, program.mul, memory, numpy.int32(1))))
+        executable.update(
+            made(queue, lambda h: h.parallel_for(N, program.mul, memory, numpy.int32(1)))
+        )
 
 
 def test_another_context_and_another_device(queue: Queue, add: Group) -> None:
@@ -204,7 +235,9 @@ def test_another_context_and_another_device(queue: Queue, add: Group) -> None:
         executable.update(CommandGraph(Context(queue.device.partition(equally=1)[:1])))
 
 
-def test_a_graph_that_differs_somewhere_changes_nothing(queue: Queue, add: Group, program: Program, memory: USM) -> None:
+def test_a_graph_that_differs_somewhere_changes_nothing(
+    queue: Queue, add: Group, program: Program, memory: USM
+) -> None:
     executable = made(queue, add, add).finalize(updatable=True)
     wrong = made(
         queue,
@@ -219,7 +252,9 @@ def test_a_graph_that_differs_somewhere_changes_nothing(queue: Queue, add: Group
         made(queue, add).finalize().update(made(queue, add))
 
 
-def test_the_whole_graph_is_looked_at_and_left_alone(queue: Queue, add: Group, program: Program, memory: USM) -> None:
+def test_the_whole_graph_is_looked_at_and_left_alone(
+    queue: Queue, add: Group, program: Program, memory: USM
+) -> None:
     source = made(queue, lambda h: h.parallel_for(N, program.add, memory, numpy.int32(10)))
     executable = made(queue, add).finalize(updatable=True)
     executable.update(source)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from fairlead.icd import discovery
 from fairlead.icd.discovery import VARIABLES, explain_variables, find
-from fairlead.loader import search
-from fairlead.loader.search import Candidate, Place, SearchResult
+from fairlead.loader.base import search
+from fairlead.loader.base.search import Candidate, Place, SearchResult
 
 SYSTEM = "/etc/OpenCL/vendors"
 
@@ -53,7 +53,10 @@ class Machine:
     def names(self, **environ: str) -> list[str]:
         """The drivers that are found, `system` for `<root>/libsystem.so`."""
         prefix = f"{self.root}/lib"
-        return [candidate.library.removeprefix(prefix).removesuffix(".so") for candidate in self.find(**environ).candidates]
+        return [
+            candidate.library.removeprefix(prefix).removesuffix(".so")
+            for candidate in self.find(**environ).candidates
+        ]
 
 
 @pytest.fixture
@@ -74,8 +77,18 @@ EVERYWHERE = ["system", "prefix", "wheel", "shipped"]
 def test_without_variables(machine: Machine) -> None:
     result = machine.find()
     assert machine.names() == EVERYWHERE
-    assert [candidate.found_via for candidate in result.candidates] == [SYSTEM, "Python prefix", "PoCL wheel", "vendors.d"]
-    assert [place.found_via for place in result.places] == [SYSTEM, "Python prefix", "PoCL wheel", "vendors.d"]
+    assert [candidate.found_via for candidate in result.candidates] == [
+        SYSTEM,
+        "Python prefix",
+        "PoCL wheel",
+        "vendors.d",
+    ]
+    assert [place.found_via for place in result.places] == [
+        SYSTEM,
+        "Python prefix",
+        "PoCL wheel",
+        "vendors.d",
+    ]
     assert {place.state for place in result.places} == {"1 manifest"} and result.refusals == ()
 
 
@@ -86,15 +99,27 @@ def test_filenames_come_first_and_replace_nothing(machine: Machine) -> None:
 
 
 def test_filenames_come_before_vendors(machine: Machine) -> None:
-    environ = {"OCL_ICD_FILENAMES": machine.library("one"), "OCL_ICD_VENDORS": str(machine.root / "other")}
+    environ = {
+        "OCL_ICD_FILENAMES": machine.library("one"),
+        "OCL_ICD_VENDORS": str(machine.root / "other"),
+    }
     assert machine.names(**environ) == ["one", "other"]
 
 
 @pytest.mark.parametrize("value", [":{}", "{}:", "::{}::"])
 def test_filenames_with_an_empty_element(machine: Machine, value: str) -> None:
-    result = machine.find(OCL_ICD_FILENAMES=value.format(machine.library("one")), OCL_ICD_VENDORS=str(machine.root / "other"))
-    assert [Path(candidate.library).name for candidate in result.candidates] == ["libone.so", "libother.so"]
-    assert all(refusal.what == "OCL_ICD_FILENAMES" and "is empty" in refusal.reason for refusal in result.refusals)
+    result = machine.find(
+        OCL_ICD_FILENAMES=value.format(machine.library("one")),
+        OCL_ICD_VENDORS=str(machine.root / "other"),
+    )
+    assert [Path(candidate.library).name for candidate in result.candidates] == [
+        "libone.so",
+        "libother.so",
+    ]
+    assert all(
+        refusal.what == "OCL_ICD_FILENAMES" and "is empty" in refusal.reason
+        for refusal in result.refusals
+    )
     assert len(result.refusals) == value.count(":")
 
 
@@ -106,12 +131,26 @@ def test_filenames_does_not_take_manifests(machine: Machine) -> None:
 
 
 def test_vendors_directory_replaces_all_that_follows(machine: Machine) -> None:
-    environ = {"OCL_ICD_VENDORS": str(machine.root / "other"), "OPENCL_VENDOR_PATH": str(machine.root / "path")}
+    environ = {
+        "OCL_ICD_VENDORS": str(machine.root / "other"),
+        "OPENCL_VENDOR_PATH": str(machine.root / "path"),
+    }
     result = machine.find(**environ, PYOPENCL_HOME=str(machine.root / "pyopencl-home"))
     assert [candidate.library for candidate in result.candidates] == [machine.library("other")]
     assert result.candidates[0].found_via == "OCL_ICD_VENDORS"
-    skipped = [place.found_via for place in result.places if place.state.startswith("not searched: OCL_ICD_VENDORS is set")]
-    expected = ["OPENCL_VENDOR_PATH", SYSTEM, "Python prefix", "PoCL wheel", "PYOPENCL_HOME", "vendors.d"]
+    skipped = [
+        place.found_via
+        for place in result.places
+        if place.state.startswith("not searched: OCL_ICD_VENDORS is set")
+    ]
+    expected = [
+        "OPENCL_VENDOR_PATH",
+        SYSTEM,
+        "Python prefix",
+        "PoCL wheel",
+        "PYOPENCL_HOME",
+        "vendors.d",
+    ]
     assert skipped == expected
 
 
@@ -127,7 +166,9 @@ def test_vendors_bare_manifest_is_first_looked_up_in_the_vendor_directory(
     monkeypatch.chdir(machine.root / "other")
     (machine.root / "other/system.icd").write_text(machine.library("decoy"))
     assert machine.names(OCL_ICD_VENDORS="system.icd") == ["system"]
-    assert machine.names(OCL_ICD_VENDORS="path.icd", OPENCL_VENDOR_PATH=str(machine.root / "path")) == ["path"]
+    assert machine.names(
+        OCL_ICD_VENDORS="path.icd", OPENCL_VENDOR_PATH=str(machine.root / "path")
+    ) == ["path"]
     assert machine.names(OCL_ICD_VENDORS="other.icd") == ["other"], "then in the current directory"
     (refusal,) = machine.find(OCL_ICD_VENDORS="none.icd").refusals
     assert refusal.what == str(machine.vendors / "none.icd") and refusal.reason == "does not exist"
@@ -137,30 +178,48 @@ def test_vendors_library(machine: Machine) -> None:
     assert machine.names(OCL_ICD_VENDORS=machine.library("one")) == ["one"]
 
 
-def test_vendors_soname_is_left_to_the_system(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vendors_soname_is_left_to_the_system(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(machine.root)
     assert machine.names(OCL_ICD_VENDORS="libsystem.so") == ["libsystem"]
 
 
-def test_vendors_relative_path_is_relative_to_the_current_directory(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vendors_relative_path_is_relative_to_the_current_directory(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(machine.root)
-    assert machine.names(OCL_ICD_VENDORS="./libsystem.so:other:path/path.icd") == ["system", "other", "path"]
+    assert machine.names(OCL_ICD_VENDORS="./libsystem.so:other:path/path.icd") == [
+        "system",
+        "other",
+        "path",
+    ]
 
 
 def test_vendors_list_of_two_directories(machine: Machine) -> None:
-    assert machine.names(OCL_ICD_VENDORS=f"{machine.root / 'path'}:{machine.root / 'other'}") == ["path", "other"]
+    assert machine.names(OCL_ICD_VENDORS=f"{machine.root / 'path'}:{machine.root / 'other'}") == [
+        "path",
+        "other",
+    ]
 
 
 def test_vendors_list_of_everything_with_empty_elements(machine: Machine) -> None:
     root = machine.root
     value = f":{root / 'other'}::{root / 'path/path.icd'}:{machine.library('one')}:libsoname.so.1:"
     result = machine.find(OCL_ICD_VENDORS=value)
-    expected = [machine.library("other"), machine.library("path"), machine.library("one"), "libsoname.so.1"]
+    expected = [
+        machine.library("other"),
+        machine.library("path"),
+        machine.library("one"),
+        "libsoname.so.1",
+    ]
     assert [candidate.library for candidate in result.candidates] == expected
     assert len(result.refusals) == 3
 
 
-@pytest.mark.parametrize("name", ["OCL_ICD_FILENAMES", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "PYOPENCL_HOME"])
+@pytest.mark.parametrize(
+    "name", ["OCL_ICD_FILENAMES", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "PYOPENCL_HOME"]
+)
 def test_empty_variable_is_unset(machine: Machine, name: str) -> None:
     assert machine.find(**{name: ""}) == machine.find()
 
@@ -168,7 +227,11 @@ def test_empty_variable_is_unset(machine: Machine, name: str) -> None:
 def test_vendors_that_does_not_exist(machine: Machine) -> None:
     result = machine.find(OCL_ICD_VENDORS=str(machine.root / "none"))
     (refusal,) = result.refusals
-    assert result.candidates == () and refusal.reason == "does not exist" and "OCL_ICD_VENDORS" in refusal.remedy
+    assert (
+        result.candidates == ()
+        and refusal.reason == "does not exist"
+        and "OCL_ICD_VENDORS" in refusal.remedy
+    )
 
 
 def test_vendors_library_that_does_not_exist_stays_a_candidate(machine: Machine) -> None:
@@ -179,7 +242,9 @@ def test_named_pipe_as_a_library(machine: Machine) -> None:
     pipe = machine.root / "libpipe.so"
     os.mkfifo(pipe)
     result = machine.find(OCL_ICD_FILENAMES=str(pipe), OCL_ICD_VENDORS=str(pipe))
-    assert result.candidates == () and all("named pipe" in refusal.reason for refusal in result.refusals)
+    assert result.candidates == () and all(
+        "named pipe" in refusal.reason for refusal in result.refusals
+    )
 
 
 def test_vendor_path_replaces_the_system_directory_only(machine: Machine) -> None:
@@ -187,7 +252,10 @@ def test_vendor_path_replaces_the_system_directory_only(machine: Machine) -> Non
     assert machine.names(**environ) == ["path", "prefix", "wheel", "shipped"]
     result = machine.find(**environ)
     assert result.candidates[0].found_via == "OPENCL_VENDOR_PATH"
-    assert Place(SYSTEM, SYSTEM, "not searched: OPENCL_VENDOR_PATH is set and replaces it") in result.places
+    assert (
+        Place(SYSTEM, SYSTEM, "not searched: OPENCL_VENDOR_PATH is set and replaces it")
+        in result.places
+    )
 
 
 def test_vendor_path_that_does_not_exist_says_so(machine: Machine) -> None:
@@ -199,7 +267,13 @@ def test_vendor_path_that_does_not_exist_says_so(machine: Machine) -> None:
 
 def test_pyopencl_home(machine: Machine) -> None:
     result = machine.find(PYOPENCL_HOME=str(machine.root / "pyopencl-home"))
-    assert machine.names(PYOPENCL_HOME=str(machine.root / "pyopencl-home")) == ["system", "prefix", "wheel", "home", "shipped"]
+    assert machine.names(PYOPENCL_HOME=str(machine.root / "pyopencl-home")) == [
+        "system",
+        "prefix",
+        "wheel",
+        "home",
+        "shipped",
+    ]
     assert result.candidates[3].found_via == "PYOPENCL_HOME"
 
 
@@ -207,16 +281,25 @@ def test_pyopencl_home_of_the_installed_pyopencl_adds_nothing(machine: Machine) 
     assert machine.names(PYOPENCL_HOME=str(machine.root / "site-packages/pyopencl")) == EVERYWHERE
 
 
-def test_base_prefix_of_a_virtual_environment(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_base_prefix_of_a_virtual_environment(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "prefix", str(machine.root / "venv"))
     monkeypatch.setattr(sys, "base_prefix", str(machine.prefix))
     result = find({}, vendors=machine.vendors)
-    assert [place.state for place in result.places if place.found_via == "Python prefix"] == ["does not exist", "1 manifest"]
+    assert [place.state for place in result.places if place.found_via == "Python prefix"] == [
+        "does not exist",
+        "1 manifest",
+    ]
     assert machine.library("prefix") in [candidate.library for candidate in result.candidates]
 
 
-@pytest.mark.parametrize("failure", [None, ImportError("a hook failed"), ValueError("pyopencl.__spec__ is not set")])
-def test_no_pyopencl(machine: Machine, monkeypatch: pytest.MonkeyPatch, failure: Exception | None) -> None:
+@pytest.mark.parametrize(
+    "failure", [None, ImportError("a hook failed"), ValueError("pyopencl.__spec__ is not set")]
+)
+def test_no_pyopencl(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, failure: Exception | None
+) -> None:
     def find_spec(name):
         if failure:
             raise failure
@@ -228,7 +311,9 @@ def test_no_pyopencl(machine: Machine, monkeypatch: pytest.MonkeyPatch, failure:
 
 
 @pytest.mark.parametrize("directory", ["shipped", "prefix/etc/OpenCL/vendors"])
-def test_path_relative_to_site_packages(machine: Machine, monkeypatch: pytest.MonkeyPatch, directory: str) -> None:
+def test_path_relative_to_site_packages(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, directory: str
+) -> None:
     """In vendors.d and in the Python environment; the current directory is not searched, even though Python's path has it."""
     site, current = machine.root / "site-packages", machine.root / "current"
     for folder in (site / "package", current / "package"):
@@ -237,7 +322,9 @@ def test_path_relative_to_site_packages(machine: Machine, monkeypatch: pytest.Mo
     monkeypatch.setattr(sys, "path", ["", str(current), str(site)])
     monkeypatch.chdir(current)
     (machine.root / directory / "zzz.icd").write_text("package/libdriver.so")
-    assert str(site / "package/libdriver.so") in [candidate.library for candidate in machine.find().candidates]
+    assert str(site / "package/libdriver.so") in [
+        candidate.library for candidate in machine.find().candidates
+    ]
     monkeypatch.setattr(sys, "path", ["", str(current)])
     (refusal,) = machine.find().refusals
     assert refusal.reason.startswith("names package/libdriver.so, and there is no such file")
@@ -256,15 +343,22 @@ def test_same_library_in_two_places_is_found_once(machine: Machine) -> None:
     (machine.root / "shipped/again.icd").write_text(machine.library("system"))
     result = machine.find(OCL_ICD_FILENAMES=machine.library("wheel"))
     assert [Path(candidate.library).name for candidate in result.candidates] == [
-        "libwheel.so", "libsystem.so", "libprefix.so", "libshipped.so",
-    ]  # fmt: skip
-    assert len(result.refusals) == 2 and all(r.reason.startswith("same file as") for r in result.refusals)
+        "libwheel.so",
+        "libsystem.so",
+        "libprefix.so",
+        "libshipped.so",
+    ]
+    assert len(result.refusals) == 2 and all(
+        r.reason.startswith("same file as") for r in result.refusals
+    )
 
 
 # Loaders in a driver's place
 
 
-@pytest.mark.parametrize("name", ["libOpenCL.so", "libOpenCL.so.1", "libOpenCL.so.1.0.0", "libOpenCL-5519dec5.so.1.0.0"])
+@pytest.mark.parametrize(
+    "name", ["libOpenCL.so", "libOpenCL.so.1", "libOpenCL.so.1.0.0", "libOpenCL-5519dec5.so.1.0.0"]
+)
 def test_manifest_naming_libopencl_itself(machine: Machine, name: str) -> None:
     (machine.root / name).touch()
     for line in (name, f"{machine.root}/{name}", f"/nonexistent/{name}"):
@@ -300,7 +394,9 @@ def test_drivers_with_similar_names_are_no_loaders(machine: Machine) -> None:
 
 
 @given(
-    values=st.fixed_dictionaries({v.name: st.text(st.characters(codec="utf-8", exclude_characters="\0")) for v in VARIABLES})
+    values=st.fixed_dictionaries(
+        {v.name: st.text(st.characters(codec="utf-8", exclude_characters="\0")) for v in VARIABLES}
+    )
 )
 @settings(deadline=None)
 def test_set_uid_process_ignores_every_variable(values: dict[str, str]) -> None:
@@ -312,7 +408,9 @@ def test_set_uid_process_ignores_every_variable(values: dict[str, str]) -> None:
 
 
 @given(
-    values=st.fixed_dictionaries({v.name: st.text(st.characters(codec="utf-8", exclude_characters="\0")) for v in VARIABLES})
+    values=st.fixed_dictionaries(
+        {v.name: st.text(st.characters(codec="utf-8", exclude_characters="\0")) for v in VARIABLES}
+    )
 )
 @settings(deadline=None)
 def test_no_value_of_a_variable_makes_the_search_fail(values: dict[str, str]) -> None:
@@ -329,7 +427,13 @@ def test_every_variable_is_explained_once() -> None:
 
 
 def test_explain_variables_tells_which_took_effect() -> None:
-    environ = {"OCL_ICD_VENDORS": "/a", "OPENCL_VENDOR_PATH": "/b", "PYOPENCL_HOME": "", "OPENCL_LAYERS": "/c", "HOME": "/d"}
+    environ = {
+        "OCL_ICD_VENDORS": "/a",
+        "OPENCL_VENDOR_PATH": "/b",
+        "PYOPENCL_HOME": "",
+        "OPENCL_LAYERS": "/c",
+        "HOME": "/d",
+    }
     outcomes = {use.variable.name: use.outcome for use in explain_variables(environ)}
     assert outcomes.pop("OCL_ICD_VENDORS").startswith("honoured: ")
     assert outcomes.pop("OPENCL_LAYERS").startswith("not honoured: ")
@@ -342,8 +446,11 @@ def test_explain_variables_tells_which_took_effect() -> None:
 def test_variables_that_the_search_honours_are_steps() -> None:
     steps = {step.name for step in discovery.STEPS}
     assert {v.name for v in VARIABLES} & steps == {
-        "OCL_ICD_FILENAMES", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "PYOPENCL_HOME",
-    }  # fmt: skip
+        "OCL_ICD_FILENAMES",
+        "OCL_ICD_VENDORS",
+        "OPENCL_VENDOR_PATH",
+        "PYOPENCL_HOME",
+    }
     assert {name for step in discovery.STEPS for name in step.replaced_by} <= steps
 
 
@@ -352,9 +459,19 @@ def test_variables_that_the_search_honours_are_steps() -> None:
 
 def test_finds_the_installed_wheels_without_any_variable(tmp_path: Path) -> None:
     result = find({}, vendors=tmp_path)
-    pocl = [candidate for candidate in result.candidates if Path(candidate.library).name.startswith("libpocl-")]
-    assert [candidate.found_via for candidate in pocl] == ["PoCL wheel"] and Path(pocl[0].library).is_file()
-    intel = [candidate for candidate in result.candidates if Path(candidate.library).name == "libintelocl.so"]
+    pocl = [
+        candidate
+        for candidate in result.candidates
+        if Path(candidate.library).name.startswith("libpocl-")
+    ]
+    assert [candidate.found_via for candidate in pocl] == ["PoCL wheel"] and Path(
+        pocl[0].library
+    ).is_file()
+    intel = [
+        candidate
+        for candidate in result.candidates
+        if Path(candidate.library).name == "libintelocl.so"
+    ]
     assert [candidate.found_via for candidate in intel] == ["Python prefix"]
     assert intel[0].manifest == Path(sys.prefix, "etc/OpenCL/vendors/intel-cpu.icd")
 

@@ -16,8 +16,8 @@ from fairlead.icd.abi import CL_INVALID_OPERATION
 from fairlead.icd.drivers import Driver, drivers, load
 from fairlead.icd.errors import OpenCLError
 from fairlead.icd.tables import DriverError
-from fairlead.loader.errors import LibraryError
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.errors import LibraryError
+from fairlead.loader.base.search import Candidate
 
 #: Prints what `drivers()` came to, as JSON.
 LIST = """
@@ -75,7 +75,10 @@ def test_a_driver_without_platforms(fake_driver: FakeDriver, knobs: dict[str, in
 
 
 def test_an_absurd_number_of_platforms_is_not_allocated(fake_driver: FakeDriver) -> None:
-    assert refusal(fake_driver(count=0xFFFFFFFF)).message == "it says that it has 4294967295 platforms, which cannot be"
+    assert (
+        refusal(fake_driver(count=0xFFFFFFFF)).message
+        == "it says that it has 4294967295 platforms, which cannot be"
+    )
 
 
 def test_a_driver_that_fails_to_count(fake_driver: FakeDriver) -> None:
@@ -93,7 +96,10 @@ def test_a_driver_that_counts_and_then_fails(fake_driver: FakeDriver) -> None:
     [
         ({"suffix_error": -30}, "clGetPlatformInfo [CL_INVALID_VALUE]"),
         ({"extensions_error": -30}, "clGetPlatformInfo [CL_INVALID_VALUE]"),
-        ({"suffix_size": "((size_t)1 << 40)"}, "the answer is said to have 1099511627776 bytes, which cannot be"),
+        (
+            {"suffix_size": "((size_t)1 << 40)"},
+            "the answer is said to have 1099511627776 bytes, which cannot be",
+        ),
     ],
 )
 def test_required_queries(fake_driver: FakeDriver, knobs: dict[str, object], reason: str) -> None:
@@ -133,7 +139,9 @@ def test_a_copy_of_a_driver_is_another_driver(fake_driver: FakeDriver, tmp_path:
 
 def test_a_platform_of_another_driver_is_not_offered_again(fake_driver: FakeDriver) -> None:
     (platform,) = opened(fake_driver(name='"First"')).platforms
-    message = refusal(fake_driver(name='"Second"', handle=f"((void *){platform.handle:#x})")).message
+    message = refusal(
+        fake_driver(name='"Second"', handle=f"((void *){platform.handle:#x})")
+    ).message
     assert f"it is the same platform as one of {platform.driver.path}" in message
 
 
@@ -143,7 +151,9 @@ def test_a_platform_that_a_driver_lists_twice_is_offered_once(fake_driver: FakeD
     assert "the same platform" in driver.refusals[0].reason
 
 
-def test_a_driver_that_allows_it_is_unloaded_and_can_be_opened_again(fake_driver: FakeDriver, tmp_path: Path) -> None:
+def test_a_driver_that_allows_it_is_unloaded_and_can_be_opened_again(
+    fake_driver: FakeDriver, tmp_path: Path
+) -> None:
     path = shutil.copy(fake_driver(icd=2, unloadable=1), tmp_path / "unloadable.so")
     driver = opened(path)
     assert opened(path) is driver
@@ -153,8 +163,12 @@ def test_a_driver_that_allows_it_is_unloaded_and_can_be_opened_again(fake_driver
     assert [platform.name for platform in opened(path).platforms] == ["Fake 0"]
 
 
-@pytest.mark.parametrize("knobs", [{"unloadable": 0}, {"unloadable": 1, "extensions": '"cl_khr_icd"'}])
-def test_a_driver_that_does_not_allow_it_stays(fake_driver: FakeDriver, knobs: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "knobs", [{"unloadable": 0}, {"unloadable": 1, "extensions": '"cl_khr_icd"'}]
+)
+def test_a_driver_that_does_not_allow_it_stays(
+    fake_driver: FakeDriver, knobs: dict[str, object]
+) -> None:
     driver = opened(fake_driver(**knobs))
     with pytest.raises(DriverError, match="does not allow its driver to be unloaded"):
         driver.unload()
@@ -166,7 +180,11 @@ def test_a_driver_that_does_not_allow_it_stays(fake_driver: FakeDriver, knobs: d
 
 def test_properties_of_a_platform(fake_driver: FakeDriver) -> None:
     (platform,) = opened(fake_driver()).platforms
-    assert (platform.name, platform.vendor, platform.suffix) == ("Fake 0", "fairlead's tests", "FAKE")
+    assert (platform.name, platform.vendor, platform.suffix) == (
+        "Fake 0",
+        "fairlead's tests",
+        "FAKE",
+    )
     assert platform.version == "OpenCL 3.0 fake" and platform.version_number == (3, 0)
     assert platform.extensions == {"cl_khr_icd", "cl_khr_icd_unloadable"}
     assert platform.info("CL_PLATFORM_UNLOADABLE_KHR") is False
@@ -177,7 +195,11 @@ def test_properties_of_a_platform(fake_driver: FakeDriver) -> None:
 def test_properties_of_a_device_have_python_types(fake_driver: FakeDriver) -> None:
     (platform,) = opened(fake_driver()).platforms
     (device,) = platform.devices
-    assert (device.name, device.vendor, device.driver_version) == ("Fake device", "fairlead's tests", "1.2.3")
+    assert (device.name, device.vendor, device.driver_version) == (
+        "Fake device",
+        "fairlead's tests",
+        "1.2.3",
+    )
     assert device.type == "ACCELERATOR" and device.available is True
     assert device.extensions == {"cl_khr_fake", "cl_khr_other"} and device.version_number == (3, 0)
     assert device.info("CL_DEVICE_MAX_COMPUTE_UNITS") == 7
@@ -226,7 +248,10 @@ KINDS = ({"icd": 1}, {"icd": 2}, {"icd": 2, "devices": 2})
 def test_drivers_of_both_kinds_together_in_any_order(
     fake_driver: FakeDriver, tmp_path: Path, kinds: tuple[int, ...], order: tuple[int, ...]
 ) -> None:
-    paths = [shutil.copy(fake_driver(**KINDS[kind]), tmp_path / f"driver{index}.so") for index, kind in enumerate(kinds)]
+    paths = [
+        shutil.copy(fake_driver(**KINDS[kind]), tmp_path / f"driver{index}.so")
+        for index, kind in enumerate(kinds)
+    ]
     found = {index: opened(paths[index]).platforms[0] for index in order}
     tables = {platform.table.address for platform in found.values()}
     assert len(tables) == len(set(found.values())) == 3
@@ -239,9 +264,15 @@ def test_drivers_of_both_kinds_together_in_any_order(
                 None, 1, (ctypes.c_void_p * 1)(device.handle), None, None, ctypes.byref(code)
             )
             assert context and code.value == 0
-            queue = platform.table.clCreateCommandQueue(context, device.handle, 0, ctypes.byref(code))
+            queue = platform.table.clCreateCommandQueue(
+                context, device.handle, 0, ctypes.byref(code)
+            )
             assert platform.table.clFinish(queue) == 0
-            assert platform.table.clReleaseCommandQueue(queue) == platform.table.clReleaseContext(context) == 0
+            assert (
+                platform.table.clReleaseCommandQueue(queue)
+                == platform.table.clReleaseContext(context)
+                == 0
+            )
 
 
 # drivers(): the whole search
@@ -265,7 +296,9 @@ def vendors(fake_driver: FakeDriver, tmp_path: Path) -> Callable[..., dict[str, 
     return make
 
 
-def listed(run_python: RunPython, env: dict[str, str]) -> dict[str, list[str] | dict[str, list[str]]]:
+def listed(
+    run_python: RunPython, env: dict[str, str]
+) -> dict[str, list[str] | dict[str, list[str]]]:
     return json.loads(run_python(LIST, env=env).out)
 
 
@@ -273,7 +306,9 @@ def names(*, of: str) -> dict[str, object]:
     return {"name": f'"{of}"'}
 
 
-def test_drivers_are_listed_in_the_order_of_the_search(run_python: RunPython, vendors: Callable[..., dict[str, str]]) -> None:
+def test_drivers_are_listed_in_the_order_of_the_search(
+    run_python: RunPython, vendors: Callable[..., dict[str, str]]
+) -> None:
     env = vendors(names(of="A"), {**names(of="B"), "icd": 2}, {**names(of="C"), "platforms": 2})
     assert listed(run_python, env)["platforms"] == ["A 0", "B 0", "C 0", "C 1"]
 
@@ -281,7 +316,9 @@ def test_drivers_are_listed_in_the_order_of_the_search(run_python: RunPython, ve
 def test_every_refusal_is_kept_with_its_reason(
     run_python: RunPython, vendors: Callable[..., dict[str, str]], tmp_path: Path
 ) -> None:
-    env = vendors({"count": 0}, names(of="Good"), {"platforms": 2, "handle": "NULL", **names(of="Half")})
+    env = vendors(
+        {"count": 0}, names(of="Good"), {"platforms": 2, "handle": "NULL", **names(of="Half")}
+    )
     (tmp_path / "text.icd").write_text("/nonexistent/libdriver.so\n")
     found = listed(run_python, env)
     assert found["platforms"] == ["Good 0", "Half 1"]
@@ -292,7 +329,9 @@ def test_every_refusal_is_kept_with_its_reason(
     assert any(str(tmp_path) in reason for reason in found["reasons"])
 
 
-def test_drivers_are_searched_once_and_again_on_demand(run_python: RunPython, vendors: Callable[..., dict[str, str]]) -> None:
+def test_drivers_are_searched_once_and_again_on_demand(
+    run_python: RunPython, vendors: Callable[..., dict[str, str]]
+) -> None:
     code = """
 import os
 from fairlead.icd.drivers import drivers, platforms
@@ -306,7 +345,9 @@ print("good")
     assert run_python(code, env=vendors(names(of="A"), {"icd": 2})).out == "good\n"
 
 
-def test_many_threads_get_the_same_drivers(run_python: RunPython, vendors: Callable[..., dict[str, str]]) -> None:
+def test_many_threads_get_the_same_drivers(
+    run_python: RunPython, vendors: Callable[..., dict[str, str]]
+) -> None:
     code = """
 from concurrent.futures import ThreadPoolExecutor
 from fairlead.icd.drivers import drivers
@@ -317,7 +358,9 @@ with ThreadPoolExecutor(8) as pool:
 
 
 @pytest.mark.parametrize("pattern", ["a.so", "*/a.so", "/nothing:a.*"])
-def test_fairlead_exclude(run_python: RunPython, vendors: Callable[..., dict[str, str]], tmp_path: Path, pattern: str) -> None:
+def test_fairlead_exclude(
+    run_python: RunPython, vendors: Callable[..., dict[str, str]], tmp_path: Path, pattern: str
+) -> None:
     env = vendors({"at_load": "abort()"}, names(of="B"))
     found = listed(run_python, {**env, "FAIRLEAD_EXCLUDE": pattern})
     assert found["platforms"] == ["B 0"] and isinstance(found["refusals"], dict)
@@ -326,7 +369,9 @@ def test_fairlead_exclude(run_python: RunPython, vendors: Callable[..., dict[str
 
 
 @pytest.mark.parametrize(("value", "order"), [("", "ABC"), ("none", "ABC"), ("devices", "BCA")])
-def test_ocl_icd_platform_sort(run_python: RunPython, vendors: Callable[..., dict[str, str]], value: str, order: str) -> None:
+def test_ocl_icd_platform_sort(
+    run_python: RunPython, vendors: Callable[..., dict[str, str]], value: str, order: str
+) -> None:
     """As in ocl-icd: most GPUs first, then most CPUs, then most devices."""
     env = vendors(
         {**names(of="A"), "devices": 3},
@@ -339,7 +384,7 @@ def test_ocl_icd_platform_sort(run_python: RunPython, vendors: Callable[..., dic
 
 DEFAULT = """
 from fairlead.icd.drivers import default_platform
-from fairlead.loader.errors import FairleadError
+from fairlead.loader.base.errors import FairleadError
 try:
     print(default_platform().name)
 except FairleadError as error:
@@ -348,13 +393,17 @@ except FairleadError as error:
 
 
 @pytest.mark.parametrize(("index", "name"), [("", "A 0"), ("0", "A 0"), ("1", "B 0")])
-def test_ocl_icd_default_platform(run_python: RunPython, vendors: Callable[..., dict[str, str]], index: str, name: str) -> None:
+def test_ocl_icd_default_platform(
+    run_python: RunPython, vendors: Callable[..., dict[str, str]], index: str, name: str
+) -> None:
     env = vendors(names(of="A"), names(of="B"))
     assert run_python(DEFAULT, env={**env, "OCL_ICD_DEFAULT_PLATFORM": index}).out.strip() == name
 
 
 @pytest.mark.parametrize("index", ["2", "-1", "first"])
-def test_a_bad_ocl_icd_default_platform(run_python: RunPython, vendors: Callable[..., dict[str, str]], index: str) -> None:
+def test_a_bad_ocl_icd_default_platform(
+    run_python: RunPython, vendors: Callable[..., dict[str, str]], index: str
+) -> None:
     out = run_python(DEFAULT, env={**vendors({}, {}), "OCL_ICD_DEFAULT_PLATFORM": index}).out
     assert "OpenCLError CL_INVALID_PLATFORM" in out and "numbered 0 to 1" in out
 
@@ -367,7 +416,9 @@ def test_no_platform_at_all_says_what_was_looked_at(
     assert f"{tmp_path}/a.so: " in out and "it has no platform" in out and "remedy: " in out
 
 
-def test_nothing_is_left_open_to_crash_at_exit(run_python: RunPython, vendors: Callable[..., dict[str, str]]) -> None:
+def test_nothing_is_left_open_to_crash_at_exit(
+    run_python: RunPython, vendors: Callable[..., dict[str, str]]
+) -> None:
     """Objects and tables outlive the interpreter's own end."""
     env = vendors({"icd": 2}, {"icd": 1})
     code = """
@@ -399,10 +450,17 @@ def test_stubs_stand_where_a_real_driver_has_nothing(real: Driver) -> None:
     (platform,) = real.platforms
     code = ctypes.c_int32()
     table = platform.table
-    assert table.clGetDeviceIDsFromD3D11KHR(platform.handle, 0, None, 0, 0, None, None) == CL_INVALID_OPERATION
-    assert table.clCreateFromD3D10BufferKHR(None, 0, None, ctypes.byref(code)) is None and code.value == CL_INVALID_OPERATION
     assert (
-        table.clCreateEventFromEGLSyncKHR(None, None, None, ctypes.byref(code)) is None and code.value == CL_INVALID_OPERATION
+        table.clGetDeviceIDsFromD3D11KHR(platform.handle, 0, None, 0, 0, None, None)
+        == CL_INVALID_OPERATION
+    )
+    assert (
+        table.clCreateFromD3D10BufferKHR(None, 0, None, ctypes.byref(code)) is None
+        and code.value == CL_INVALID_OPERATION
+    )
+    assert (
+        table.clCreateEventFromEGLSyncKHR(None, None, None, ctypes.byref(code)) is None
+        and code.value == CL_INVALID_OPERATION
     )
 
 
@@ -417,12 +475,21 @@ def test_properties_of_a_real_driver(real: Driver) -> None:
     assert platform.version.startswith("OpenCL 3.") and platform.suffix in ("POCL", "INTEL")
     assert platform.info("CL_PLATFORM_NUMERIC_VERSION")[:2] == platform.version_number
     assert dict(platform.info("CL_PLATFORM_EXTENSIONS_WITH_VERSION")).keys() == platform.extensions
-    assert device.type == "CPU" and device.available and device.info("CL_DEVICE_PLATFORM") == platform.handle
-    assert device.info("CL_DEVICE_MAX_COMPUTE_UNITS") > 0 and len(device.info("CL_DEVICE_MAX_WORK_ITEM_SIZES")) >= 3
+    assert (
+        device.type == "CPU"
+        and device.available
+        and device.info("CL_DEVICE_PLATFORM") == platform.handle
+    )
+    assert (
+        device.info("CL_DEVICE_MAX_COMPUTE_UNITS") > 0
+        and len(device.info("CL_DEVICE_MAX_WORK_ITEM_SIZES")) >= 3
+    )
     assert device.info("CL_DEVICE_PARENT_DEVICE") == 0
 
 
-def test_a_platform_and_its_devices_can_be_given_to_pyopencl(run_python: RunPython, intel_cpu: Candidate) -> None:
+def test_a_platform_and_its_devices_can_be_given_to_pyopencl(
+    run_python: RunPython, intel_cpu: Candidate
+) -> None:
     """Also when PyOpenCL's own loader finds no driver at all."""
     code = """
 import numpy, pyopencl

@@ -12,7 +12,7 @@ import pytest
 from support import FakeDriver, RunPython
 
 from fairlead.icd.probe import DeviceReport, ProbeReport, probe, probe_all
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.search import Candidate
 
 #: A timeout for drivers that never answer: long enough for Python to start, short enough to wait for.
 SHORT = 6.0
@@ -39,8 +39,15 @@ def test_the_report_of_a_good_driver(fake_driver: FakeDriver) -> None:
     assert report.candidate == candidate(path) and report.real_path == str(path)
     assert report.icd_version == 2 and report.notes == report.quirks == report.missing == ()
     (platform,) = report.platforms
-    assert (platform.name, platform.vendor, platform.suffix, platform.icd_version) == ("Fake 0", "fairlead's tests", "FAKE", 2)
-    assert platform.devices == (DeviceReport("Fake device", "ACCELERATOR", "OpenCL 3.0 fake", "1.2.3", 7, 3 << 30),)
+    assert (platform.name, platform.vendor, platform.suffix, platform.icd_version) == (
+        "Fake 0",
+        "fairlead's tests",
+        "FAKE",
+        2,
+    )
+    assert platform.devices == (
+        DeviceReport("Fake device", "ACCELERATOR", "OpenCL 3.0 fake", "1.2.3", 7, 3 << 30),
+    )
 
 
 def test_a_report_survives_json(fake_driver: FakeDriver) -> None:
@@ -56,19 +63,28 @@ def test_a_bare_soname_is_probed_too() -> None:
 def test_reports_come_in_the_order_of_the_candidates(fake_driver: FakeDriver) -> None:
     paths = [fake_driver(name=f'"Order {index}"') for index in range(4)]
     reports = probe_all([candidate(path) for path in paths])
-    assert [report.platforms[0].name for report in reports] == [f"Order {index} 0" for index in range(4)]
+    assert [report.platforms[0].name for report in reports] == [
+        f"Order {index} 0" for index in range(4)
+    ]
     assert probe_all([]) == []
 
 
 def test_noise_on_stdout_and_stderr_does_not_disturb_the_report(fake_driver: FakeDriver) -> None:
     report = probe(
-        candidate(fake_driver(at_load='for (int i = 0; i < 100000; i++) fprintf(i % 2 ? stdout : stderr, "{} noise\\n")'))
+        candidate(
+            fake_driver(
+                at_load='for (int i = 0; i < 100000; i++) fprintf(i % 2 ? stdout : stderr, "{} noise\\n")'
+            )
+        )
     )
     assert report.ok and report.platforms[0].name == "Fake 0"
 
 
 def test_a_driver_that_fails_in_good_order(fake_driver: FakeDriver, tmp_path: Path) -> None:
-    assert probe(candidate(fake_driver(exports=0))).reason == "it has no clIcdGetPlatformIDsKHR, so it is not an OpenCL driver"
+    assert (
+        probe(candidate(fake_driver(exports=0))).reason
+        == "it has no clIcdGetPlatformIDsKHR, so it is not an OpenCL driver"
+    )
     report = probe(candidate(tmp_path / "nothing.so"))
     assert not report.ok and report.reason == "the file does not exist" and report.remedy
 
@@ -81,9 +97,13 @@ def test_a_refused_platform_and_a_failing_context_are_noted(fake_driver: FakeDri
     assert "clCreateContext [CL_OUT_OF_HOST_MEMORY]" in failed and "'Fake device'" in failed
 
 
-def test_missing_dependencies_are_named(fake_driver: FakeDriver, compile_c: Callable[..., Path], tmp_path: Path) -> None:
+def test_missing_dependencies_are_named(
+    fake_driver: FakeDriver, compile_c: Callable[..., Path], tmp_path: Path
+) -> None:
     (tmp_path / "empty.c").write_text("")
-    needed = compile_c(tmp_path / "empty.c", tmp_path / "libfl-dependency.so", "-Wl,-soname,libfl-dependency.so")
+    needed = compile_c(
+        tmp_path / "empty.c", tmp_path / "libfl-dependency.so", "-Wl,-soname,libfl-dependency.so"
+    )
     path = fake_driver("-Wl,--no-as-needed", needed)
     needed.unlink()
     report = probe(candidate(path))
@@ -100,16 +120,33 @@ def test_missing_dependencies_are_named(fake_driver: FakeDriver, compile_c: Call
         ({"at_load": "crash()"}, "it crashed with SIGSEGV while opening the library"),
         ({"at_load": "abort()"}, "it crashed with SIGABRT while opening the library"),
         ({"at_load": "exit(0)"}, "it ended the process with exit code 0 while opening the library"),
-        ({"at_load": "_exit(7)"}, "it ended the process with exit code 7 while opening the library"),
+        (
+            {"at_load": "_exit(7)"},
+            "it ended the process with exit code 7 while opening the library",
+        ),
         ({"at_list": "crash()"}, "it crashed with SIGSEGV while listing its platforms"),
-        ({"wild_slot": "SLOT_clGetPlatformInfo"}, "it crashed with SIGSEGV while binding its platform 0"),
-        ({"wild_slot": "SLOT_clGetDeviceIDs"}, "it crashed with SIGSEGV while asking the platform 'Fake 0' for its devices"),
-        ({"wild_slot": "SLOT_clGetDeviceInfo"}, "it crashed with SIGSEGV while asking the platform 'Fake 0' for its devices"),
-        ({"wild_slot": "SLOT_clCreateContext"}, "it crashed with SIGSEGV while making a context for the device 'Fake device'"),
+        (
+            {"wild_slot": "SLOT_clGetPlatformInfo"},
+            "it crashed with SIGSEGV while binding its platform 0",
+        ),
+        (
+            {"wild_slot": "SLOT_clGetDeviceIDs"},
+            "it crashed with SIGSEGV while asking the platform 'Fake 0' for its devices",
+        ),
+        (
+            {"wild_slot": "SLOT_clGetDeviceInfo"},
+            "it crashed with SIGSEGV while asking the platform 'Fake 0' for its devices",
+        ),
+        (
+            {"wild_slot": "SLOT_clCreateContext"},
+            "it crashed with SIGSEGV while making a context for the device 'Fake device'",
+        ),
     ],
     ids=str,
 )
-def test_a_driver_that_ends_the_process(fake_driver: FakeDriver, knobs: dict[str, object], reason: str) -> None:
+def test_a_driver_that_ends_the_process(
+    fake_driver: FakeDriver, knobs: dict[str, object], reason: str
+) -> None:
     report = probe(candidate(fake_driver(**knobs)))
     assert report.reason.split(";")[0] == reason
     assert not report.ok and "FAIRLEAD_EXCLUDE" in report.remedy
@@ -125,17 +162,23 @@ def test_drivers_that_hang(fake_driver: FakeDriver) -> None:
     ]
 
 
-def test_a_driver_that_crashes_when_the_process_ends_is_usable_with_a_note(fake_driver: FakeDriver) -> None:
+def test_a_driver_that_crashes_when_the_process_ends_is_usable_with_a_note(
+    fake_driver: FakeDriver,
+) -> None:
     report = probe(candidate(fake_driver(at_exit="crash()")))
     assert report.ok and report.notes == ("it crashed with SIGSEGV while the process was ending",)
 
 
 def test_the_last_words_of_a_driver_are_told(fake_driver: FakeDriver) -> None:
-    report = probe(candidate(fake_driver(at_load='fprintf(stderr, "option registered twice!\\n"), abort()')))
+    report = probe(
+        candidate(fake_driver(at_load='fprintf(stderr, "option registered twice!\\n"), abort()'))
+    )
     assert report.reason.endswith("; the last it printed was: option registered twice!")
 
 
-def test_processes_that_a_driver_started_are_ended_with_it(fake_driver: FakeDriver, tmp_path: Path) -> None:
+def test_processes_that_a_driver_started_are_ended_with_it(
+    fake_driver: FakeDriver, tmp_path: Path
+) -> None:
     """Whoever reads the pipe comes to its end when no process is left that could write."""
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
@@ -146,17 +189,27 @@ def test_processes_that_a_driver_started_are_ended_with_it(fake_driver: FakeDriv
     os.close(reader)
 
 
-def test_all_candidates_are_probed_at_the_same_time(fake_driver: FakeDriver, tmp_path: Path) -> None:
+def test_all_candidates_are_probed_at_the_same_time(
+    fake_driver: FakeDriver, tmp_path: Path
+) -> None:
     """Each of two drivers waits for the file that the other one makes, so neither would end if they took turns."""
-    reports = probe_all([
-        candidate(fake_driver(at_load=f'creat("{tmp_path}/{mine}", 0600); while (access("{tmp_path}/{other}", F_OK)) usleep(1000)'))
-        for mine, other in (("a", "b"), ("b", "a"))
-    ])  # fmt: skip
+    reports = probe_all(
+        [
+            candidate(
+                fake_driver(
+                    at_load=f'creat("{tmp_path}/{mine}", 0600); while (access("{tmp_path}/{other}", F_OK)) usleep(1000)'
+                )
+            )
+            for mine, other in (("a", "b"), ("b", "a"))
+        ]
+    )
     assert [report.ok for report in reports] == [True, True]
 
 
 @pytest.mark.parametrize("value", ["", "0", "-1", "nan", "soon"])
-def test_a_timeout_that_is_none_is_not_taken(fake_driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_a_timeout_that_is_none_is_not_taken(
+    fake_driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
     monkeypatch.setenv("FAIRLEAD_PROBE_TIMEOUT", value)
     assert probe(candidate(fake_driver())).ok
 
@@ -166,11 +219,15 @@ def test_a_driver_that_writes_to_descriptors_of_others(fake_driver: FakeDriver) 
     assert probe(candidate(fake_driver(at_load=noise))).ok
 
 
-def test_no_python_to_start_means_no_verdict(fake_driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_python_to_start_means_no_verdict(
+    fake_driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.executable", "/usr/bin/some-program")
     monkeypatch.setattr("sys.exec_prefix", "/nonexistent")
     report = probe(candidate(fake_driver()))
-    assert report.ok and not report.probed and "no child process could be started" in report.notes[0]
+    assert (
+        report.ok and not report.probed and "no child process could be started" in report.notes[0]
+    )
 
 
 def test_the_child_does_not_look_for_modules_in_the_working_directory(
@@ -262,7 +319,11 @@ def test_a_bad_verdict_is_remembered_for_an_hour_and_says_so(vendors: Vendors) -
     assert "remembered" not in refusals[str(path)][0] and vendors.times_opened("bad") == 1
     _, refusals = vendors.list()
     reason, remedy = refusals[str(path)]
-    assert "crashed with SIGABRT" in reason and "(remembered; `fairlead doctor` tries it again)" in reason and remedy
+    assert (
+        "crashed with SIGABRT" in reason
+        and "(remembered; `fairlead doctor` tries it again)" in reason
+        and remedy
+    )
     assert vendors.times_opened("bad") == 0
     verdicts = json.loads(vendors.remembered.read_text())
     for verdict in verdicts.values():
@@ -277,18 +338,26 @@ def test_a_bad_verdict_is_forgotten_when_the_user_follows_the_remedy(
 ) -> None:
     """A library that appears beside the driver, as `pip install` would put it there."""
     (tmp_path / "empty.c").write_text("")
-    needed = compile_c(tmp_path / "empty.c", vendors.directory / "libfl-later.so", "-Wl,-soname,libfl-later.so")
+    needed = compile_c(
+        tmp_path / "empty.c", vendors.directory / "libfl-later.so", "-Wl,-soname,libfl-later.so"
+    )
     path = vendors.add("late", "-Wl,--no-as-needed", needed, "-Wl,-rpath,$ORIGIN")
     away = needed.rename(tmp_path / "cache-of-pip")
     for remembered in (False, True):
         platforms, refusals = vendors.list()
         reason, _ = refusals[str(path)]
-        assert platforms == [] and "libfl-later.so" in reason and ("remembered" in reason) == remembered
+        assert (
+            platforms == []
+            and "libfl-later.so" in reason
+            and ("remembered" in reason) == remembered
+        )
     away.rename(needed)
     assert vendors.list()[0] == ["late 0"]
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"a": 1}', '{"a": {"ok": true}}', "\0", '{"a": null}'])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"a": 1}', '{"a": {"ok": true}}', "\0", '{"a": null}']
+)
 def test_a_corrupt_memory_is_ignored_and_repaired(vendors: Vendors, content: str) -> None:
     vendors.add("good")
     vendors.remembered.parent.mkdir(parents=True)
@@ -337,8 +406,8 @@ def test_a_process_with_more_rights_than_its_user_remembers_nothing(vendors: Ven
     code = """
 import sys
 from fairlead.icd.probe import probe_all
-from fairlead.loader import verdicts
-from fairlead.loader.search import Candidate
+from fairlead.loader.base import verdicts
+from fairlead.loader.base.search import Candidate
 verdicts.in_secure_process = lambda: True
 assert verdicts.judge([Candidate(sys.argv[1], "test")], probe_all, "cl") == {}
 """

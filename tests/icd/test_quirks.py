@@ -13,12 +13,16 @@ from support import FakeDriver, RunPython
 from fairlead.icd import quirks
 from fairlead.icd.drivers import load
 from fairlead.icd.quirks import CPU_LEVELS, QUIRKS, active, cpu_level
-from fairlead.loader.errors import LibraryError
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.errors import LibraryError
+from fairlead.loader.base.search import Candidate
 
 
 def test_quirks_are_described_and_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [quirk.id for quirk in active()] == ["pip-icd-prefix", "sibling-libraries", "pocl-generic-cpu"]
+    assert [quirk.id for quirk in active()] == [
+        "pip-icd-prefix",
+        "sibling-libraries",
+        "pocl-generic-cpu",
+    ]
     for quirk in QUIRKS:
         assert quirk.when and quirk.does and quirk.answers
         assert quirk.locate or quirk.repair_open or quirk.repair_platform
@@ -49,7 +53,9 @@ def test_a_manifest_that_names_a_build_prefix(environment: Candidate, tmp_path: 
     assert driver.path == str((tmp_path / "lib/libvendor.so").resolve())
 
 
-def test_that_manifest_with_quirks_switched_off(environment: Candidate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_manifest_with_quirks_switched_off(
+    environment: Candidate, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAIRLEAD_QUIRKS", "0")
     with pytest.raises(LibraryError, match="does not exist"):
         load(environment)
@@ -61,7 +67,10 @@ def test_a_path_that_exists_is_left_alone(environment: Candidate, fake_driver: F
 
 
 def test_a_bare_soname_is_left_alone(environment: Candidate) -> None:
-    assert quirks.locate(Candidate("libvendor.so", "test", environment.manifest)) == ("libvendor.so", ())
+    assert quirks.locate(Candidate("libvendor.so", "test", environment.manifest)) == (
+        "libvendor.so",
+        (),
+    )
 
 
 def test_a_prefix_without_python_is_left_alone(environment: Candidate, tmp_path: Path) -> None:
@@ -89,8 +98,8 @@ def test_intel_s_wheel_needs_it(intel_cpu: Candidate) -> None:
 LOAD = """
 import sys
 from fairlead.icd.drivers import load
-from fairlead.loader.errors import LibraryError
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.errors import LibraryError
+from fairlead.loader.base.search import Candidate
 try:
     driver = load(Candidate(sys.argv[1], "test"))
     print(driver.quirks, [platform.name for platform in driver.platforms])
@@ -117,12 +126,16 @@ def test_libraries_that_lie_beside_the_driver(siblings: Path, run_python: RunPyt
     assert run_python(LOAD, str(siblings)).out.strip() == "('sibling-libraries',) ['Fake 0']"
 
 
-def test_libraries_beside_the_driver_with_quirks_switched_off(siblings: Path, run_python: RunPython) -> None:
+def test_libraries_beside_the_driver_with_quirks_switched_off(
+    siblings: Path, run_python: RunPython
+) -> None:
     out = run_python(LOAD, str(siblings), env={"FAIRLEAD_QUIRKS": "0"}).out
     assert out.strip() == "('libfl-one.so', 'libfl-two.so')"
 
 
-def test_only_what_lies_beside_the_driver_helps(siblings: Path, run_python: RunPython, tmp_path: Path) -> None:
+def test_only_what_lies_beside_the_driver_helps(
+    siblings: Path, run_python: RunPython, tmp_path: Path
+) -> None:
     (tmp_path / "libfl-two.so").unlink()
     out = run_python(LOAD, str(siblings)).out
     assert "libfl-two.so" in out and "Fake" not in out
@@ -133,8 +146,16 @@ def test_libraries_that_need_each_other_end_the_attempt(
 ) -> None:
     (tmp_path / "empty.c").write_text("")
     ours = ("-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined")
-    one = compile_c(tmp_path / "empty.c", tmp_path / "libfl-ring1.so", "-Wl,-soname,libfl-ring1.so", *ours)
-    two = compile_c(tmp_path / "empty.c", tmp_path / "libfl-ring2.so", "-Wl,-soname,libfl-ring2.so", *ours, str(one))
+    one = compile_c(
+        tmp_path / "empty.c", tmp_path / "libfl-ring1.so", "-Wl,-soname,libfl-ring1.so", *ours
+    )
+    two = compile_c(
+        tmp_path / "empty.c",
+        tmp_path / "libfl-ring2.so",
+        "-Wl,-soname,libfl-ring2.so",
+        *ours,
+        str(one),
+    )
     compile_c(tmp_path / "empty.c", one, "-Wl,-soname,libfl-ring1.so", *ours, str(two))
     path = shutil.copy(fake_driver("-Wl,--no-as-needed", one), tmp_path / "driver.so")
     assert "libfl-ring1.so" in run_python(LOAD, str(path)).out
@@ -160,8 +181,8 @@ import ctypes, json, sys
 from fairlead.icd import quirks
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.drivers import load
-from fairlead.loader.memory import read_text, read_word
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.memory import read_text, read_word
+from fairlead.loader.base.search import Candidate
 
 (platform,) = load(Candidate(sys.argv[1], "test")).platforms
 (device,) = platform.devices
@@ -194,26 +215,34 @@ print(json.dumps({"repaired": repaired, "cpu": cpu, "code": built, "log": log.va
 """
 
 
-def built(run_python: RunPython, driver: Candidate, cache: Path, *arguments: str) -> dict[str, object]:
+def built(
+    run_python: RunPython, driver: Candidate, cache: Path, *arguments: str
+) -> dict[str, object]:
     output = run_python(BUILD, driver.library, *arguments, env={"POCL_CACHE_DIR": str(cache)})
     result = json.loads(output.out.splitlines()[-1])
     return {**result, "log": result["log"] + output.err}
 
 
-def test_pocl_can_build_nothing_for_the_cpu_generic(pocl_wheel: Candidate, run_python: RunPython, tmp_path: Path) -> None:
+def test_pocl_can_build_nothing_for_the_cpu_generic(
+    pocl_wheel: Candidate, run_python: RunPython, tmp_path: Path
+) -> None:
     """What a user sees on a CPU that is newer than the wheel's LLVM."""
     result = built(run_python, pocl_wheel, tmp_path, "generic")
     assert result["code"] != 0
     assert "unknown target CPU 'generic'" in str(result["log"])
 
 
-def test_with_the_quirk_it_builds_and_runs(pocl_wheel: Candidate, run_python: RunPython, tmp_path: Path) -> None:
+def test_with_the_quirk_it_builds_and_runs(
+    pocl_wheel: Candidate, run_python: RunPython, tmp_path: Path
+) -> None:
     result = built(run_python, pocl_wheel, tmp_path, "generic", "repair")
     assert result["repaired"] is True and result["cpu"] == cpu_level()
     assert result["code"] == 0 and result["values"] == [3, 5, 7, 9]
 
 
-@pytest.mark.parametrize("level", [level for level, flags in CPU_LEVELS if quirks._cpu_flags().issuperset(flags.split())])
+@pytest.mark.parametrize(
+    "level", [level for level, flags in CPU_LEVELS if quirks._cpu_flags().issuperset(flags.split())]
+)
 def test_every_name_that_this_cpu_may_be_given_builds_and_runs(
     pocl_wheel: Candidate, run_python: RunPython, tmp_path: Path, level: str
 ) -> None:
@@ -221,7 +250,9 @@ def test_every_name_that_this_cpu_may_be_given_builds_and_runs(
     assert result["code"] == 0 and result["values"] == [3, 5, 7, 9]
 
 
-def test_a_cpu_that_the_driver_knows_is_left_alone(pocl_wheel: Candidate, run_python: RunPython, tmp_path: Path) -> None:
+def test_a_cpu_that_the_driver_knows_is_left_alone(
+    pocl_wheel: Candidate, run_python: RunPython, tmp_path: Path
+) -> None:
     result = built(run_python, pocl_wheel, tmp_path, "nehalem", "repair")
     assert result["repaired"] is False and result["cpu"] == "nehalem"
 

@@ -11,14 +11,21 @@ from hypothesis import strategies as st
 from support import FakeDriver
 
 from fairlead.icd import tables
-from fairlead.icd.abi import CL_INVALID_OPERATION, ICD2_TAG, OPENCL, SLOT_COUNT, TAG_SLOTS, slots_of_version
+from fairlead.icd.abi import (
+    CL_INVALID_OPERATION,
+    ICD2_TAG,
+    OPENCL,
+    SLOT_COUNT,
+    TAG_SLOTS,
+    slots_of_version,
+)
 from fairlead.icd.drivers import Driver, load
 from fairlead.icd.objects import Platform
 from fairlead.icd.tables import DriverError, bind, parse_version
-from fairlead.loader.memory import read, read_text, read_word, read_words
-from fairlead.loader.query import text
-from fairlead.loader.search import Candidate
-from fairlead.loader.table import POINTER_SIZE
+from fairlead.loader.base.memory import read, read_text, read_word, read_words
+from fairlead.loader.base.query import text
+from fairlead.loader.base.search import Candidate
+from fairlead.loader.base.table import POINTER_SIZE
 
 NOWHERE = 0x123456789000
 
@@ -62,7 +69,9 @@ def test_a_plain_icd_1_driver(fake_driver: FakeDriver) -> None:
     platform = only_platform(fake_driver())
     assert platform.icd_version == 1 and platform.notes == () and platform.dispatch_data_is_ours
     assert is_complete(platform)
-    assert platform.table.address != read_word(platform.handle), "the driver's own table is not called"
+    assert platform.table.address != read_word(platform.handle), (
+        "the driver's own table is not called"
+    )
 
 
 def test_a_null_slot_answers_in_its_own_error_channel(fake_driver: FakeDriver) -> None:
@@ -74,7 +83,9 @@ def test_a_null_slot_answers_in_its_own_error_channel(fake_driver: FakeDriver) -
     assert table.clCreateBuffer(None, 0, 0, None, None) is None
     assert table.clSVMAlloc(None, 0, 0, 0) is None
     assert table.clSVMFree(None, None) is None
-    assert table.clEnqueueAcquireD3D11ObjectsKHR(None, 0, None, 0, None, None) == CL_INVALID_OPERATION
+    assert (
+        table.clEnqueueAcquireD3D11ObjectsKHR(None, 0, None, 0, None, None) == CL_INVALID_OPERATION
+    )
 
 
 def test_a_null_slot_among_the_driver_s_own_functions(fake_driver: FakeDriver) -> None:
@@ -82,8 +93,12 @@ def test_a_null_slot_among_the_driver_s_own_functions(fake_driver: FakeDriver) -
     assert missing(platform, "clFinish") and not missing(platform, "clGetDeviceIDs")
 
 
-@pytest.mark.parametrize("version", [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2), (3, 0), (3, 1)])
-def test_a_short_table_is_not_read_past_its_end(fake_driver: FakeDriver, version: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    "version", [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2), (3, 0), (3, 1)]
+)
+def test_a_short_table_is_not_read_past_its_end(
+    fake_driver: FakeDriver, version: tuple[int, int]
+) -> None:
     """Behind the table lies a page that nobody may read."""
     slots = slots_of_version(version)
     major, minor = version
@@ -107,13 +122,17 @@ def test_a_version_that_is_none_is_taken_for_the_oldest(fake_driver: FakeDriver)
 def test_the_tag_in_slot_31_alone_means_icd_1(fake_driver: FakeDriver) -> None:
     platform = only_platform(fake_driver(tag_in_slot_31=1))
     assert platform.icd_version == 1
-    assert platform.notes == ("the ICD 2 tag stands in slot 31 alone, so the driver is taken for ICD 1",)
+    assert platform.notes == (
+        "the ICD 2 tag stands in slot 31 alone, so the driver is taken for ICD 1",
+    )
     assert is_complete(platform)
     assert platform.table.clUnloadCompiler() == CL_INVALID_OPERATION
 
 
 def test_get_platform_info_must_be_in_the_table(fake_driver: FakeDriver) -> None:
-    assert "clGetPlatformInfo is NULL in its dispatch table" in refusal(fake_driver(null_slot="SLOT_clGetPlatformInfo"))
+    assert "clGetPlatformInfo is NULL in its dispatch table" in refusal(
+        fake_driver(null_slot="SLOT_clGetPlatformInfo")
+    )
 
 
 # Handles and tables that lead nowhere
@@ -124,7 +143,9 @@ def test_a_null_platform(fake_driver: FakeDriver) -> None:
 
 
 def test_a_platform_handle_into_nowhere(fake_driver: FakeDriver) -> None:
-    assert f"its handle {NOWHERE:#x} leads to memory that cannot be read" in refusal(fake_driver(handle="NOWHERE"))
+    assert f"its handle {NOWHERE:#x} leads to memory that cannot be read" in refusal(
+        fake_driver(handle="NOWHERE")
+    )
 
 
 def test_a_null_dispatch_table(fake_driver: FakeDriver) -> None:
@@ -132,11 +153,17 @@ def test_a_null_dispatch_table(fake_driver: FakeDriver) -> None:
 
 
 def test_a_dispatch_table_into_nowhere(fake_driver: FakeDriver) -> None:
-    assert f"its dispatch table at {NOWHERE:#x} leads to memory that cannot be read" in refusal(fake_driver(table="NOWHERE"))
+    assert f"its dispatch table at {NOWHERE:#x} leads to memory that cannot be read" in refusal(
+        fake_driver(table="NOWHERE")
+    )
 
 
-@pytest.mark.parametrize("broken", [{"handle": "NULL"}, {"handle": "NOWHERE"}, {"table": "NULL"}, {"table": "NOWHERE"}])
-def test_a_broken_platform_does_not_take_the_next_one_along(fake_driver: FakeDriver, broken: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "broken", [{"handle": "NULL"}, {"handle": "NOWHERE"}, {"table": "NULL"}, {"table": "NOWHERE"}]
+)
+def test_a_broken_platform_does_not_take_the_next_one_along(
+    fake_driver: FakeDriver, broken: dict[str, str]
+) -> None:
     driver = opened(fake_driver(platforms=2, **broken))
     assert [platform.name for platform in driver.platforms] == ["Fake 1"]
     (refused,) = driver.refusals
@@ -149,28 +176,39 @@ def test_a_broken_platform_does_not_take_the_next_one_along(fake_driver: FakeDri
 def test_an_icd_2_driver_is_given_a_complete_table(fake_driver: FakeDriver) -> None:
     """The fake refuses a table that has a NULL slot or a tag at the time when it is handed over."""
     platform = only_platform(fake_driver(icd=2))
-    assert platform.icd_version == 2 and platform.notes == () and platform.foreign_dispatch_data == 0
+    assert (
+        platform.icd_version == 2 and platform.notes == () and platform.foreign_dispatch_data == 0
+    )
     assert is_complete(platform)
     assert platform.dispatch_data_is_ours
     assert [device.name for device in platform.devices] == ["Fake device"]
     assert read_word(platform.devices[0].handle + POINTER_SIZE) == platform.table.address
 
 
-def test_a_function_that_an_icd_2_driver_has_not_answers_invalid_operation(fake_driver: FakeDriver) -> None:
+def test_a_function_that_an_icd_2_driver_has_not_answers_invalid_operation(
+    fake_driver: FakeDriver,
+) -> None:
     platform = only_platform(fake_driver(icd=2, null_slot="SLOT_clFinish"))
     assert platform.table.clFinish(None) == CL_INVALID_OPERATION
 
 
 def test_the_tag_in_slot_0_alone_is_refused(fake_driver: FakeDriver) -> None:
-    assert "the ICD 2 tag in slot 0 but not in slot 31" in refusal(fake_driver(icd=2, tag_in_slot_31=0))
+    assert "the ICD 2 tag in slot 0 but not in slot 31" in refusal(
+        fake_driver(icd=2, tag_in_slot_31=0)
+    )
 
 
 @pytest.mark.parametrize(
     ("knob", "name"),
-    [("has_get_function", "clIcdGetFunctionAddressForPlatformKHR"), ("has_set_data", "clIcdSetPlatformDispatchDataKHR")],
+    [
+        ("has_get_function", "clIcdGetFunctionAddressForPlatformKHR"),
+        ("has_set_data", "clIcdSetPlatformDispatchDataKHR"),
+    ],
 )
 def test_both_icd_2_functions_are_needed(fake_driver: FakeDriver, knob: str, name: str) -> None:
-    assert f"the ICD 2 tags, but the driver has no {name}" in refusal(fake_driver(icd=2, **{knob: 0}))
+    assert f"the ICD 2 tags, but the driver has no {name}" in refusal(
+        fake_driver(icd=2, **{knob: 0})
+    )
 
 
 def test_a_driver_that_does_not_accept_the_dispatch_data(fake_driver: FakeDriver) -> None:
@@ -180,7 +218,9 @@ def test_a_driver_that_does_not_accept_the_dispatch_data(fake_driver: FakeDriver
 
 def test_a_driver_that_does_not_store_the_dispatch_data(fake_driver: FakeDriver) -> None:
     message = refusal(fake_driver(icd=2, set_stores=0))
-    assert "clIcdSetPlatformDispatchDataKHR: it took the dispatch data but did not store it" in message
+    assert (
+        "clIcdSetPlatformDispatchDataKHR: it took the dispatch data but did not store it" in message
+    )
 
 
 # Two loaders in one process
@@ -206,7 +246,9 @@ class ForeignLoader:
         assert self.set_data(self.handle, self.data) == 0
 
 
-def test_a_platform_goes_on_working_when_another_loader_takes_it_over(fake_driver: FakeDriver) -> None:
+def test_a_platform_goes_on_working_when_another_loader_takes_it_over(
+    fake_driver: FakeDriver,
+) -> None:
     path = fake_driver(icd=2, name='"Taken over"')
     platform = only_platform(path)
     ForeignLoader(path).bind()
@@ -221,7 +263,9 @@ def test_a_platform_that_another_loader_had_bound_before(fake_driver: FakeDriver
     foreign.bind()
     platform = only_platform(path)
     assert platform.foreign_dispatch_data == foreign.data
-    assert platform.dispatch_data_is_ours, "ours begins with a complete table, so the other loader can go on with it"
+    assert platform.dispatch_data_is_ours, (
+        "ours begins with a complete table, so the other loader can go on with it"
+    )
     assert platform.notes == ("another OpenCL loader in this process had bound it before",)
 
 
@@ -235,7 +279,9 @@ def test_a_platform_is_bound_once_in_a_process(fake_driver: FakeDriver) -> None:
 
 
 def test_reading_where_nothing_is() -> None:
-    assert read(NOWHERE, 8) == b"" and read_word(NOWHERE) is None and read_words(0, 2) == [None, None]
+    assert (
+        read(NOWHERE, 8) == b"" and read_word(NOWHERE) is None and read_words(0, 2) == [None, None]
+    )
     assert read_text(NOWHERE) == b""
 
 
@@ -255,7 +301,13 @@ def test_a_text_is_read_up_to_its_end(content: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("version", "number"),
-    [("OpenCL 3.0 PoCL 5.0", (3, 0)), ("OpenCL 1.2", (1, 2)), ("OpenCL C 1.2 x", (1, 2)), ("OpenCL", (1, 0)), ("", (1, 0))],
+    [
+        ("OpenCL 3.0 PoCL 5.0", (3, 0)),
+        ("OpenCL 1.2", (1, 2)),
+        ("OpenCL C 1.2 x", (1, 2)),
+        ("OpenCL", (1, 0)),
+        ("", (1, 0)),
+    ],
 )
 def test_versions(version: str, number: tuple[int, int]) -> None:
     assert parse_version(version) == number

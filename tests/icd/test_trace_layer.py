@@ -20,8 +20,8 @@ from support import FakeDriver, Output, RunPython
 from fairlead.icd import trace_layer
 from fairlead.icd.drivers import load
 from fairlead.icd.trace_layer import Process, environment, processes, read
-from fairlead.loader.printing import Call
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.search import Candidate
+from fairlead.loader.trace.printing import Call
 
 #: Runs code in a child under the layer, with a driver and a loader: what it printed, and what its processes left.
 Traced: TypeAlias = Callable[..., tuple[Output, list[Process]]]
@@ -54,13 +54,21 @@ print(name_of_platform())
 PLAIN_CALLS = ["clGetPlatformIDs", "clGetPlatformInfo"]
 
 
-@pytest.fixture(params=["lib/libOpenCL.so.1", "pyopencl/.libs/libOpenCL-*"], ids=["Khronos", "ocl-icd"])
+@pytest.fixture(
+    params=["lib/libOpenCL.so.1", "pyopencl/.libs/libOpenCL-*"], ids=["Khronos", "ocl-icd"]
+)
 def loader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The OpenCL loaders of the test extra: the one of Khronos that Intel's wheel brings, and ocl-icd inside PyOpenCL's."""
-    (path,) = (path for folder in (sys.prefix, *sys.path) for path in Path(folder).glob(request.param))
-    monkeypatch.setenv("LD_LIBRARY_PATH", f"{sys.prefix}/lib")  # the one needs libraries that lie beside it
+    (path,) = (
+        path for folder in (sys.prefix, *sys.path) for path in Path(folder).glob(request.param)
+    )
+    monkeypatch.setenv(
+        "LD_LIBRARY_PATH", f"{sys.prefix}/lib"
+    )  # the one needs libraries that lie beside it
     monkeypatch.setenv("PYOPENCL_HOME", str(path.parent.parent))  # the other crashes without it…
-    monkeypatch.setenv("OCL_ICD_ASSUME_ICD_EXTENSION", "1")  # … and refuses the fake driver, which does not export enough
+    monkeypatch.setenv(
+        "OCL_ICD_ASSUME_ICD_EXTENSION", "1"
+    )  # … and refuses the fake driver, which does not export enough
     return path
 
 
@@ -69,7 +77,11 @@ def traced(run_python: RunPython, tmp_path: Path) -> Traced:
     """`traced(code, library, *arguments, env, check)`: see Traced."""
 
     def run(
-        code: str, library: str | Path, *arguments: str | Path, env: dict[str, str] | None = None, check: bool = True
+        code: str,
+        library: str | Path,
+        *arguments: str | Path,
+        env: dict[str, str] | None = None,
+        check: bool = True,
     ) -> tuple[Output, list[Process]]:
         vendors, folder = tmp_path / "vendors", tmp_path / "traces"
         vendors.mkdir(exist_ok=True)
@@ -91,7 +103,9 @@ def argument(calls: list[Call], function: str, parameter: str) -> str:
 
 
 @pytest.mark.parametrize("driver", ["pocl_wheel", "intel_cpu"])
-def test_a_pyopencl_program_leaves_its_calls(request: pytest.FixtureRequest, traced: Traced, driver: str) -> None:
+def test_a_pyopencl_program_leaves_its_calls(
+    request: pytest.FixtureRequest, traced: Traced, driver: str
+) -> None:
     candidate: Candidate = request.getfixturevalue(driver)
     library = load(candidate).path
     without, left = traced(PYOPENCL, library, env={"OPENCL_LAYERS": ""})
@@ -99,16 +113,26 @@ def test_a_pyopencl_program_leaves_its_calls(request: pytest.FixtureRequest, tra
     output, (process,) = traced(PYOPENCL, library)
     calls = process.calls
     assert output.out == without.out and process.name.startswith("python") and process.lost == 0
-    wanted = ["clGetPlatformIDs", "clCreateContext", "clBuildProgram", "clEnqueueNDRangeKernel", "clEnqueueReadBuffer"]
+    wanted = [
+        "clGetPlatformIDs",
+        "clCreateContext",
+        "clBuildProgram",
+        "clEnqueueNDRangeKernel",
+        "clEnqueueReadBuffer",
+    ]
     assert [name for name in dict.fromkeys(names(calls)) if name in wanted] == wanted
     assert argument(calls, "clCreateKernel", "kernel_name") == '"twice"'
     assert argument(calls, "clCreateBuffer", "size") == "20"
     assert argument(calls, "clCreateBuffer", "flags") == "CL_MEM_COPY_HOST_PTR"
     assert argument(calls, "clEnqueueNDRangeKernel", "global_work_size").endswith("{5}")
-    assert {call.result_text for call in calls if call.name.startswith("clEnqueue")} == {"CL_SUCCESS"}
+    assert {call.result_text for call in calls if call.name.startswith("clEnqueue")} == {
+        "CL_SUCCESS"
+    }
     (kernel,) = {call.result for call in calls if call.name == "clCreateKernel"}
     assert argument(calls, "clEnqueueNDRangeKernel", "kernel") == f"{kernel:#x}"
-    assert {call.thread for call in calls} == {process.pid}, "Linux numbers the first thread of a process like the process"
+    assert {call.thread for call in calls} == {process.pid}, (
+        "Linux numbers the first thread of a process like the process"
+    )
     assert process.begin <= calls[0].begin and all(call.begin <= call.end for call in calls)
     assert [call.begin for call in calls] == sorted(call.begin for call in calls)
 
@@ -116,11 +140,15 @@ def test_a_pyopencl_program_leaves_its_calls(request: pytest.FixtureRequest, tra
 def test_every_loader(traced: Traced, fake_driver: FakeDriver, loader: Path) -> None:
     output, (process,) = traced(PLAIN, fake_driver(), loader)
     assert names(process.calls) == PLAIN_CALLS
-    assert argument(process.calls, "clGetPlatformInfo", "param_value").endswith(f'("{output.out.strip()}")')
+    assert argument(process.calls, "clGetPlatformInfo", "param_value").endswith(
+        f'("{output.out.strip()}")'
+    )
     assert process.time > process.begin > 0
 
 
-def test_each_process_leaves_its_own(traced: Traced, fake_driver: FakeDriver, loader: Path, tmp_path: Path) -> None:
+def test_each_process_leaves_its_own(
+    traced: Traced, fake_driver: FakeDriver, loader: Path, tmp_path: Path
+) -> None:
     again = "\nif len(sys.argv) == 2: subprocess.run([sys.executable, '-c', sys.argv[0], *sys.argv[1:], 'child'], check=True)"
     code = PLAIN + again.replace("sys.argv[0]", repr(PLAIN))
     _, (parent, child) = traced(code, fake_driver(), loader)
@@ -130,7 +158,9 @@ def test_each_process_leaves_its_own(traced: Traced, fake_driver: FakeDriver, lo
     assert read(tmp_path / "traces") == {parent.pid: parent.calls, child.pid: child.calls}
 
 
-def test_a_forked_child_leaves_its_own(traced: Traced, fake_driver: FakeDriver, loader: Path) -> None:
+def test_a_forked_child_leaves_its_own(
+    traced: Traced, fake_driver: FakeDriver, loader: Path
+) -> None:
     code = f"""{PLAIN}
 child = os.fork()
 if child:
@@ -142,32 +172,44 @@ if not child:
     _, (parent, child) = traced(code, fake_driver(), loader)
     assert child.parent == parent.pid
     assert names(parent.calls) == 2 * PLAIN_CALLS and names(child.calls) == 2 * PLAIN_CALLS
-    assert {call.thread for call in parent.calls} == {parent.pid} and {call.thread for call in child.calls} == {child.pid}
+    assert {call.thread for call in parent.calls} == {parent.pid} and {
+        call.thread for call in child.calls
+    } == {child.pid}
     assert parent.calls[1].end <= child.begin <= child.calls[0].begin
 
 
-def test_a_forked_child_that_calls_nothing_leaves_nothing(traced: Traced, fake_driver: FakeDriver, loader: Path) -> None:
+def test_a_forked_child_that_calls_nothing_leaves_nothing(
+    traced: Traced, fake_driver: FakeDriver, loader: Path
+) -> None:
     code = f"{PLAIN}\nif child := os.fork(): assert os.waitpid(child, 0)[1] == 0"
     _, (process,) = traced(code, fake_driver(), loader)
     assert names(process.calls) == PLAIN_CALLS
 
 
-def test_without_the_variable_nothing_is_written(traced: Traced, fake_driver: FakeDriver, loader: Path, tmp_path: Path) -> None:
+def test_without_the_variable_nothing_is_written(
+    traced: Traced, fake_driver: FakeDriver, loader: Path, tmp_path: Path
+) -> None:
     code = PLAIN + "\nprint('libfairlead_trace' in open('/proc/self/maps').read())"
     output, left = traced(code, fake_driver(), loader, env={"FAIRLEAD_TRACE_LOG": ""})
     assert output.out.endswith("True\n"), "the layer was loaded all the same"
     assert not left and not list((tmp_path / "traces").iterdir())
 
 
-def test_a_process_that_ends_by_exit_loses_its_log_only(traced: Traced, fake_driver: FakeDriver, loader: Path) -> None:
-    output, left = traced(PLAIN + "\nsys.stdout.flush(); os._exit(3)", fake_driver(), loader, check=False)
+def test_a_process_that_ends_by_exit_loses_its_log_only(
+    traced: Traced, fake_driver: FakeDriver, loader: Path
+) -> None:
+    output, left = traced(
+        PLAIN + "\nsys.stdout.flush(); os._exit(3)", fake_driver(), loader, check=False
+    )
     assert (output.code, output.err, left) == (3, "", []) and output.out
 
 
 def test_a_file_that_cannot_be_written_is_told_of(
     traced: Traced, fake_driver: FakeDriver, loader: Path, tmp_path: Path
 ) -> None:
-    output, _ = traced(PLAIN, fake_driver(), loader, env={"FAIRLEAD_TRACE_LOG": f"{tmp_path}/none/x"})
+    output, _ = traced(
+        PLAIN, fake_driver(), loader, env={"FAIRLEAD_TRACE_LOG": f"{tmp_path}/none/x"}
+    )
     assert f"{tmp_path}/none/x cannot be written: No such file or directory" in output.err
 
 
@@ -180,12 +222,14 @@ def test_the_file_is_named_where_the_program_began(
     assert (tmp_path / f"{process.pid} and {process.pid}.cllog").exists()
 
 
-def test_fairlead_and_the_layer_in_one_process(traced: Traced, fake_driver: FakeDriver, loader: Path) -> None:
+def test_fairlead_and_the_layer_in_one_process(
+    traced: Traced, fake_driver: FakeDriver, loader: Path
+) -> None:
     """They are made of the same thunks; each sees its own calls."""
     code = f"""{PLAIN}
 from fairlead.icd.drivers import load
-from fairlead.loader.search import Candidate
-from fairlead.loader.trace import trace
+from fairlead.loader.base.search import Candidate
+from fairlead.loader.trace.trace import trace
 with trace(["cl"]) as ours:
     (platform,) = load(Candidate(sys.argv[2], "test")).platforms
     platform.info("CL_PLATFORM_VENDOR")
@@ -256,7 +300,10 @@ for thread in threads: thread.join()
     for calls in per_thread.values():
         for outer, inner in zip(calls[::2], calls[1::2], strict=True):
             assert (outer.name, inner.name) == ("clGetDeviceIDs", "clGetPlatformIDs")
-            assert outer.begin <= inner.begin <= inner.end <= outer.end and outer.result == inner.result == 108
+            assert (
+                outer.begin <= inner.begin <= inner.end <= outer.end
+                and outer.result == inner.result == 108
+            )
 
 
 def test_layers_for_several_loaders(traced: Traced) -> None:
@@ -292,7 +339,9 @@ assert layer.clDeinitLayer() == 0
 at(0, Platforms)(2, None, None)
 """
     _, (process,) = traced(code, "none", trace_layer.path())
-    assert [call.result for call in process.calls] == [101, 102], "also what came after the loader gave it up"
+    assert [call.result for call in process.calls] == [101, 102], (
+        "also what came after the loader gave it up"
+    )
 
 
 def test_the_variables(tmp_path: Path) -> None:
@@ -312,7 +361,9 @@ def test_the_library_needs_no_python_and_shows_four_functions() -> None:
         assert isinstance(dynamic, DynamicSection) and isinstance(symbols, SymbolTableSection)
         needed = [tag.needed for tag in dynamic.iter_tags("DT_NEEDED")]  # pyright: ignore[reportAttributeAccessIssue]
         shown = {
-            s.name for s in symbols.iter_symbols() if s["st_info"]["bind"] == "STB_GLOBAL" and s["st_shndx"] != "SHN_UNDEF"
+            s.name
+            for s in symbols.iter_symbols()
+            if s["st_info"]["bind"] == "STB_GLOBAL" and s["st_shndx"] != "SHN_UNDEF"
         }
     assert not [name for name in needed if "python" in name]
     assert shown == {"clGetLayerInfo", "clInitLayer", "clInitLayerWithProperties", "clDeinitLayer"}
@@ -334,7 +385,9 @@ def test_a_damaged_file_does_no_harm(log_of_a_program: bytes, data: st.DataObjec
         damaged[place] = data.draw(st.integers(0, 255))
     end = data.draw(st.integers(0, len(damaged) + 8))
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "1.cllog").write_bytes(bytes(damaged[:end]) + bytes(max(end - len(damaged), 0)))
+        Path(folder, "1.cllog").write_bytes(
+            bytes(damaged[:end]) + bytes(max(end - len(damaged), 0))
+        )
         for calls in read(Path(folder)).values():
             assert all(str(call) for call in calls)
 
@@ -349,7 +402,11 @@ def test_a_damaged_file_does_no_harm(log_of_a_program: bytes, data: st.DataObjec
     ],
 )
 def test_a_file_that_cannot_be_read_is_told_of(
-    log_of_a_program: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[[bytes], bytes], reason: str
+    log_of_a_program: bytes,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: Callable[[bytes], bytes],
+    reason: str,
 ) -> None:
     (tmp_path / "1.cllog").write_bytes(log_of_a_program)
     (tmp_path / "2.cllog").write_bytes(change(log_of_a_program))
@@ -357,4 +414,7 @@ def test_a_file_that_cannot_be_read_is_told_of(
     (process,) = processes(tmp_path)
     assert len(process.calls) == 6
     error = capsys.readouterr().err
-    assert f"{tmp_path}/2.cllog is left out of the trace: {reason}" in error and "3.cllog is left out" in error
+    assert (
+        f"{tmp_path}/2.cllog is left out of the trace: {reason}" in error
+        and "3.cllog is left out" in error
+    )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fairlead.loader import layers
+from fairlead.loader.base import layers
 
 
 @pytest.fixture(autouse=True)

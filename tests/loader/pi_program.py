@@ -13,13 +13,16 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from fairlead.loader import binding, library
-from fairlead.loader.pi import PI, PIError, check, serve
-from fairlead.loader.query import handles, query, text
-from fairlead.loader.table import DispatchTable
+from fairlead.loader.base import library
+from fairlead.loader.base.query import handles, query, text
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.pi.abi import PI, PIError, check, serve
+from fairlead.loader.ur import binding
 
 COUNT = 1024
-FATAL = {"PI_DEVICE_INFO_PARTITION_TYPE"}  # the plugin of 2024 aborts the process when it is asked for one of these
+FATAL = {
+    "PI_DEVICE_INFO_PARTITION_TYPE"
+}  # the plugin of 2024 aborts the process when it is asked for one of these
 KERNEL = b"""
 kernel void scale(global const int *in, global int *out, int factor, local int *scratch) {
     scratch[get_local_id(0)] = in[get_global_id(0)];
@@ -46,7 +49,9 @@ class Client:
     def make(self, name: str, *arguments: Any) -> int:
         """The handle or pointer that a function writes where its argument is `...`."""
         made = ctypes.c_uint64()
-        getattr(self, name)(*(ctypes.byref(made) if argument is ... else argument for argument in arguments))
+        getattr(self, name)(
+            *(ctypes.byref(made) if argument is ... else argument for argument in arguments)
+        )
         return made.value
 
     def info(self, name: str, *arguments: Any) -> bytes:
@@ -61,7 +66,9 @@ class Client:
 def first_device(client: Client) -> tuple[int, int]:
     """The first platform that has a CPU, and it."""
     for platform in handles(client.pi.piPlatformsGet, "piPlatformsGet", check):
-        for device in handles(client.pi.piDevicesGet, "piDevicesGet", check, platform, PI["PI_DEVICE_TYPE_CPU"]):
+        for device in handles(
+            client.pi.piDevicesGet, "piDevicesGet", check, platform, PI["PI_DEVICE_TYPE_CPU"]
+        ):
             return platform, device
     raise LookupError("no platform has a CPU")
 
@@ -69,7 +76,13 @@ def first_device(client: Client) -> tuple[int, int]:
 def native_program(context: int) -> int:
     """A cl_program of the kernel's source, for a cl_context: PI itself takes SPIR-V and binaries only."""
     create = ctypes.CDLL("libOpenCL.so.1").clCreateProgramWithSource
-    create.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    create.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_uint32,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+    ]
     create.restype = ctypes.c_void_p
     code = ctypes.c_int32()
     program = create(context, 1, ctypes.byref(ctypes.c_char_p(KERNEL)), None, ctypes.byref(code))
@@ -87,7 +100,9 @@ def build(client: Client, context: int, device: int) -> int:
     """The program, built for the device."""
     native = native_program(client.make("piextContextGetNativeHandle", context, ...))
     program = client.make("piextProgramCreateWithNativeHandle", native, context, True, ...)
-    client.piProgramBuild(program, 1, ctypes.byref(ctypes.c_void_p(device)), b"-cl-mad-enable", None, None)
+    client.piProgramBuild(
+        program, 1, ctypes.byref(ctypes.c_void_p(device)), b"-cl-mad-enable", None, None
+    )
     return program
 
 
@@ -118,7 +133,9 @@ def run(pi: DispatchTable) -> dict[str, Any]:
         count = ctypes.c_uint32(99)
         code = pi.piDevicesGet(platform, PI[f"PI_DEVICE_TYPE_{kind}"], 0, None, ctypes.byref(count))
         found[f"devices {kind}"] = code, count.value
-    context = client.make("piContextCreate", None, 1, ctypes.byref(ctypes.c_void_p(device)), None, None, ...)
+    context = client.make(
+        "piContextCreate", None, 1, ctypes.byref(ctypes.c_void_p(device)), None, None, ...
+    )
     queue = make_queue(client, context, device)
     found["queue"] = client.number("piQueueGetInfo", queue, "PI_QUEUE_INFO_PROPERTIES")
     program = build(client, context, device)
@@ -130,12 +147,21 @@ def run(pi: DispatchTable) -> dict[str, Any]:
     found["kernel"] = text(client.info("piKernelGetInfo", kernel, "PI_KERNEL_INFO_FUNCTION_NAME"))
     found["arguments"] = client.number("piKernelGetInfo", kernel, "PI_KERNEL_INFO_NUM_ARGS")
     found.update(over_usm(client, context, device, queue, kernel))
-    for name, what in (("buffers", over_buffers), ("command-buffer", over_command_buffer), ("odds", odds)):
+    for name, what in (
+        ("buffers", over_buffers),
+        ("command-buffer", over_command_buffer),
+        ("odds", odds),
+    ):
         try:  # the plugin of 2024 cannot do all of this on a driver of 2026, which lacks clCreateBufferWithPropertiesINTEL
             found[name] = what(client, context, device, queue, kernel)
         except PIError as error:
             found[name] = str(error.code)
-    for name, handle in (("Kernel", kernel), ("Program", program), ("Queue", queue), ("Context", context)):
+    for name, handle in (
+        ("Kernel", kernel),
+        ("Program", program),
+        ("Queue", queue),
+        ("Context", context),
+    ):
         getattr(client, f"pi{name}Release")(handle)
     return found
 
@@ -147,7 +173,9 @@ def over_usm(client: Client, context: int, device: int, queue: int, kernel: int)
     private = client.make("piextUSMDeviceAlloc", ..., context, device, None, size, 64)
     seen = (ctypes.c_int32 * COUNT)()
     cleared = client.make("piextUSMEnqueueMemset", queue, shared, 0x01, size, 0, None, ...)
-    copied = client.make("piextUSMEnqueueMemcpy", queue, False, private, shared, size, *events(cleared), ...)
+    copied = client.make(
+        "piextUSMEnqueueMemcpy", queue, False, private, shared, size, *events(cleared), ...
+    )
     set_arguments(client, kernel, private, shared, 3)
     indirect = ctypes.c_uint32(1)
     client.piKernelSetExecInfo(kernel, PI["PI_USM_INDIRECT_ACCESS"], 4, ctypes.byref(indirect))
@@ -160,7 +188,10 @@ def over_usm(client: Client, context: int, device: int, queue: int, kernel: int)
     ]
     kind = client.number("piextUSMGetMemAllocInfo", context, shared, "PI_MEM_ALLOC_TYPE")
     found = {
-        "usm": [kind == PI["PI_MEM_TYPE_SHARED"], list(seen) == [3 * 0x01010101 + at for at in range(COUNT)]],
+        "usm": [
+            kind == PI["PI_MEM_TYPE_SHARED"],
+            list(seen) == [3 * 0x01010101 + at for at in range(COUNT)],
+        ],
         "times ascend": times == sorted(times) and times[3] > 0,
         "status": client.number("piEventGetInfo", done, "PI_EVENT_INFO_COMMAND_EXECUTION_STATUS"),
         "command": client.number("piEventGetInfo", done, "PI_EVENT_INFO_COMMAND_TYPE"),
@@ -172,9 +203,14 @@ def over_usm(client: Client, context: int, device: int, queue: int, kernel: int)
     return found
 
 
-def over_command_buffer(client: Client, context: int, device: int, queue: int, kernel: int) -> dict[str, Any]:
+def over_command_buffer(
+    client: Client, context: int, device: int, queue: int, kernel: int
+) -> dict[str, Any]:
     """A copy and a kernel, recorded once and submitted twice."""
-    source, target = (client.make("piextUSMSharedAlloc", ..., context, device, None, 4 * COUNT, 0) for _ in range(2))
+    source, target = (
+        client.make("piextUSMSharedAlloc", ..., context, device, None, 4 * COUNT, 0)
+        for _ in range(2)
+    )
     (ctypes.c_int32 * COUNT).from_address(source)[:] = range(COUNT)
     desc = PI.struct("pi_ext_command_buffer_desc")()
     buffer = client.make("piextCommandBufferCreate", context, device, ctypes.byref(desc), ...)
@@ -189,7 +225,9 @@ def over_command_buffer(client: Client, context: int, device: int, queue: int, k
     first = client.make("piextEnqueueCommandBuffer", buffer, queue, 0, None, ...)
     second = client.make("piextEnqueueCommandBuffer", buffer, queue, *events(first), ...)
     client.piEventsWait(*events(second))
-    right = list((ctypes.c_int32 * COUNT).from_address(source)) == [2 * (3 * at) + at for at in range(COUNT)]
+    right = list((ctypes.c_int32 * COUNT).from_address(source)) == [
+        2 * (3 * at) + at for at in range(COUNT)
+    ]
     client.piextCommandBufferRelease(buffer)
     for pointer in (source, target):
         client.piextUSMFree(context, pointer)
@@ -203,12 +241,19 @@ def odds(client: Client, context: int, device: int, queue: int, kernel: int) -> 
     client.piGetDeviceAndHostTimer(device, times, ctypes.byref(times, 8))
     program = client.number("piKernelGetInfo", kernel, "PI_KERNEL_INFO_PROGRAM")
     return {
-        "parts": len(handles(client.pi.piDevicePartition, "piDevicePartition", check, device, parts)),
+        "parts": len(
+            handles(client.pi.piDevicePartition, "piDevicePartition", check, device, parts)
+        ),
         "timers": all(times),
-        "group": client.number("piKernelGetGroupInfo", kernel, device, "PI_KERNEL_GROUP_INFO_WORK_GROUP_SIZE"),
+        "group": client.number(
+            "piKernelGetGroupInfo", kernel, device, "PI_KERNEL_GROUP_INFO_WORK_GROUP_SIZE"
+        ),
         "context": client.number("piContextGetInfo", context, "PI_CONTEXT_INFO_NUM_DEVICES"),
-        "queue is the context's": client.number("piQueueGetInfo", queue, "PI_QUEUE_INFO_CONTEXT") == context,
-        "no such kernel": client.pi.piKernelCreate(program, b"none", ctypes.byref(ctypes.c_void_p())),
+        "queue is the context's": client.number("piQueueGetInfo", queue, "PI_QUEUE_INFO_CONTEXT")
+        == context,
+        "no such kernel": client.pi.piKernelCreate(
+            program, b"none", ctypes.byref(ctypes.c_void_p())
+        ),
     }
 
 
@@ -216,7 +261,9 @@ def beyond(pi: DispatchTable) -> dict[str, Any]:
     """What aborts the process in the plugin of 2024: callbacks, user events, and the partition that a root device is none of."""
     client = Client(pi)
     platform, device = first_device(client)
-    context = client.make("piContextCreate", None, 1, ctypes.byref(ctypes.c_void_p(device)), None, None, ...)
+    context = client.make(
+        "piContextCreate", None, 1, ctypes.byref(ctypes.c_void_p(device)), None, None, ...
+    )
     queue = make_queue(client, context, device)
     done, told = threading.Event(), []
 
@@ -227,18 +274,25 @@ def beyond(pi: DispatchTable) -> dict[str, Any]:
 
     memory = client.make("piextUSMHostAlloc", ..., context, None, 64, 8)
     event = client.make("piextUSMEnqueueMemset", queue, memory, 7, 64, 0, None, ...)
-    client.piEventSetCallback(event, PI["PI_EVENT_COMPLETE"], ctypes.cast(notify, ctypes.c_void_p), 42)
+    client.piEventSetCallback(
+        event, PI["PI_EVENT_COMPLETE"], ctypes.cast(notify, ctypes.c_void_p), 42
+    )
     client.piQueueFinish(queue)
     return {
         "called": [done.wait(60), told],
         "user event": pi.piEventCreate(context, ctypes.byref(ctypes.c_void_p())),
         "partition": client.info("piDeviceGetInfo", device, "PI_DEVICE_INFO_PARTITION_TYPE").hex(),
-        "context's platform": client.number("piContextGetInfo", context, "PI_CONTEXT_INFO_PLATFORM") == platform,
-        "atomics": client.number("piContextGetInfo", context, "PI_EXT_CONTEXT_INFO_ATOMIC_MEMORY_ORDER_CAPABILITIES"),
+        "context's platform": client.number("piContextGetInfo", context, "PI_CONTEXT_INFO_PLATFORM")
+        == platform,
+        "atomics": client.number(
+            "piContextGetInfo", context, "PI_EXT_CONTEXT_INFO_ATOMIC_MEMORY_ORDER_CAPABILITIES"
+        ),
     }
 
 
-def over_buffers(client: Client, context: int, device: int, queue: int, kernel: int) -> dict[str, Any]:
+def over_buffers(
+    client: Client, context: int, device: int, queue: int, kernel: int
+) -> dict[str, Any]:
     """A rectangle of a buffer that copies the host's memory, a part of it, and a map."""
     rows = (ctypes.c_uint8 * 64)(*range(64))
     flags = PI["PI_MEM_FLAGS_ACCESS_RW"] | PI["PI_MEM_FLAGS_HOST_PTR_COPY"]
@@ -246,11 +300,15 @@ def over_buffers(client: Client, context: int, device: int, queue: int, kernel: 
     corner, block = (ctypes.c_size_t * 3)(2, 1, 0), (ctypes.c_size_t * 3)(3, 2, 1)
     out = (ctypes.c_uint8 * 6)()
     origin = (ctypes.c_size_t * 3)()
-    client.piEnqueueMemBufferReadRect(queue, buffer, True, corner, origin, block, 8, 0, 3, 0, out, 0, None, None)
+    client.piEnqueueMemBufferReadRect(
+        queue, buffer, True, corner, origin, block, 8, 0, 3, 0, out, 0, None, None
+    )
     part = (ctypes.c_uint8 * 2)(7, 9)
     client.piEnqueueMemBufferFill(queue, buffer, part, 2, 0, 8, 0, None, None)
     client.piQueueFinish(queue)
-    mapped = client.make("piEnqueueMemBufferMap", queue, buffer, True, PI["PI_MAP_READ"], 0, 64, 0, None, None, ...)
+    mapped = client.make(
+        "piEnqueueMemBufferMap", queue, buffer, True, PI["PI_MAP_READ"], 0, 64, 0, None, None, ...
+    )
     start = list((ctypes.c_uint8 * 10).from_address(mapped))
     client.piEnqueueMemUnmap(queue, buffer, mapped, 0, None, None)
     client.piQueueFinish(queue)
@@ -282,7 +340,11 @@ def infos(pi: DispatchTable) -> dict[str, tuple[int, str]]:
 def main(kind: str, path: str, *folders: str) -> None:
     opened = library.open_with_siblings(path, folders)
     assert opened, path
-    pi = serve(binding.bind_adapter(opened).table) if kind == "adapter" else binding.bind_plugin(opened).table
+    pi = (
+        serve(binding.bind_adapter(opened).table)
+        if kind == "adapter"
+        else binding.bind_plugin(opened).table
+    )
     found: dict[str, Any] = {"run": run(pi), "infos": infos(pi)}
     if kind == "adapter":
         found["beyond"] = beyond(pi)

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from fairlead.loader import layers
-from fairlead.loader.adapt import BRIDGES, adapt
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base import layers
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapt import BRIDGES, adapt
 
-UNSUPPORTED = next(code for code, (name, _) in UR.errors.items() if name == "UR_RESULT_ERROR_UNSUPPORTED_FEATURE")
+UNSUPPORTED = next(
+    code for code, (name, _) in UR.errors.items() if name == "UR_RESULT_ERROR_UNSUPPORTED_FEATURE"
+)
 
 
 class Adapter:
@@ -63,16 +65,25 @@ def test_a_launch_goes_to_the_form_that_counts_its_properties() -> None:
 
 def test_launch_properties_that_it_cannot_have_are_refused() -> None:
     adapter = Adapter("urEnqueueKernelLaunch_2025_3")
-    assert adapter.table.urEnqueueKernelLaunch(1, 2, 1, None, None, None, 99, 0, None, None) == UNSUPPORTED
+    assert (
+        adapter.table.urEnqueueKernelLaunch(1, 2, 1, None, None, None, 99, 0, None, None)
+        == UNSUPPORTED
+    )
     assert adapter.calls == []
 
 
 def test_a_launch_with_arguments_sets_each_by_its_type_and_then_launches() -> None:
     adapter = Adapter("urEnqueueKernelLaunch_2025_3", *SETTERS)
     given = arguments_of(
-        ("VALUE", 0, 4, 0x10), ("POINTER", 1, 8, 0x20), ("MEM_OBJ", 2, 8, 0x30), ("LOCAL", 3, 256, 0), ("SAMPLER", 4, 8, 0x40)
+        ("VALUE", 0, 4, 0x10),
+        ("POINTER", 1, 8, 0x20),
+        ("MEM_OBJ", 2, 8, 0x30),
+        ("LOCAL", 3, 256, 0),
+        ("SAMPLER", 4, 8, 0x40),
     )
-    code = adapter.table.urEnqueueKernelLaunchWithArgsExp(1, 2, 1, None, None, None, len(given), given, None, 0, None, None)
+    code = adapter.table.urEnqueueKernelLaunchWithArgsExp(
+        1, 2, 1, None, None, None, len(given), given, None, 0, None, None
+    )
     assert code == 0
     assert adapter.calls[:-1] == [
         ("urKernelSetArgValue", (2, 0, 4, None, 0x10)),
@@ -97,20 +108,31 @@ def test_threads_that_launch_one_kernel_take_turns() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(launch, range(1, 5)))
-    launches = zip(*[iter(adapter.calls)] * 3, strict=True)  # a launch's two arguments, and the launch from its queue
-    assert all(first[2] == second[2] == enqueued[0] for (_, first), (_, second), (_, enqueued) in launches)
+    launches = zip(
+        *[iter(adapter.calls)] * 3, strict=True
+    )  # a launch's two arguments, and the launch from its queue
+    assert all(
+        first[2] == second[2] == enqueued[0] for (_, first), (_, second), (_, enqueued) in launches
+    )
 
 
 def test_an_argument_that_is_refused_ends_it() -> None:
     adapter = Adapter("urEnqueueKernelLaunch_2025_3", *SETTERS, codes={"urKernelSetArgPointer": 7})
     given = arguments_of(("POINTER", 0, 8, 0x20), ("VALUE", 1, 4, 0x10))
-    assert adapter.table.urEnqueueKernelLaunchWithArgsExp(1, 2, 1, None, None, None, 2, given, None, 0, None, None) == 7
+    assert (
+        adapter.table.urEnqueueKernelLaunchWithArgsExp(
+            1, 2, 1, None, None, None, 2, given, None, 0, None, None
+        )
+        == 7
+    )
     assert [name for name, _ in adapter.calls] == ["urKernelSetArgPointer"]
 
 
 def test_arguments_that_are_not_there_are_refused() -> None:
     adapter = Adapter("urEnqueueKernelLaunch_2025_3", *SETTERS)
-    code = adapter.table.urEnqueueKernelLaunchWithArgsExp(1, 2, 1, None, None, None, 2, None, None, 0, None, None)
+    code = adapter.table.urEnqueueKernelLaunchWithArgsExp(
+        1, 2, 1, None, None, None, 2, None, None, 0, None, None
+    )
     assert UR.errors[code][0] == "UR_RESULT_ERROR_INVALID_NULL_POINTER"
 
 
@@ -118,7 +140,9 @@ def test_a_build_passes_its_options_on_and_refuses_flags() -> None:
     adapter = Adapter("urProgramBuildExp_2025_3")
     devices = (ctypes.c_void_p * 1)(5)
     assert adapter.table.urProgramBuildExp(1, 1, devices, 0, b"-cl-fast-relaxed-math") == 0
-    assert adapter.calls == [("urProgramBuildExp_2025_3", (1, 1, ctypes.addressof(devices), b"-cl-fast-relaxed-math"))]
+    assert adapter.calls == [
+        ("urProgramBuildExp_2025_3", (1, 1, ctypes.addressof(devices), b"-cl-fast-relaxed-math"))
+    ]
     assert adapter.table.urProgramBuildExp(1, 1, devices, 1, None) == UNSUPPORTED
 
 
@@ -140,4 +164,7 @@ def test_without_python_a_bridged_function_answers_that_it_is_not_supported() ->
     adapter = Adapter("urEnqueueKernelLaunch_2025_3")
     assert adapter.layer is not None
     adapter.layer.log(None)  # what the end of the interpreter does: no handler is left
-    assert adapter.table.urEnqueueKernelLaunch(1, 2, 1, None, None, None, None, 0, None, None) == UNSUPPORTED
+    assert (
+        adapter.table.urEnqueueKernelLaunch(1, 2, 1, None, None, None, None, 0, None, None)
+        == UNSUPPORTED
+    )

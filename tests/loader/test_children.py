@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.loader.children import Outcome, Request, candidate_from, run_all
-from fairlead.loader.search import Candidate
+from fairlead.loader.base.children import Outcome, Request, candidate_from, run_all
+from fairlead.loader.base.search import Candidate
 
 #: A timeout for children that never answer: long enough for Python to start, short enough to wait for.
 SHORT = 6.0
@@ -66,8 +66,15 @@ def test_a_report_comes_from_another_process() -> None:
 
 
 def test_outcomes_come_in_the_order_of_the_requests() -> None:
-    outcomes = run_all([request("pass" if index % 2 else "os.abort()", index=index) for index in range(4)])
-    assert [outcome.report and outcome.report["seen"]["index"] for outcome in outcomes] == [None, 1, None, 3]
+    outcomes = run_all(
+        [request("pass" if index % 2 else "os.abort()", index=index) for index in range(4)]
+    )
+    assert [outcome.report and outcome.report["seen"]["index"] for outcome in outcomes] == [
+        None,
+        1,
+        None,
+        3,
+    ]
     assert run_all([]) == []
 
 
@@ -78,9 +85,13 @@ def test_a_large_report_and_noise_on_stdout_and_stderr() -> None:
 
 def test_a_crash_after_the_report_is_a_note() -> None:
     outcome = run("atexit.register(os.abort)")
-    assert report(outcome) and outcome.notes == ("it crashed with SIGABRT while the process was ending",)
+    assert report(outcome) and outcome.notes == (
+        "it crashed with SIGABRT while the process was ending",
+    )
     outcome = run("atexit.register(os._exit, 3)")
-    assert report(outcome) and outcome.notes == ("it ended the process with exit code 3 while the process was ending",)
+    assert report(outcome) and outcome.notes == (
+        "it ended the process with exit code 3 while the process was ending",
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +109,9 @@ def test_what_a_library_writes_to_the_pipe_is_no_report(line: str) -> None:
     """Neither before the report, nor after it, nor instead of it."""
     assert "seen" in report(run(f"spray({line}); atexit.register(spray, ({line})[:100])"))
     outcome = run(f"spray({line}); os._exit(0)")
-    assert outcome.report is None and outcome.reason.startswith("it ended the process with exit code 0 while ")
+    assert outcome.report is None and outcome.reason.startswith(
+        "it ended the process with exit code 0 while "
+    )
 
 
 # Children that do not
@@ -109,19 +122,34 @@ def test_what_a_library_writes_to_the_pipe_is_no_report(line: str) -> None:
     [
         ("os.abort()", "it crashed with SIGABRT while taking the first step"),
         ("ctypes.string_at(0)", "it crashed with SIGSEGV while taking the first step"),
-        ("progress('taking the second'); os.abort()", "it crashed with SIGABRT while taking the second"),
-        ("os.kill(os.getpid(), signal.SIGRTMIN + 2)", f"it crashed with signal {34 + 2} while taking the first step"),
+        (
+            "progress('taking the second'); os.abort()",
+            "it crashed with SIGABRT while taking the second",
+        ),
+        (
+            "os.kill(os.getpid(), signal.SIGRTMIN + 2)",
+            f"it crashed with signal {34 + 2} while taking the first step",
+        ),
         ("os._exit(0)", "it ended the process with exit code 0 while taking the first step"),
         ("sys.exit(7)", "it ended the process with exit code 7 while taking the first step"),
-        ("print('{\"report\": {}}', flush=True); os._exit(0)",
-         'it ended the process with exit code 0 while taking the first step; the last it printed was: {"report": {}}'),
-        ("raise ValueError('no such thing')",
-         "it ended the process with exit code 1 while taking the first step; the last it printed was: ValueError: no such thing"),
+        (
+            "print('{\"report\": {}}', flush=True); os._exit(0)",
+            'it ended the process with exit code 0 while taking the first step; the last it printed was: {"report": {}}',
+        ),
+        (
+            "raise ValueError('no such thing')",
+            "it ended the process with exit code 1 while taking the first step; the last it printed was: ValueError: no such thing",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_child_that_ends_without_a_report(code: str, reason: str) -> None:
     outcome = run(code)
-    assert (outcome.report, outcome.reason, outcome.notes, outcome.probed) == (None, reason, (), True)
+    assert (outcome.report, outcome.reason, outcome.notes, outcome.probed) == (
+        None,
+        reason,
+        (),
+        True,
+    )
     assert "FAIRLEAD_EXCLUDE" in outcome.remedy and outcome.seconds > 0
 
 
@@ -136,17 +164,25 @@ def test_children_that_hang() -> None:
 
 def test_a_module_that_cannot_be_imported() -> None:
     (outcome,) = run_all([Request("fairleads_other_child", {})])
-    assert outcome.reason.startswith("it ended the process with exit code 1 while Python was starting; ")
+    assert outcome.reason.startswith(
+        "it ended the process with exit code 1 while Python was starting; "
+    )
     assert outcome.reason.endswith("No module named 'fairleads_other_child'")
 
 
 def test_what_cannot_be_started_has_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    outcomes = run_all([request("pass", large="x" * 1_000_000), request("pass")])  # Linux takes 128 KiB for an argument
+    outcomes = run_all(
+        [request("pass", large="x" * 1_000_000), request("pass")]
+    )  # Linux takes 128 KiB for an argument
     assert [outcome.probed for outcome in outcomes] == [False, True]
     monkeypatch.setattr("sys.executable", "/usr/bin/some-program")
     monkeypatch.setattr("sys.exec_prefix", "/nonexistent")
     outcome = run("pass")
-    assert outcome.report is None and not outcome.probed and "no child process could be started" in outcome.notes[0]
+    assert (
+        outcome.report is None
+        and not outcome.probed
+        and "no child process could be started" in outcome.notes[0]
+    )
 
 
 # What children are given
@@ -155,7 +191,9 @@ def test_what_cannot_be_started_has_no_verdict(monkeypatch: pytest.MonkeyPatch) 
 def test_all_children_run_at_the_same_time(tmp_path: Path) -> None:
     """Each of two waits until the other one opens the same pipe, so neither would end if they took turns."""
     os.mkfifo(tmp_path / "pipe")
-    outcomes = run_all([request(f"open({str(tmp_path / 'pipe')!r}, {mode!r}).close()") for mode in "rw"])
+    outcomes = run_all(
+        [request(f"open({str(tmp_path / 'pipe')!r}, {mode!r}).close()") for mode in "rw"]
+    )
     assert all(map(report, outcomes))
 
 
@@ -164,14 +202,18 @@ def test_a_child_has_a_session_no_input_and_no_probing_of_its_own() -> None:
     assert report(run(facts))["seen"] == {"code": facts, "session": True, "input": "", "probe": "0"}
 
 
-def test_a_process_with_more_rights_than_its_user_gives_its_child_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlead.loader.search.in_secure_process", lambda: True)
+def test_a_process_with_more_rights_than_its_user_gives_its_child_no_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fairlead.loader.base.search.in_secure_process", lambda: True)
     monkeypatch.setenv("FAIRLEAD_PROBE_TIMEOUT", "0.001")
     code = "data['names'] = [name for name in os.environ if name != 'LC_CTYPE']"  # Python itself sets LC_CTYPE
     assert report(run(code))["seen"] == {"code": code, "names": ["FAIRLEAD_PROBE"]}
 
 
-def test_the_working_directory_holds_no_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_working_directory_holds_no_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "here/json.py").write_text("raise SystemExit('the wrong json')")
     monkeypatch.chdir(tmp_path / "here")

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import RunPython
 
-from fairlead.loader import layers
-from fairlead.loader.layers import Layer, Log
-from fairlead.loader.pi import PI
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base import layers
+from fairlead.loader.base.layers import Layer, Log
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.pi.abi import PI
+from fairlead.loader.ur.abi import UR
 
 CODES = {name: code for code, (name, _) in UR.errors.items()}
 GET_INFO = UR.functions["urDeviceGetInfo"]
@@ -80,7 +80,9 @@ def test_new_tables_are_full_of_stubs() -> None:
 def test_stubs_answer_their_code() -> None:
     for name, code in (("unsupported", "UNSUPPORTED_FEATURE"), ("uninitialized", "UNINITIALIZED")):
         for api, prefix in ((UR, "UR_RESULT_ERROR_"), (PI, "PI_ERROR_")):
-            wanted = next(value for value, (symbol, _) in api.errors.items() if symbol == prefix + code)
+            wanted = next(
+                value for value, (symbol, _) in api.errors.items() if symbol == prefix + code
+            )
             for address in layers.stubs(api, name):
                 assert ctypes.CFUNCTYPE(ctypes.c_int32)(address)() == wanted
 
@@ -101,7 +103,9 @@ def test_a_number_answers_the_call_and_none_forwards_it(adapter: Adapter, layer:
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.integers(-(2**31), 2**31 - 1))
-def test_arguments_and_results_come_through_as_they_are(device: int, name: int, result: int) -> None:
+def test_arguments_and_results_come_through_as_they_are(
+    device: int, name: int, result: int
+) -> None:
     seen: list[Any] = []
     layer = Layer(UR, ADAPTER.table.address)
     ADAPTER.table.push(layer)
@@ -120,7 +124,11 @@ def test_arguments_and_results_come_through_as_they_are(device: int, name: int, 
 
 def test_after_sees_what_the_call_wrote(adapter: Adapter, layer: Layer) -> None:
     seen: list[int] = []
-    layer.handle(after=lambda slot, arguments, code: seen.append(ctypes.c_uint32.from_address(arguments[3]).value))
+    layer.handle(
+        after=lambda slot, arguments, code: seen.append(
+            ctypes.c_uint32.from_address(arguments[3]).value
+        )
+    )
     value = ctypes.c_uint32()
     ask(adapter, value=ctypes.byref(value))
     assert seen == [42]
@@ -136,7 +144,9 @@ def test_an_exception_in_a_handler_is_printed_and_the_call_forwarded(
     adapter: Adapter, layer: Layer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed: list[str] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda report: printed.append(repr(report.exc_value)))
+    monkeypatch.setattr(
+        sys, "unraisablehook", lambda report: printed.append(repr(report.exc_value))
+    )
 
     def fail(*_: Any) -> int:
         raise ValueError("of the handler")
@@ -147,7 +157,9 @@ def test_an_exception_in_a_handler_is_printed_and_the_call_forwarded(
 
 
 def test_a_handler_may_call_through_the_layer_itself(adapter: Adapter, layer: Layer) -> None:
-    layer.handle(before=lambda slot, arguments: ask(adapter, name=6) + 1 if arguments[1] == 5 else None)
+    layer.handle(
+        before=lambda slot, arguments: ask(adapter, name=6) + 1 if arguments[1] == 5 else None
+    )
     assert ask(adapter, name=5) == 8
 
 
@@ -172,7 +184,9 @@ def test_handlers_run_on_the_calling_thread(adapter: Adapter, layer: Layer) -> N
 def test_a_layer_that_was_given_back_forwards_and_is_used_again(adapter: Adapter) -> None:
     first = Layer(UR, adapter.table.address)
     first.handle(before=lambda slot, arguments: 99)
-    function = GET_INFO.prototype(ctypes.c_void_p.from_address(first.address + (GET_INFO.slot or 0) * 8).value)
+    function = GET_INFO.prototype(
+        ctypes.c_void_p.from_address(first.address + (GET_INFO.slot or 0) * 8).value
+    )
     assert function(1, 2, 4, None, None) == 99
     first.give_back()
     assert function(1, 2, 4, None, None) == 7, "who still holds its table gets the adapter"
@@ -184,11 +198,15 @@ def test_a_layer_that_was_given_back_forwards_and_is_used_again(adapter: Adapter
     again.give_back()
 
 
-def test_a_layer_leads_to_the_table_that_it_was_taken_for_however_often_it_was_used_before() -> None:
+def test_a_layer_leads_to_the_table_that_it_was_taken_for_however_often_it_was_used_before() -> (
+    None
+):
     for number in range(40):  # more than there are layers
         adapter = Adapter(answer=number)
         layer = Layer(UR, adapter.table.address)
-        function = GET_INFO.prototype(ctypes.c_void_p.from_address(layer.address + (GET_INFO.slot or 0) * 8).value)
+        function = GET_INFO.prototype(
+            ctypes.c_void_p.from_address(layer.address + (GET_INFO.slot or 0) * 8).value
+        )
         assert function(1, 2, 4, None, None) == number
         layer.give_back()
 
@@ -254,8 +272,8 @@ def test_a_full_log_counts_what_it_lost(adapter: Adapter, layer: Layer) -> None:
 
 def test_when_all_layers_are_taken_the_error_says_so(run_python: RunPython) -> None:
     code = """
-from fairlead.loader import layers
-from fairlead.loader.ur import UR
+from fairlead.loader.base import layers
+from fairlead.loader.ur.abi import UR
 address, _ = layers.new_table(UR)
 taken = []
 try:
@@ -265,14 +283,16 @@ except Exception as error:
     print(len(taken), type(error).__name__, error)
 """
     out = run_python(code).out
-    assert out.startswith("16 FairleadError all ") and "layers are taken" in out and "remedy: " in out
+    assert (
+        out.startswith("16 FairleadError all ") and "layers are taken" in out and "remedy: " in out
+    )
 
 
 def test_a_layer_with_nothing_behind_it_answers_its_orphan(run_python: RunPython) -> None:
     code = """
-from fairlead.loader import layers
-from fairlead.loader.pi import PI
-from fairlead.loader.table import DispatchTable
+from fairlead.loader.base import layers
+from fairlead.loader.pi.abi import PI
+from fairlead.loader.base.table import DispatchTable
 layer = layers.Layer(PI, 0, orphan=-999)
 table = DispatchTable(PI, layer.address)
 print(table.piQueueFinish(1))
@@ -288,8 +308,8 @@ def test_calls_after_the_end_of_python_are_forwarded(run_python: RunPython) -> N
     """A thread of C code, or an exit handler, may hold a layer's table for longer than there is a Python."""
     code = """
 import ctypes
-from fairlead.loader import layers
-from fairlead.loader.ur import UR
+from fairlead.loader.base import layers
+from fairlead.loader.ur.abi import UR
 address, _ = layers.new_table(UR)
 layer = layers.Layer(UR, address)
 layer.handle(before=lambda slot, arguments: print("asked", flush=True) or 1)

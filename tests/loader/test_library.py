@@ -11,8 +11,14 @@ from pathlib import Path
 import pytest
 from support import FakeDriver, RunPython
 
-from fairlead.loader.errors import LibraryError
-from fairlead.loader.library import explain, find_library, missing_dependencies, open_library, remedy_for
+from fairlead.loader.base.errors import LibraryError
+from fairlead.loader.base.library import (
+    explain,
+    find_library,
+    missing_dependencies,
+    open_library,
+    remedy_for,
+)
 
 CompileC = Callable[..., Path]
 
@@ -37,7 +43,9 @@ def library(fake_driver: FakeDriver) -> Path:
     return fake_driver()
 
 
-def test_a_good_library_opens_and_tells_its_real_path_and_symbols(library: Path, tmp_path: Path) -> None:
+def test_a_good_library_opens_and_tells_its_real_path_and_symbols(
+    library: Path, tmp_path: Path
+) -> None:
     link = tmp_path / "link.so"
     link.symlink_to(library)
     opened = open_library(str(link))
@@ -140,8 +148,8 @@ def test_no_permission(library: Path, tmp_path: Path, run_python: RunPython) -> 
         pytest.skip("the file system knows no permissions")
     code = """
 import os, sys
-from fairlead.loader.errors import LibraryError
-from fairlead.loader.library import open_library
+from fairlead.loader.base.errors import LibraryError
+from fairlead.loader.base.library import open_library
 os.chdir(os.path.dirname(sys.argv[1]))
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
@@ -154,7 +162,9 @@ except LibraryError as error:
     assert "this user may not read it" in out and "permission" in out
 
 
-def test_an_undefined_symbol_is_told_in_the_linkers_words(compile_c: CompileC, tmp_path: Path) -> None:
+def test_an_undefined_symbol_is_told_in_the_linkers_words(
+    compile_c: CompileC, tmp_path: Path
+) -> None:
     source = tmp_path / "driver.c"
     source.write_text(
         'extern int no_such_function(void);\n__attribute__((visibility("default"))) int f(void) { return no_such_function(); }\n'
@@ -178,13 +188,22 @@ def chain(compile_c: CompileC, tmp_path: Path) -> Callable[..., Path]:
         source = tmp_path / "empty.c"
         source.write_text("")
         directory.mkdir(exist_ok=True)
-        flags = [f"-Wl,-soname,{name}", "-Wl,--no-as-needed", "-Wl,--unresolved-symbols=ignore-all", *map(str, needs)]
-        return compile_c(source, directory / name, *flags, *([f"-Wl,-rpath,{rpath}"] if rpath else []))
+        flags = [
+            f"-Wl,-soname,{name}",
+            "-Wl,--no-as-needed",
+            "-Wl,--unresolved-symbols=ignore-all",
+            *map(str, needs),
+        ]
+        return compile_c(
+            source, directory / name, *flags, *([f"-Wl,-rpath,{rpath}"] if rpath else [])
+        )
 
     return chain
 
 
-def test_every_missing_dependency_is_named_also_the_indirect_ones(chain: Callable[..., Path], tmp_path: Path) -> None:
+def test_every_missing_dependency_is_named_also_the_indirect_ones(
+    chain: Callable[..., Path], tmp_path: Path
+) -> None:
     deep, gone = chain("libfl-deep.so.2"), chain("libfl-gone.so.1")
     middle = chain("libfl-middle.so", deep)
     top = chain("libfl-top.so", gone, middle, rpath="$ORIGIN")
@@ -205,7 +224,9 @@ def test_runpath_serves_only_the_library_itself(chain: Callable[..., Path], tmp_
     assert missing_dependencies(str(top)) == ()
 
 
-def test_ld_library_path_is_searched(chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ld_library_path_is_searched(
+    chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     needed = chain("libfl-needed.so", directory=tmp_path / "elsewhere")
     top = chain("libfl-needs.so", needed)
     assert missing_dependencies(str(top)) == ("libfl-needed.so",)
@@ -213,7 +234,9 @@ def test_ld_library_path_is_searched(chain: Callable[..., Path], tmp_path: Path,
     assert missing_dependencies(str(top)) == ()
 
 
-def test_a_library_that_is_loaded_already_is_not_missing(chain: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_library_that_is_loaded_already_is_not_missing(
+    chain: Callable[..., Path], tmp_path: Path
+) -> None:
     needed = chain("libfl-loaded.so", directory=tmp_path / "elsewhere")
     top = chain("libfl-uses-loaded.so", needed)
     open_library(str(needed))
@@ -245,13 +268,18 @@ def test_well_known_libraries_have_a_remedy(soname: str, words: str) -> None:
 
 
 def test_a_remedy_is_given_once() -> None:
-    assert remedy_for(("libimf.so", "libsvml.so", "libtbb.so.12")) == "pip install intel-cmplr-lib-rt; pip install tbb"
+    assert (
+        remedy_for(("libimf.so", "libsvml.so", "libtbb.so.12"))
+        == "pip install intel-cmplr-lib-rt; pip install tbb"
+    )
 
 
 def test_what_the_linker_says_is_kept_when_nothing_else_is_known(library: Path) -> None:
     assert "cannot do it today" in explain(str(library), "cannot do it today").message
 
 
-def test_the_elf_parser_is_not_imported_when_all_is_well(library: Path, run_python: RunPython) -> None:
-    code = "import sys; from fairlead.loader.library import open_library; open_library(sys.argv[1]); print('elftools' in sys.modules)"
+def test_the_elf_parser_is_not_imported_when_all_is_well(
+    library: Path, run_python: RunPython
+) -> None:
+    code = "import sys; from fairlead.loader.base.library import open_library; open_library(sys.argv[1]); print('elftools' in sys.modules)"
     assert run_python(code, str(library)).out.strip() == "False"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.loader.memory import POINTER_SIZE, read, read_text, read_word, read_words
+from fairlead.loader.base.memory import POINTER_SIZE, read, read_text, read_word, read_words
 
 NOWHERE = 0x123456789000
 PAGE = mmap.PAGESIZE

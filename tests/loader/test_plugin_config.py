@@ -10,8 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.loader.plugin_config import PluginEntry, deduce, read_config, shipped_config, sycl_be_names
-from fairlead.loader.search import Refusal
+from fairlead.loader.base.search import Refusal
+from fairlead.loader.ur.plugin_config import (
+    PluginEntry,
+    deduce,
+    read_config,
+    shipped_config,
+    sycl_be_names,
+)
 
 NAMES = st.from_regex(r"[A-Za-z0-9_.+-]{1,12}", fullmatch=True)
 ENTRIES = st.builds(
@@ -41,12 +47,21 @@ def only_refusal(items: list[PluginEntry | Refusal]) -> Refusal:
 
 
 def test_shipped_file_names_every_adapter_and_plugin() -> None:
-    entries = [entry for entry in read_config(shipped_config(), "shipped") if isinstance(entry, PluginEntry)]
+    entries = [
+        entry
+        for entry in read_config(shipped_config(), "shipped")
+        if isinstance(entry, PluginEntry)
+    ]
     backends = {"cuda", "hip", "level_zero", "native_cpu", "opencl"}
     assert len(entries) == len(read_config(shipped_config(), "shipped")) == 14
     assert {entry.backend for entry in entries if entry.interface == "UR"} == backends | {"offload"}
-    assert {entry.backend for entry in entries if entry.interface == "PI"} == backends | {"esimd_emulator", "unknown"}
-    assert all(entry.library.endswith(".so.0" if entry.interface == "UR" else ".so") for entry in entries)
+    assert {entry.backend for entry in entries if entry.interface == "PI"} == backends | {
+        "esimd_emulator",
+        "unknown",
+    }
+    assert all(
+        entry.library.endswith(".so.0" if entry.interface == "UR" else ".so") for entry in entries
+    )
 
 
 def test_shipped_file_agrees_with_what_names_tell() -> None:
@@ -61,7 +76,11 @@ def test_shipped_file_is_the_place_of_the_correspondence_with_sycl_be() -> None:
 
 
 def test_first_entry_of_a_sycl_be_counts() -> None:
-    entries = [PluginEntry("a", "PI", "one", "PI_X"), Refusal("x", "y"), PluginEntry("b", "PI", "two", "PI_X")]
+    entries = [
+        PluginEntry("a", "PI", "one", "PI_X"),
+        Refusal("x", "y"),
+        PluginEntry("b", "PI", "two", "PI_X"),
+    ]
     assert sycl_be_names(entries) == {"PI_X": "one"}
 
 
@@ -70,14 +89,22 @@ def test_first_entry_of_a_sycl_be_counts() -> None:
 
 def test_comments_blanks_crlf_and_byte_order_mark(tmp_path: Path) -> None:
     lines = b"# a comment\r\n\r\n \tlibpi_x.so \t PI x PI_X  # another\r\n  # and one more\r\nlibur_y.so.0 UR y -"
-    expected = [PluginEntry("libpi_x.so", "PI", "x", "PI_X"), PluginEntry("libur_y.so.0", "UR", "y")]
+    expected = [
+        PluginEntry("libpi_x.so", "PI", "x", "PI_X"),
+        PluginEntry("libur_y.so.0", "UR", "y"),
+    ]
     assert read(tmp_path, codecs.BOM_UTF8 + lines) == expected
 
 
 @given(entries=st.lists(ENTRIES, min_size=1))
 @settings(deadline=None)
-def test_entries_round_trip_in_their_order(tmp_path_factory: pytest.TempPathFactory, entries: list[PluginEntry]) -> None:
-    lines = [f"{entry.library} {entry.interface} {entry.backend} {entry.sycl_be or '-'}\n" for entry in entries]
+def test_entries_round_trip_in_their_order(
+    tmp_path_factory: pytest.TempPathFactory, entries: list[PluginEntry]
+) -> None:
+    lines = [
+        f"{entry.library} {entry.interface} {entry.backend} {entry.sycl_be or '-'}\n"
+        for entry in entries
+    ]
     assert read(tmp_path_factory.mktemp("config"), "".join(lines)) == entries
 
 
@@ -94,7 +121,9 @@ def test_entries_round_trip_in_their_order(tmp_path_factory: pytest.TempPathFact
         ("xlibpi_opencl.so", "PI", "unknown", ""),
     ],
 )
-def test_a_name_alone_tells_the_rest(tmp_path: Path, library: str, interface: str, backend: str, sycl_be: str) -> None:
+def test_a_name_alone_tells_the_rest(
+    tmp_path: Path, library: str, interface: str, backend: str, sycl_be: str
+) -> None:
     assert read(tmp_path, library) == [PluginEntry(library, interface, backend, sycl_be)]
 
 
@@ -110,12 +139,20 @@ def test_a_path_is_relative_to_the_file_and_not_to_the_current_directory(
     items = read_config(Path("../config/my.conf"), "a test")
     libraries = [item.library for item in items if isinstance(item, PluginEntry)]
     folder = tmp_path / "config"
-    assert libraries == [f"{folder}/libpi_hip.so", f"{folder}/sub/x.so", "libpi_cuda.so", "/opt/my plugins/libpi_cuda.so"]
+    assert libraries == [
+        f"{folder}/libpi_hip.so",
+        f"{folder}/sub/x.so",
+        "libpi_cuda.so",
+        "/opt/my plugins/libpi_cuda.so",
+    ]
 
 
 def test_a_name_that_is_not_utf8_round_trips(tmp_path: Path) -> None:
     (entry,) = read(tmp_path, b"/opt/caf\xe9/libpi_hip.so\n")
-    assert isinstance(entry, PluginEntry) and os.fsencode(entry.library) == b"/opt/caf\xe9/libpi_hip.so"
+    assert (
+        isinstance(entry, PluginEntry)
+        and os.fsencode(entry.library) == b"/opt/caf\xe9/libpi_hip.so"
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,7 +170,9 @@ def test_a_name_that_is_not_utf8_round_trips(tmp_path: Path) -> None:
         ("'' PI x PI_X", "fields"),
     ],
 )
-def test_a_malformed_line_is_refused_with_its_number_and_stops_no_other(tmp_path: Path, line: str, words: str) -> None:
+def test_a_malformed_line_is_refused_with_its_number_and_stops_no_other(
+    tmp_path: Path, line: str, words: str
+) -> None:
     refused, kept = read(tmp_path, f"# first\n\n{line}\nlibpi_y.so\n")
     refusal = only_refusal([refused])
     assert refusal.what == f"{tmp_path}/plugins.conf:3" and words in refusal.reason
@@ -141,7 +180,8 @@ def test_a_malformed_line_is_refused_with_its_number_and_stops_no_other(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [(b"", "is empty"), (b"# nothing\n", "is empty"), (b"\x7fELF\x02\x01", "no plain text")]
+    ("content", "words"),
+    [(b"", "is empty"), (b"# nothing\n", "is empty"), (b"\x7fELF\x02\x01", "no plain text")],
 )
 def test_a_file_that_is_no_configuration(tmp_path: Path, content: bytes, words: str) -> None:
     assert words in only_refusal(read(tmp_path, content)).reason
@@ -154,7 +194,12 @@ def test_a_file_that_does_not_exist_and_a_directory(tmp_path: Path) -> None:
 
 @given(content=st.binary(max_size=200))
 @settings(deadline=None)
-def test_any_content_gives_entries_or_reasons(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+def test_any_content_gives_entries_or_reasons(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
     items = read(tmp_path_factory.mktemp("config"), content)
     assert items
-    assert all(item.library if isinstance(item, PluginEntry) else item.reason and item.remedy for item in items)
+    assert all(
+        item.library if isinstance(item, PluginEntry) else item.reason and item.remedy
+        for item in items
+    )

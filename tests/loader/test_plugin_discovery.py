@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.loader import discovery, search
-from fairlead.loader.discovery import (
+from fairlead.loader.base import search
+from fairlead.loader.base.library import check_file
+from fairlead.loader.base.search import Refusal, SearchResult
+from fairlead.loader.ur import discovery
+from fairlead.loader.ur.discovery import (
     VARIABLES,
     PluginCandidate,
     explain_variables,
@@ -19,9 +22,7 @@ from fairlead.loader.discovery import (
     find_plugins,
     split_quoted_list,
 )
-from fairlead.loader.library import check_file
-from fairlead.loader.plugin_config import shipped_config
-from fairlead.loader.search import Refusal, SearchResult
+from fairlead.loader.ur.plugin_config import shipped_config
 
 ADAPTER, PLUGIN = "libur_adapter_opencl.so.0", "libpi_opencl.so"
 PREFIX, SYSTEM = "Python prefix", "system"
@@ -98,9 +99,14 @@ def test_first_place_that_has_an_adapter_wins(machine: Machine, first: int) -> N
         machine.put(place)
     for place in places[first:]:
         machine.put(place, ADAPTER)
-    environ = {"UR_ADAPTERS_SEARCH_PATH": f"{machine.root}/search", "LD_LIBRARY_PATH": f"{machine.root}/library path"}
+    environ = {
+        "UR_ADAPTERS_SEARCH_PATH": f"{machine.root}/search",
+        "LD_LIBRARY_PATH": f"{machine.root}/library path",
+    }
     result = machine.adapters(**environ)
-    expected = PluginCandidate(f"{machine.root}/{places[first]}/{ADAPTER}", via[first], shipped_config(), "UR", "opencl")
+    expected = PluginCandidate(
+        f"{machine.root}/{places[first]}/{ADAPTER}", via[first], shipped_config(), "UR", "opencl"
+    )
     assert result.candidates == (expected,) and result.refusals == ()
     found = [place.state for place in result.places if place.found_via in via]
     assert found == ["no adapter"] * first + ["1 adapter"] * (5 - first)
@@ -108,7 +114,10 @@ def test_first_place_that_has_an_adapter_wins(machine: Machine, first: int) -> N
 
 @pytest.mark.parametrize("first", range(4))
 def test_first_place_that_has_a_plugin_wins(machine: Machine, first: int) -> None:
-    places, via = ("prefix/lib", "runtime", "library path", "system"), (PREFIX, "libsycl.so", "LD_LIBRARY_PATH", SYSTEM)
+    places, via = (
+        ("prefix/lib", "runtime", "library path", "system"),
+        (PREFIX, "libsycl.so", "LD_LIBRARY_PATH", SYSTEM),
+    )
     machine.put("runtime", "libsycl.so.7")
     machine.system["libsycl.so.7"] = f"{machine.root}/runtime/libsycl.so.7"
     for place in places[first:]:
@@ -119,18 +128,34 @@ def test_first_place_that_has_a_plugin_wins(machine: Machine, first: int) -> Non
     )
 
 
-def test_adapters_come_in_the_order_of_their_names_and_plugins_in_that_of_the_file(machine: Machine) -> None:
-    names = ["libur_adapter_opencl.so.0", "libur_adapter_level_zero_v2.so.0", "libur_adapter_level_zero.so.0"]
+def test_adapters_come_in_the_order_of_their_names_and_plugins_in_that_of_the_file(
+    machine: Machine,
+) -> None:
+    names = [
+        "libur_adapter_opencl.so.0",
+        "libur_adapter_level_zero_v2.so.0",
+        "libur_adapter_level_zero.so.0",
+    ]
     machine.put("prefix/lib", *names, "libpi_cuda.so", "libpi_level_zero.so", "libpi_opencl.so")
     assert machine.paths(machine.adapters()) == [f"prefix/lib/{name}" for name in sorted(names)]
-    backends = [candidate.backend for candidate in machine.plugins().candidates if isinstance(candidate, PluginCandidate)]
+    backends = [
+        candidate.backend
+        for candidate in machine.plugins().candidates
+        if isinstance(candidate, PluginCandidate)
+    ]
     assert backends == ["opencl", "level_zero", "cuda"]
 
 
 def test_name_without_version_is_taken_when_there_is_no_other(machine: Machine) -> None:
-    machine.put("prefix/lib", "libur_adapter_cuda.so", "libur_adapter_hip.so", "libur_adapter_hip.so.0")
+    machine.put(
+        "prefix/lib", "libur_adapter_cuda.so", "libur_adapter_hip.so", "libur_adapter_hip.so.0"
+    )
     machine.put("system", "libur_adapter_opencl.so", "libur_adapter_cuda.so.0")
-    names = ["prefix/lib/libur_adapter_cuda.so", "prefix/lib/libur_adapter_hip.so.0", "system/libur_adapter_opencl.so"]
+    names = [
+        "prefix/lib/libur_adapter_cuda.so",
+        "prefix/lib/libur_adapter_hip.so.0",
+        "system/libur_adapter_opencl.so",
+    ]
     assert machine.paths(machine.adapters()) == names
 
 
@@ -140,7 +165,11 @@ def test_unusable_file_is_refused_and_the_next_place_searched(machine: Machine) 
     result = machine.adapters()
     assert machine.paths(result) == [f"system/{ADAPTER}"]
     (refusal,) = result.refusals
-    assert refusal.what == f"{machine.prefix}/lib/{ADAPTER}" and "text file" in refusal.reason and refusal.remedy
+    assert (
+        refusal.what == f"{machine.prefix}/lib/{ADAPTER}"
+        and "text file" in refusal.reason
+        and refusal.remedy
+    )
 
 
 def test_dangling_link_is_refused(machine: Machine) -> None:
@@ -166,7 +195,9 @@ def test_nothing_anywhere_is_no_error_and_says_where_it_looked(machine: Machine)
         assert len(missing) == 7 and all(place.state.startswith("not found") for place in missing)
 
 
-def test_running_python_and_its_base_are_searched(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_python_and_its_base_are_searched(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(discovery.sys, "prefix", f"{machine.root}/venv")
     monkeypatch.setattr(discovery.sys, "base_prefix", f"{machine.root}/base")
     machine.put("venv/lib", "libpi_cuda.so")
@@ -174,10 +205,14 @@ def test_running_python_and_its_base_are_searched(machine: Machine, monkeypatch:
     assert machine.paths(find_plugins({})) == ["venv/lib/libpi_cuda.so", "base/lib/libpi_hip.so"]
 
 
-def test_folder_of_the_systems_runtime_does_not_count_when_the_prefix_has_one(machine: Machine) -> None:
+def test_folder_of_the_systems_runtime_does_not_count_when_the_prefix_has_one(
+    machine: Machine,
+) -> None:
     machine.put("prefix/lib", "libsycl.so.7", "libur_loader.so.0")
     machine.put("other", "libsycl.so.7", "libur_loader.so.0", PLUGIN, ADAPTER)
-    machine.system.update({name: f"{machine.root}/other/{name}" for name in ("libsycl.so.7", "libur_loader.so.0")})
+    machine.system.update(
+        {name: f"{machine.root}/other/{name}" for name in ("libsycl.so.7", "libur_loader.so.0")}
+    )
     assert machine.plugins().candidates == machine.adapters().candidates == ()
     assert states(machine.plugins())["libsycl.so"] == f"it is in {machine.prefix}/lib"
 
@@ -186,7 +221,9 @@ def test_folder_of_the_runtime_is_its_real_one(machine: Machine) -> None:
     machine.put("real", "libsycl.so.7", PLUGIN)
     machine.put("links")
     os.symlink("../real/libsycl.so.7", machine.root / "links/libsycl.so.7")
-    assert machine.paths(machine.plugins(LD_LIBRARY_PATH=f"{machine.root}/links")) == [f"real/{PLUGIN}"]
+    assert machine.paths(machine.plugins(LD_LIBRARY_PATH=f"{machine.root}/links")) == [
+        f"real/{PLUGIN}"
+    ]
 
 
 def test_directory_that_was_searched_is_not_searched_again(machine: Machine) -> None:
@@ -199,14 +236,25 @@ def test_directory_that_was_searched_is_not_searched_again(machine: Machine) -> 
     ]
 
 
-def test_empty_element_of_the_library_path_is_the_current_directory(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_element_of_the_library_path_is_the_current_directory(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(machine.put("current", ADAPTER))
-    assert machine.paths(machine.adapters(LD_LIBRARY_PATH=f"{machine.root}/none:")) == [f"current/{ADAPTER}"]
+    assert machine.paths(machine.adapters(LD_LIBRARY_PATH=f"{machine.root}/none:")) == [
+        f"current/{ADAPTER}"
+    ]
 
 
-@given(seed=st.integers(), names=st.sets(st.sampled_from(["cuda", "hip", "level_zero", "level_zero_v2", "opencl", "offload"])))
+@given(
+    seed=st.integers(),
+    names=st.sets(
+        st.sampled_from(["cuda", "hip", "level_zero", "level_zero_v2", "opencl", "offload"])
+    ),
+)
 @settings(deadline=None)
-def test_order_does_not_depend_on_the_file_system(tmp_path_factory: pytest.TempPathFactory, seed: int, names: set[str]) -> None:
+def test_order_does_not_depend_on_the_file_system(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, names: set[str]
+) -> None:
     machine = Machine(tmp_path_factory.mktemp("machine"))
     files = [f"libur_adapter_{name}.so.0" for name in names]
     random.Random(seed).shuffle(files)
@@ -222,7 +270,9 @@ def test_order_does_not_depend_on_the_file_system(tmp_path_factory: pytest.TempP
 def test_forced_adapters_are_the_only_ones_in_the_order_given(machine: Machine) -> None:
     machine.put("prefix/lib", ADAPTER)
     folder = machine.put("mine", "libur_adapter_hip.so.0", "my.so")
-    result = machine.adapters(UR_ADAPTERS_FORCE_LOAD=f"{folder}/my.so,{folder}/libur_adapter_hip.so.0")
+    result = machine.adapters(
+        UR_ADAPTERS_FORCE_LOAD=f"{folder}/my.so,{folder}/libur_adapter_hip.so.0"
+    )
     via = "UR_ADAPTERS_FORCE_LOAD"
     assert result.candidates == (
         PluginCandidate(f"{folder}/my.so", via, None, "UR", "unknown"),
@@ -231,7 +281,9 @@ def test_forced_adapters_are_the_only_ones_in_the_order_given(machine: Machine) 
     assert result.refusals == () and all(f"{via} is set" in place.state for place in result.places)
 
 
-def test_forced_path_may_hold_colons_in_quotes(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forced_path_may_hold_colons_in_quotes(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = machine.put("a:b;c", "my.so")
     monkeypatch.chdir(machine.put("current", "my.so"))
     result = machine.adapters(UR_ADAPTERS_FORCE_LOAD=f"'{folder}/my.so',\"my.so\",")
@@ -245,7 +297,9 @@ def test_malformed_force_load_is_ignored_with_the_reason(machine: Machine, value
     result = machine.adapters(**environ)
     assert machine.paths(result) == [f"prefix/lib/{ADAPTER}"]
     (refusal,) = result.refusals
-    assert "ignored" in refusal.reason and refusal.remedy and refusal.what == "UR_ADAPTERS_FORCE_LOAD"
+    assert (
+        "ignored" in refusal.reason and refusal.remedy and refusal.what == "UR_ADAPTERS_FORCE_LOAD"
+    )
     (used,) = explain_variables(environ)
     assert used.outcome.startswith("ignored: element")
 
@@ -256,7 +310,10 @@ def test_forced_files_that_are_not_there_leave_nothing(machine: Machine) -> None
     result = machine.adapters(UR_ADAPTERS_FORCE_LOAD=f"{machine.root}/none/one.so,{archive}")
     assert result.candidates == ()
     assert [refusal.what for refusal in result.refusals] == [f"{machine.root}/none/one.so", archive]
-    assert "does not exist" in result.refusals[0].reason and "static library" in result.refusals[1].reason
+    assert (
+        "does not exist" in result.refusals[0].reason
+        and "static library" in result.refusals[1].reason
+    )
     assert all(refusal.remedy for refusal in result.refusals)
 
 
@@ -268,19 +325,30 @@ def test_forced_file_that_is_no_library_still_turns_the_search_off(machine: Mach
 
 
 def test_search_path_is_a_list_of_directories(machine: Machine) -> None:
-    one, two = machine.put("one", "libur_adapter_hip.so.0"), machine.put("two:", ADAPTER, "libur_adapter_hip.so.0")
+    one, two = (
+        machine.put("one", "libur_adapter_hip.so.0"),
+        machine.put("two:", ADAPTER, "libur_adapter_hip.so.0"),
+    )
     result = machine.adapters(UR_ADAPTERS_SEARCH_PATH=f"{machine.root}/none,{one},'{two}'")
     assert machine.paths(result) == ["one/libur_adapter_hip.so.0", f"two:/{ADAPTER}"]
-    assert result.refusals[0].what == f"{machine.root}/none" and result.refusals[0].reason == "does not exist"
+    assert (
+        result.refusals[0].what == f"{machine.root}/none"
+        and result.refusals[0].reason == "does not exist"
+    )
 
 
 def test_malformed_search_path_is_ignored_with_the_reason(machine: Machine) -> None:
     machine.put("prefix/lib", ADAPTER)
     result = machine.adapters(UR_ADAPTERS_SEARCH_PATH=f"{machine.put('one')}:/two")
-    assert machine.paths(result) == [f"prefix/lib/{ADAPTER}"] and "ignored" in result.refusals[0].reason
+    assert (
+        machine.paths(result) == [f"prefix/lib/{ADAPTER}"]
+        and "ignored" in result.refusals[0].reason
+    )
 
 
-@given(elements=st.lists(st.text(st.characters(blacklist_characters=",\"'"), min_size=1), min_size=1))
+@given(
+    elements=st.lists(st.text(st.characters(blacklist_characters=",\"'"), min_size=1), min_size=1)
+)
 def test_quoted_lists_round_trip(elements: list[str]) -> None:
     assert split_quoted_list("LIST", ",".join(f'"{element}"' for element in elements)) == elements
 
@@ -291,7 +359,9 @@ def test_any_list_gives_elements_or_one_reason(text: str) -> None:
     assert elements.reason and elements.remedy if isinstance(elements, Refusal) else all(elements)
 
 
-@pytest.mark.parametrize(("value", "deep"), [("1", True), ("YES", True), ("0", False), ("", False), ("2", False)])
+@pytest.mark.parametrize(
+    ("value", "deep"), [("1", True), ("YES", True), ("0", False), ("", False), ("2", False)]
+)
 def test_deep_bind_is_for_adapters(machine: Machine, value: str, deep: bool) -> None:
     machine.put("prefix/lib", ADAPTER, PLUGIN)
     assert only(machine.adapters(UR_ADAPTERS_DEEP_BIND=value)).deep_bind is deep
@@ -304,14 +374,21 @@ def test_deep_bind_is_for_adapters(machine: Machine, value: str, deep: bool) -> 
 def test_own_file_replaces_the_plugins_that_ship(machine: Machine) -> None:
     folder = machine.put("prefix/lib", PLUGIN, "libpi_mine.so", "libodd.so")
     config = machine.root / "my.conf"
-    config.write_text("libodd.so\nlibpi_mine.so\nlibpi_none.so\nlibur_adapter_x.so.0\n./libpi_gone.so\nlibpi_x.so PI\n")
+    config.write_text(
+        "libodd.so\nlibpi_mine.so\nlibpi_none.so\nlibur_adapter_x.so.0\n./libpi_gone.so\nlibpi_x.so PI\n"
+    )
     result = machine.plugins(SYCL_PI_CONFIG=str(config))
     assert result.candidates == (
         PluginCandidate(f"{folder}/libodd.so", PREFIX, config, "PI", "unknown"),
         PluginCandidate(f"{folder}/libpi_mine.so", PREFIX, config, "PI", "mine"),
     )
     reasons = {refusal.what: refusal.reason for refusal in result.refusals}
-    assert set(reasons) == {"libpi_none.so", "libur_adapter_x.so.0", f"{machine.root}/libpi_gone.so", f"{config}:6"}
+    assert set(reasons) == {
+        "libpi_none.so",
+        "libur_adapter_x.so.0",
+        f"{machine.root}/libpi_gone.so",
+        f"{config}:6",
+    }
     assert folder in reasons["libpi_none.so"] and "UR adapter" in reasons["libur_adapter_x.so.0"]
     assert all(refusal.remedy for refusal in result.refusals)
 
@@ -319,15 +396,27 @@ def test_own_file_replaces_the_plugins_that_ship(machine: Machine) -> None:
 def test_own_file_that_does_not_exist_leaves_no_plugin(machine: Machine) -> None:
     machine.put("prefix/lib", PLUGIN, ADAPTER)
     result = machine.plugins(SYCL_PI_CONFIG=f"{machine.root}/none/my.conf")
-    assert result.candidates == () and result.refusals[0].what == f"{machine.root}/none/my.conf" and result.refusals[0].remedy
+    assert (
+        result.candidates == ()
+        and result.refusals[0].what == f"{machine.root}/none/my.conf"
+        and result.refusals[0].remedy
+    )
     assert only(machine.adapters(SYCL_PI_CONFIG=f"{machine.root}/none/my.conf"))
 
 
 @pytest.mark.parametrize(
     ("variable", "backend"),
-    [("OPENCL", "opencl"), ("LEVEL_ZERO", "level_zero"), ("CUDA", "cuda"), ("HIP", "hip"), ("ROCM", "hip")],
+    [
+        ("OPENCL", "opencl"),
+        ("LEVEL_ZERO", "level_zero"),
+        ("CUDA", "cuda"),
+        ("HIP", "hip"),
+        ("ROCM", "hip"),
+    ],
 )
-def test_override_takes_the_place_of_a_backends_plugin(machine: Machine, variable: str, backend: str) -> None:
+def test_override_takes_the_place_of_a_backends_plugin(
+    machine: Machine, variable: str, backend: str
+) -> None:
     machine.put("prefix/lib", f"libpi_{backend}.so", "libpi_native_cpu.so")
     mine = machine.put("mine", "replay.so") + "/replay.so"
     name = f"SYCL_OVERRIDE_PI_{variable}"
@@ -338,7 +427,10 @@ def test_override_takes_the_place_of_a_backends_plugin(machine: Machine, variabl
 
 def test_override_by_name_is_found_where_plugins_are(machine: Machine) -> None:
     machine.put("system", "replay.so")
-    assert only(machine.plugins(SYCL_OVERRIDE_PI_CUDA="replay.so")).found_via == "SYCL_OVERRIDE_PI_CUDA"
+    assert (
+        only(machine.plugins(SYCL_OVERRIDE_PI_CUDA="replay.so")).found_via
+        == "SYCL_OVERRIDE_PI_CUDA"
+    )
     (refusal,) = machine.plugins(SYCL_OVERRIDE_PI_CUDA="gone.so").refusals
     assert refusal.what == "gone.so" and "SYCL_OVERRIDE_PI_CUDA" in refusal.remedy
 
@@ -351,9 +443,15 @@ def test_override_that_does_not_exist_is_refused_and_still_replaces(machine: Mac
 
 def test_hip_wins_over_its_older_name(machine: Machine) -> None:
     folder = machine.put("mine", "hip.so", "rocm.so")
-    environ = {"SYCL_OVERRIDE_PI_ROCM": f"{folder}/rocm.so", "SYCL_OVERRIDE_PI_HIP": f"{folder}/hip.so"}
+    environ = {
+        "SYCL_OVERRIDE_PI_ROCM": f"{folder}/rocm.so",
+        "SYCL_OVERRIDE_PI_HIP": f"{folder}/hip.so",
+    }
     assert machine.paths(machine.plugins(**environ)) == ["mine/hip.so"]
-    assert [used.outcome.partition(":")[0] for used in explain_variables(environ)] == ["honoured", "no effect"]
+    assert [used.outcome.partition(":")[0] for used in explain_variables(environ)] == [
+        "honoured",
+        "no effect",
+    ]
 
 
 # The filter by backend
@@ -365,13 +463,28 @@ def only_cuda(backend: str) -> bool:
 
 @pytest.mark.parametrize("variable", ["ONEAPI_DEVICE_SELECTOR", "SYCL_DEVICE_FILTER"])
 def test_selector_leaves_out_what_it_cannot_select(machine: Machine, variable: str) -> None:
-    machine.put("prefix/lib", ADAPTER, "libur_adapter_cuda.so.0", PLUGIN, "libpi_cuda.so", "libpi_unified_runtime.so")
+    machine.put(
+        "prefix/lib",
+        ADAPTER,
+        "libur_adapter_cuda.so.0",
+        PLUGIN,
+        "libpi_cuda.so",
+        "libpi_unified_runtime.so",
+    )
     machine.put("system", ADAPTER)
-    for find, names in ((machine.adapters, ["libur_adapter_cuda.so.0"]), (machine.plugins, ["libpi_cuda.so"])):
+    for find, names in (
+        (machine.adapters, ["libur_adapter_cuda.so.0"]),
+        (machine.plugins, ["libpi_cuda.so"]),
+    ):
         result = find(accepts=only_cuda, **{variable: "cuda:*"})
-        assert [os.path.basename(path) for path in machine.paths(result) if "unified" not in path] == names
+        assert [
+            os.path.basename(path) for path in machine.paths(result) if "unified" not in path
+        ] == names
         (refusal,) = result.refusals
-        assert f"left out by {variable}=cuda:*" in refusal.reason and "UR_LOADER_PRELOAD_FILTER=0" in refusal.remedy
+        assert (
+            f"left out by {variable}=cuda:*" in refusal.reason
+            and "UR_LOADER_PRELOAD_FILTER=0" in refusal.remedy
+        )
 
 
 def test_unknown_backend_is_never_left_out(machine: Machine) -> None:
@@ -381,10 +494,14 @@ def test_unknown_backend_is_never_left_out(machine: Machine) -> None:
 
 def test_forced_adapter_is_never_left_out(machine: Machine) -> None:
     forced = machine.put("mine", ADAPTER) + f"/{ADAPTER}"
-    assert only(machine.adapters(accepts=only_cuda, UR_ADAPTERS_FORCE_LOAD=forced)).backend == "opencl"
+    assert (
+        only(machine.adapters(accepts=only_cuda, UR_ADAPTERS_FORCE_LOAD=forced)).backend == "opencl"
+    )
 
 
-@pytest.mark.parametrize(("value", "found"), [("0", 1), ("false", 1), ("1", 0), ("True", 0), ("", 0)])
+@pytest.mark.parametrize(
+    ("value", "found"), [("0", 1), ("false", 1), ("1", 0), ("True", 0), ("", 0)]
+)
 def test_filter_can_be_switched_off(machine: Machine, value: str, found: int) -> None:
     machine.put("prefix/lib", ADAPTER, PLUGIN)
     for find in (machine.adapters, machine.plugins):
@@ -395,9 +512,13 @@ def test_filter_can_be_switched_off(machine: Machine, value: str, found: int) ->
 
 
 def test_every_variable_that_is_set_is_explained_in_the_order_of_the_table() -> None:
-    used = explain_variables({"HOME": "/", **{variable.name: "1" for variable in reversed(VARIABLES)}})
+    used = explain_variables(
+        {"HOME": "/", **{variable.name: "1" for variable in reversed(VARIABLES)}}
+    )
     assert [one.variable for one in used] == list(VARIABLES)
-    assert all(one.outcome.partition(":")[0] in ("honoured", "not honoured", "no effect") for one in used)
+    assert all(
+        one.outcome.partition(":")[0] in ("honoured", "not honoured", "no effect") for one in used
+    )
     assert explain_variables({}) == ()
 
 
@@ -410,17 +531,25 @@ def test_outcomes_of_variables() -> None:
     }
     outcomes = {used.variable.name: used.outcome for used in explain_variables(environ)}
     assert outcomes["UR_ADAPTERS_FORCE_LOAD"].startswith("honoured: ")
-    assert outcomes["UR_ADAPTERS_SEARCH_PATH"] == "no effect: UR_ADAPTERS_FORCE_LOAD is set and replaces it"
+    assert (
+        outcomes["UR_ADAPTERS_SEARCH_PATH"]
+        == "no effect: UR_ADAPTERS_FORCE_LOAD is set and replaces it"
+    )
     assert outcomes["UR_ENABLE_LOADER_INTERCEPT"].startswith("not honoured: ")
     assert outcomes["LD_LIBRARY_PATH"] == "empty, which counts as not set"
 
 
 def test_malformed_variable_replaces_nothing() -> None:
     environ = {"UR_ADAPTERS_FORCE_LOAD": "/a:b", "UR_ADAPTERS_SEARCH_PATH": "/a"}
-    assert [used.outcome.partition(":")[0] for used in explain_variables(environ)] == ["ignored", "honoured"]
+    assert [used.outcome.partition(":")[0] for used in explain_variables(environ)] == [
+        "ignored",
+        "honoured",
+    ]
 
 
-def test_secure_process_ignores_the_environment(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secure_process_ignores_the_environment(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mine = machine.put("mine", ADAPTER, PLUGIN)
     environ = {
         "UR_ADAPTERS_FORCE_LOAD": f"{mine}/{ADAPTER}",
@@ -430,11 +559,15 @@ def test_secure_process_ignores_the_environment(machine: Machine, monkeypatch: p
     assert machine.adapters(**environ).candidates and machine.plugins(**environ).candidates
     monkeypatch.setattr(search, "in_secure_process", lambda: True)
     assert machine.adapters(**environ).candidates == machine.plugins(**environ).candidates == ()
-    assert {used.outcome for used in explain_variables(environ)} == {"ignored: this process is set-uid or set-gid"}
+    assert {used.outcome for used in explain_variables(environ)} == {
+        "ignored: this process is set-uid or set-gid"
+    }
 
 
 def test_every_variable_is_in_the_readme() -> None:
     readme = (shipped_config().parent / "README.md").read_text()
     for variable in VARIABLES:
         if variable.honoured and variable.name != "ONEAPI_DEVICE_SELECTOR":
-            assert variable.name in readme or variable.name.removeprefix("SYCL_OVERRIDE_PI") in readme
+            assert (
+                variable.name in readme or variable.name.removeprefix("SYCL_OVERRIDE_PI") in readme
+            )

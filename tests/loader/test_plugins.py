@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from support import FakePlugin, RunPython
 
-from fairlead.loader.errors import FairleadError, NotFoundError
-from fairlead.loader.plugins import Plugins, environment_selector, open_plugins
-from fairlead.loader.selector import SelectorError, parse
+from fairlead.loader.base.errors import FairleadError, NotFoundError
+from fairlead.loader.ur.plugins import Plugins, environment_selector, open_plugins
+from fairlead.loader.ur.selector import SelectorError, parse
 
 
 def forced(*paths: Path | str, **variables: str) -> dict[str, str]:
@@ -27,7 +27,9 @@ def names(plugins: Plugins) -> list[str]:
 @pytest.fixture(scope="session")
 def two(fake_plugin: FakePlugin) -> list[Path]:
     """An adapter for Level Zero with two devices, and one for OpenCL with two platforms, a CPU each."""
-    opencl = fake_plugin(backend="UR_BACKEND_OPENCL", platforms=2, device_type="UR_DEVICE_TYPE_CPU", name='"Open"')
+    opencl = fake_plugin(
+        backend="UR_BACKEND_OPENCL", platforms=2, device_type="UR_DEVICE_TYPE_CPU", name='"Open"'
+    )
     return [fake_plugin(devices=2), opencl]
 
 
@@ -36,7 +38,9 @@ def two(fake_plugin: FakePlugin) -> list[Path]:
 
 def test_all_of_them_in_the_order_of_the_search(two: list[Path]) -> None:
     with open_plugins("UR", forced(*two)) as plugins:
-        assert [plugin.path for plugin in plugins] == [str(path) for path in two] and len(plugins) == 2
+        assert [plugin.path for plugin in plugins] == [str(path) for path in two] and len(
+            plugins
+        ) == 2
         assert [platform.name for platform in plugins.platforms] == ["Fake 0", "Open 0", "Open 1"]
         assert len(plugins.devices) == 4 and plugins.selector is None
         assert plugins.refusals == () and plugins.failures == ()
@@ -52,7 +56,9 @@ def test_pi_plugins_by_their_override(fake_plugin: FakePlugin) -> None:
         assert plugins.devices[0].name == "Fake device 0"
 
 
-def test_what_fails_is_a_refusal_and_the_others_are_opened(fake_plugin: FakePlugin, two: list[Path], tmp_path: Path) -> None:
+def test_what_fails_is_a_refusal_and_the_others_are_opened(
+    fake_plugin: FakePlugin, two: list[Path], tmp_path: Path
+) -> None:
     (tmp_path / "libnotes.so").write_text("I am no library.\n")
     bad = {
         fake_plugin(at_load="abort()"): "it crashed with SIGABRT while opening the library",
@@ -66,7 +72,10 @@ def test_what_fails_is_a_refusal_and_the_others_are_opened(fake_plugin: FakePlug
         refused = {refusal.what: refusal for refusal in plugins.refusals}
         assert set(refused) == {str(path) for path in bad}
         for path, words in bad.items():
-            assert words in refused[str(path)].reason and refused[str(path)].found_via == "UR_ADAPTERS_FORCE_LOAD"
+            assert (
+                words in refused[str(path)].reason
+                and refused[str(path)].found_via == "UR_ADAPTERS_FORCE_LOAD"
+            )
         assert sum(str(tmp_path / "libgone.so") in reason for reason in plugins.reasons) == 1
 
 
@@ -93,11 +102,19 @@ HOSTILE_PI: list[tuple[dict[str, object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("interface", "knobs", "words"), [
-    *(("UR", knobs, words) for knobs, words in HOSTILE_UR), *(("PI", knobs, words) for knobs, words in HOSTILE_PI)
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("interface", "knobs", "words"),
+    [
+        *(("UR", knobs, words) for knobs, words in HOSTILE_UR),
+        *(("PI", knobs, words) for knobs, words in HOSTILE_PI),
+    ],
+)
 def test_a_hostile_plugin_is_refused_with_the_reason(
-    fake_plugin: FakePlugin, interface: str, knobs: dict[str, object], words: str, monkeypatch: pytest.MonkeyPatch
+    fake_plugin: FakePlugin,
+    interface: str,
+    knobs: dict[str, object],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("FAIRLEAD_PROBE_TIMEOUT", "3")
     path = fake_plugin(interface=1 if interface == "UR" else 2, **knobs)
@@ -118,11 +135,17 @@ def hostile_files(library: Path, folder: Path) -> dict[Path, str]:
     needed = folder / "libneeded_by_it.so"
     for source, target, flags in (
         ("int it(void) { return 1; }", needed, ()),
-        ("int it(void); __attribute__((visibility(\"default\"))) int urGetAdapterProcAddrTable(void) { return it(); }",
-         folder / "needy.so", (f"-L{folder}", "-lneeded_by_it")),
-    ):  # fmt: skip
+        (
+            'int it(void); __attribute__((visibility("default"))) int urGetAdapterProcAddrTable(void) { return it(); }',
+            folder / "needy.so",
+            (f"-L{folder}", "-lneeded_by_it"),
+        ),
+    ):
         (folder / "source.c").write_text(source)
-        subprocess.run(["cc", "-shared", "-fPIC", str(folder / "source.c"), "-o", str(target), *flags], check=True)
+        subprocess.run(
+            ["cc", "-shared", "-fPIC", str(folder / "source.c"), "-o", str(target), *flags],
+            check=True,
+        )
     needed.unlink()
     old = folder / "libur_adapter_old.so.0.11.0"
     shutil.copy(library, old)
@@ -136,7 +159,9 @@ def hostile_files(library: Path, folder: Path) -> dict[Path, str]:
     }
 
 
-def test_a_file_that_is_no_adapter_for_us_is_refused_with_the_reason(fake_plugin: FakePlugin, tmp_path: Path) -> None:
+def test_a_file_that_is_no_adapter_for_us_is_refused_with_the_reason(
+    fake_plugin: FakePlugin, tmp_path: Path
+) -> None:
     bad = hostile_files(fake_plugin(), tmp_path)
     with open_plugins("UR", forced(*bad, fake_plugin())) as plugins:
         assert len(plugins) == 1
@@ -148,13 +173,22 @@ def test_a_file_that_is_no_adapter_for_us_is_refused_with_the_reason(fake_plugin
 def test_what_failed_is_remembered(fake_plugin: FakePlugin) -> None:
     environ = forced(fake_plugin(at_init="abort()", at_list="abort()"))
     reasons = [open_plugins("UR", environ).refusals[0].reason for _ in range(2)]
-    assert "remembered" not in reasons[0] and "(remembered; `fairlead doctor` tries it again)" in reasons[1]
+    assert (
+        "remembered" not in reasons[0]
+        and "(remembered; `fairlead doctor` tries it again)" in reasons[1]
+    )
 
 
-def test_without_a_probe_a_bad_one_is_refused_by_itself(fake_plugin: FakePlugin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_probe_a_bad_one_is_refused_by_itself(
+    fake_plugin: FakePlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAIRLEAD_PROBE", "0")
-    (refusal,) = open_plugins("UR", forced(fake_plugin(getter_error="UR_RESULT_ERROR_UNKNOWN"))).refusals
-    assert refusal.reason.startswith("urGetKernelProcAddrTable: it refuses to fill its table Kernel")
+    (refusal,) = open_plugins(
+        "UR", forced(fake_plugin(getter_error="UR_RESULT_ERROR_UNKNOWN"))
+    ).refusals
+    assert refusal.reason.startswith(
+        "urGetKernelProcAddrTable: it refuses to fill its table Kernel"
+    )
 
 
 def test_fairlead_exclude(two: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +196,10 @@ def test_fairlead_exclude(two: list[Path], monkeypatch: pytest.MonkeyPatch) -> N
     plugins = open_plugins("UR", forced(*two))
     assert names(plugins) == [two[1].name]
     (refusal,) = plugins.refusals
-    assert refusal.reason == f"excluded by FAIRLEAD_EXCLUDE ({two[0].name})" and refusal.remedy == "change FAIRLEAD_EXCLUDE"
+    assert (
+        refusal.reason == f"excluded by FAIRLEAD_EXCLUDE ({two[0].name})"
+        and refusal.remedy == "change FAIRLEAD_EXCLUDE"
+    )
 
 
 def test_an_idle_adapter_stays_open_and_says_why(fake_plugin: FakePlugin) -> None:
@@ -171,8 +208,13 @@ def test_an_idle_adapter_stays_open_and_says_why(fake_plugin: FakePlugin) -> Non
     assert any("it has no platform" in reason for reason in plugins.reasons)
 
 
-def test_a_platform_that_fails_does_not_take_the_others_devices_along(fake_plugin: FakePlugin, two: list[Path]) -> None:
-    bad = [fake_plugin(at_devices="return UR_RESULT_ERROR_DEVICE_LOST"), fake_plugin(info_error="UR_RESULT_ERROR_UNKNOWN")]
+def test_a_platform_that_fails_does_not_take_the_others_devices_along(
+    fake_plugin: FakePlugin, two: list[Path]
+) -> None:
+    bad = [
+        fake_plugin(at_devices="return UR_RESULT_ERROR_DEVICE_LOST"),
+        fake_plugin(info_error="UR_RESULT_ERROR_UNKNOWN"),
+    ]
     with open_plugins("UR", forced(*bad, *two)) as plugins:
         assert len(plugins) == 4 and len(plugins.devices) == 4
         first, second = plugins.failures
@@ -196,7 +238,9 @@ def test_a_platform_that_fails_does_not_take_the_others_devices_along(fake_plugi
 def test_a_selector_picks_devices(two: list[Path], selector: str, expected: list[str]) -> None:
     with open_plugins("UR", forced(*two, ONEAPI_DEVICE_SELECTOR=selector)) as plugins:
         assert [device.backend for device in plugins.select()] == expected
-        assert plugins.select(parse("opencl:0"))[0].platform.name == "Open 0"  # another one than the environment's
+        assert (
+            plugins.select(parse("opencl:0"))[0].platform.name == "Open 0"
+        )  # another one than the environment's
 
 
 def test_sub_devices_are_selected_in_place_of_their_parent(two: list[Path]) -> None:
@@ -210,20 +254,33 @@ def test_a_selector_that_leaves_nothing_names_what_there_is(two: list[Path]) -> 
         with pytest.raises(NotFoundError, match="the device selector leaves no device") as caught:
             plugins.select()
         error = caught.value
-        assert error.code == "UR_RESULT_ERROR_DEVICE_NOT_FOUND" and "fairlead devices" in error.remedy
+        assert (
+            error.code == "UR_RESULT_ERROR_DEVICE_NOT_FOUND" and "fairlead devices" in error.remedy
+        )
         assert "ONEAPI_DEVICE_SELECTOR=cuda:* selects none of the devices" in error.reasons
         assert "opencl:1 is Open device 0" in error.reasons
 
 
 def test_no_device_at_all() -> None:
     with pytest.raises(NotFoundError, match="no device can be used") as caught:
-        open_plugins("PI", {"SYCL_OVERRIDE_PI_OPENCL": "/nowhere/libpi.so", "ONEAPI_DEVICE_SELECTOR": "opencl:*"}).select()
-    assert caught.value.code == "PI_ERROR_DEVICE_NOT_FOUND" and "fairlead doctor" in caught.value.remedy
-    assert any(reason.startswith("/nowhere/libpi.so: the file does not exist") for reason in caught.value.reasons)
+        open_plugins(
+            "PI",
+            {"SYCL_OVERRIDE_PI_OPENCL": "/nowhere/libpi.so", "ONEAPI_DEVICE_SELECTOR": "opencl:*"},
+        ).select()
+    assert (
+        caught.value.code == "PI_ERROR_DEVICE_NOT_FOUND"
+        and "fairlead doctor" in caught.value.remedy
+    )
+    assert any(
+        reason.startswith("/nowhere/libpi.so: the file does not exist")
+        for reason in caught.value.reasons
+    )
     assert not any("selects none of" in reason for reason in caught.value.reasons)
 
 
-def test_a_backend_that_cannot_be_selected_is_not_opened(fake_plugin: FakePlugin, tmp_path: Path) -> None:
+def test_a_backend_that_cannot_be_selected_is_not_opened(
+    fake_plugin: FakePlugin, tmp_path: Path
+) -> None:
     (tmp_path / "libur_adapter_cuda.so.0").symlink_to(fake_plugin(backend="UR_BACKEND_CUDA"))
     environ = {"UR_ADAPTERS_SEARCH_PATH": str(tmp_path), "ONEAPI_DEVICE_SELECTOR": "!cuda:*"}
 
@@ -233,8 +290,12 @@ def test_a_backend_that_cannot_be_selected_is_not_opened(fake_plugin: FakePlugin
 
     assert not is_open(environ)
     refusals = open_plugins("UR", environ).refusals
-    assert any("left out by ONEAPI_DEVICE_SELECTOR=!cuda:*" in refusal.reason for refusal in refusals)
-    assert is_open(environ | {"UR_LOADER_PRELOAD_FILTER": "0"}) and is_open(environ | {"ONEAPI_DEVICE_SELECTOR": "cuda:0"})
+    assert any(
+        "left out by ONEAPI_DEVICE_SELECTOR=!cuda:*" in refusal.reason for refusal in refusals
+    )
+    assert is_open(environ | {"UR_LOADER_PRELOAD_FILTER": "0"}) and is_open(
+        environ | {"ONEAPI_DEVICE_SELECTOR": "cuda:0"}
+    )
 
 
 def test_a_selector_that_cannot_be_understood_is_an_error() -> None:
@@ -261,7 +322,7 @@ def test_unused_plugins_are_closed(two: list[Path]) -> None:
 # What can be followed
 
 OPEN = """
-from fairlead.loader.plugins import open_plugins
+from fairlead.loader.ur.plugins import open_plugins
 import sys
 with open_plugins(sys.argv[1]) as plugins:
     plugins.select()
@@ -275,7 +336,10 @@ def test_the_log_of_the_loader(run_python: RunPython, two: list[Path]) -> None:
     lines = run_python(OPEN, "UR", env=env).out.splitlines()
     assert all(line.startswith("<LOADER>[INFO]: ") for line in lines)
     assert any("/nowhere/libgone.so: does not exist" in line for line in lines)
-    loaded = [re.fullmatch(r"<LOADER>\[INFO\]: loaded adapter 0x[0-9a-f]+ \((.*)\), 0\.12", line) for line in lines]
+    loaded = [
+        re.fullmatch(r"<LOADER>\[INFO\]: loaded adapter 0x[0-9a-f]+ \((.*)\), 0\.12", line)
+        for line in lines
+    ]
     assert [match[1] for match in loaded if match] == [str(path) for path in two]
     debug = run_python(OPEN, "UR", env=env | {"UR_LOG_LOADER": "level:debug;output:stdout"}).out
     assert "<LOADER>[DEBUG]: adapters: Python prefix: not searched" in debug
@@ -289,7 +353,10 @@ def test_the_trace_of_the_dpcpp_runtime(run_python: RunPython, fake_plugin: Fake
     assert run_python(OPEN, "PI", env=env | {"SYCL_PI_TRACE": "1"}).err == f"{loaded}\n{chosen}\n"
     everything = run_python(OPEN, "PI", env=env | {"SYCL_PI_TRACE": "-1"}).err
     assert loaded in everything
-    assert f"SYCL_PI_TRACE[all]: Check if plugin is present. Failed to load plugin: {bad}" in everything
+    assert (
+        f"SYCL_PI_TRACE[all]: Check if plugin is present. Failed to load plugin: {bad}"
+        in everything
+    )
     assert "SYCL_PI_TRACE[-1]: " in everything and "it crashed with SIGABRT" in everything
     assert chosen in everything
     assert run_python(OPEN, "PI", env=env).err == ""
@@ -298,7 +365,9 @@ def test_the_trace_of_the_dpcpp_runtime(run_python: RunPython, fake_plugin: Fake
 # Closing and failing
 
 
-def test_a_file_that_cannot_be_opened_gives_way_to_the_next_of_its_name(fake_plugin: FakePlugin, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_gives_way_to_the_next_of_its_name(
+    fake_plugin: FakePlugin, tmp_path: Path
+) -> None:
     bad, good, name = fake_plugin(at_init="abort()"), fake_plugin(), "libur_adapter_level_zero.so.0"
     for folder, library in (("one", bad), ("two", good)):
         (tmp_path / folder).mkdir()
@@ -306,7 +375,11 @@ def test_a_file_that_cannot_be_opened_gives_way_to_the_next_of_its_name(fake_plu
     environ = {"UR_ADAPTERS_SEARCH_PATH": f"{tmp_path / 'one'},{tmp_path / 'two'}"}
     with open_plugins("UR", environ) as plugins:
         assert [plugin.path for plugin in plugins] == [str(good)]
-        assert any("SIGABRT" in refusal.reason for refusal in plugins.refusals if refusal.what == str(tmp_path / "one" / name))
+        assert any(
+            "SIGABRT" in refusal.reason
+            for refusal in plugins.refusals
+            if refusal.what == str(tmp_path / "one" / name)
+        )
 
 
 def test_a_callback_that_fails_does_not_leave_the_others_open(two: list[Path]) -> None:
@@ -330,7 +403,7 @@ def test_what_is_open_at_the_end_is_released_and_its_callbacks_are_told(
 ) -> None:
     code = """
 import atexit, os, sys
-from fairlead.loader.plugins import open_plugins
+from fairlead.loader.ur.plugins import open_plugins
 plugins = open_plugins("UR", {"UR_ADAPTERS_FORCE_LOAD": sys.argv[1]})
 plugins.plugins[0].on_close(lambda plugin: print("told", plugin.closed, len(plugins.devices), flush=True))
 if len(sys.argv) > 2:
@@ -342,29 +415,43 @@ os.wait()
     log = tmp_path / "log"
     for more in ((), ("close",)):
         log.write_text("")
-        done = run_python(code, str(fake_plugin()), *more, env={"FAKE_LOG": str(log), "FAIRLEAD_PROBE": "0"})
+        done = run_python(
+            code, str(fake_plugin()), *more, env={"FAKE_LOG": str(log), "FAIRLEAD_PROBE": "0"}
+        )
         assert done.out.splitlines()[-1].startswith("told") and done.err == ""
         assert log.read_text().count("release") >= 1
 
 
-def test_sycl_ur_trace_1_tells_what_is_found(run_python: RunPython, fake_plugin: FakePlugin) -> None:
+def test_sycl_ur_trace_1_tells_what_is_found(
+    run_python: RunPython, fake_plugin: FakePlugin
+) -> None:
     env = {"UR_ADAPTERS_FORCE_LOAD": str(fake_plugin())}
-    assert "<LOADER>[INFO]: loaded adapter" in run_python(OPEN, "UR", env=env | {"SYCL_UR_TRACE": "1"}).err
+    assert (
+        "<LOADER>[INFO]: loaded adapter"
+        in run_python(OPEN, "UR", env=env | {"SYCL_UR_TRACE": "1"}).err
+    )
     assert run_python(OPEN, "UR", env=env).err == ""
 
 
 @pytest.mark.parametrize("value", ["x", "", "-1"])
-def test_no_value_of_sycl_pi_trace_ends_the_process(run_python: RunPython, real_plugins: Path, value: str) -> None:
+def test_no_value_of_sycl_pi_trace_ends_the_process(
+    run_python: RunPython, real_plugins: Path, value: str
+) -> None:
     """DPC++'s own plugins read it too, and abort if it is no number."""
-    env = {"SYCL_OVERRIDE_PI_OPENCL": str(real_plugins / "pi/libpi_opencl.so"), "SYCL_PI_TRACE": value}
+    env = {
+        "SYCL_OVERRIDE_PI_OPENCL": str(real_plugins / "pi/libpi_opencl.so"),
+        "SYCL_PI_TRACE": value,
+    }
     done = run_python(OPEN, "PI", env=env, check=False)
     assert "invalid_argument" not in done.err and done.code in (0, 1)
 
 
-def test_what_leaks_is_reported_at_the_end_though_nothing_was_closed(run_python: RunPython, fake_plugin: FakePlugin) -> None:
+def test_what_leaks_is_reported_at_the_end_though_nothing_was_closed(
+    run_python: RunPython, fake_plugin: FakePlugin
+) -> None:
     code = """
 import ctypes, sys
-from fairlead.loader.plugins import open_plugins
+from fairlead.loader.ur.plugins import open_plugins
 plugins = open_plugins("UR", {"UR_ADAPTERS_FORCE_LOAD": sys.argv[1]})
 device, context = plugins.devices[0], ctypes.c_void_p()
 handles = (ctypes.c_void_p * 1)(device.handle)
@@ -372,4 +459,6 @@ device.platform.plugin.table.urContextCreate(1, handles, None, ctypes.byref(cont
 """
     done = run_python(code, str(fake_plugin()), env={"UR_ENABLE_LAYERS": "UR_LAYER_LEAK_CHECKING"})
     leaks = [line for line in done.err.splitlines() if "has leaked" in line]
-    assert len(leaks) == 1 and "ur_context_handle_t" in leaks[0], "the devices that were listed are released"
+    assert len(leaks) == 1 and "ur_context_handle_t" in leaks[0], (
+        "the devices that were listed are released"
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.loader.preview import SINCE, preview
+from fairlead.loader.ur.preview import SINCE, preview
 
 Build = Callable[..., Path]
 
@@ -22,7 +22,10 @@ def build(compile_c: Callable[..., Path], tmp_path: Path) -> Build:
 
     def build(*functions: str, name: str = "libtest.so", flags: Iterable[str] = ()) -> Path:
         source = tmp_path / "source.c"
-        bodies = (f'__attribute__((visibility("default"))) int {function}(void) {{ return 0; }}\n' for function in functions)
+        bodies = (
+            f'__attribute__((visibility("default"))) int {function}(void) {{ return 0; }}\n'
+            for function in functions
+        )
         source.write_text("int hidden_function(void) { return 0; }\n" + "".join(bodies))
         return compile_c(source, tmp_path / name, *flags)
 
@@ -40,20 +43,29 @@ def older_than(version: tuple[int, int]) -> list[str]:
 def test_an_adapter(build: Build) -> None:
     seen = preview(build("urGetAdapterProcAddrTable", "urAdapterGet"))
     assert (seen.interface, seen.reason, seen.remedy) == ("UR", "", "")
-    assert {"urGetAdapterProcAddrTable", "urAdapterGet"} <= seen.exports and "hidden_function" not in seen.exports
+    assert {
+        "urGetAdapterProcAddrTable",
+        "urAdapterGet",
+    } <= seen.exports and "hidden_function" not in seen.exports
 
 
 def test_one_getter_makes_an_adapter(build: Build) -> None:
     assert preview(build("urGetCommandBufferExpProcAddrTable")).interface == "UR"
 
 
-def test_what_a_library_needs_is_no_export(build: Build, tmp_path: Path, compile_c: Callable[..., Path]) -> None:
+def test_what_a_library_needs_is_no_export(
+    build: Build, tmp_path: Path, compile_c: Callable[..., Path]
+) -> None:
     (tmp_path / "user.c").write_text(
         "extern int urGetAdapterProcAddrTable(void);\n"
         '__attribute__((visibility("default"))) int call(void) { return urGetAdapterProcAddrTable(); }\n'
     )
     seen = preview(compile_c(tmp_path / "user.c", tmp_path / "user.so"))
-    assert seen.interface == "" and "call" in seen.exports and "urGetAdapterProcAddrTable" not in seen.exports
+    assert (
+        seen.interface == ""
+        and "call" in seen.exports
+        and "urGetAdapterProcAddrTable" not in seen.exports
+    )
 
 
 def test_version_by_the_name_of_the_real_file(build: Build, tmp_path: Path) -> None:
@@ -72,13 +84,24 @@ def test_version_by_the_name_of_a_copy_beside_it(build: Build, tmp_path: Path) -
     assert preview(path).version == "0.12"
 
 
-@pytest.mark.parametrize(("symbol_version", "version"), [("LIBUR_ADAPTER_X_0.11", "0.11"), ("LIBUR_ADAPTER_X_0.0", "")])
-def test_version_by_symbol_versions(build: Build, tmp_path: Path, symbol_version: str, version: str) -> None:
+@pytest.mark.parametrize(
+    ("symbol_version", "version"), [("LIBUR_ADAPTER_X_0.11", "0.11"), ("LIBUR_ADAPTER_X_0.0", "")]
+)
+def test_version_by_symbol_versions(
+    build: Build, tmp_path: Path, symbol_version: str, version: str
+) -> None:
     script = tmp_path / "x.map"
     script.write_text(f"{symbol_version} {{ global: urGet*; local: *; }};")
-    path = build("urGetAdapterProcAddrTable", name="libur_adapter_x.so.0", flags=[f"-Wl,--version-script={script}"])
+    path = build(
+        "urGetAdapterProcAddrTable",
+        name="libur_adapter_x.so.0",
+        flags=[f"-Wl,--version-script={script}"],
+    )
     seen = preview(path)
-    assert (seen.interface, seen.version) == ("UR", version) and "urGetAdapterProcAddrTable" in seen.exports
+    assert (seen.interface, seen.version) == (
+        "UR",
+        version,
+    ) and "urGetAdapterProcAddrTable" in seen.exports
 
 
 @pytest.mark.parametrize(
@@ -96,11 +119,19 @@ def test_what_is_neither_is_refused(build: Build, functions: tuple[str, ...], wo
 
 
 def test_an_opencl_loader_is_told_by_its_symbol_versions(build: Build, tmp_path: Path) -> None:
-    (tmp_path / "cl.map").write_text("OPENCL_1.0 { global: cl*; local: *; }; OPENCL_3.0 { } OPENCL_1.0;")
+    (tmp_path / "cl.map").write_text(
+        "OPENCL_1.0 { global: cl*; local: *; }; OPENCL_3.0 { } OPENCL_1.0;"
+    )
     flag = f"-Wl,--version-script={tmp_path / 'cl.map'}"
     seen = preview(build("clGetPlatformIDs", flags=[flag]))
-    assert (seen.interface, seen.is_loader) == ("", True) and "it is an OpenCL loader" in seen.reason and seen.remedy
-    assert not preview(build("clGetPlatformIDs", "clIcdGetPlatformIDsKHR", name="driver.so", flags=[flag])).is_loader
+    assert (
+        (seen.interface, seen.is_loader) == ("", True)
+        and "it is an OpenCL loader" in seen.reason
+        and seen.remedy
+    )
+    assert not preview(
+        build("clGetPlatformIDs", "clIcdGetPlatformIDsKHR", name="driver.so", flags=[flag])
+    ).is_loader
     assert not preview(build("clGetPlatformIDs", name="plain.so")).is_loader
 
 

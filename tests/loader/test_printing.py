@@ -11,16 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.abi import Api
-from fairlead.loader.pi import PI
-from fairlead.loader.printing import Call, decode, duration, head, pieces, quoted, tail
-from fairlead.loader.ur import UR
+from fairlead.loader.base.abi import Api
+from fairlead.loader.pi.abi import PI
+from fairlead.loader.trace.printing import Call, decode, duration, head, pieces, quoted, tail
+from fairlead.loader.ur.abi import UR
 
 APIS = {"ur": UR, "pi": PI, "cl": OPENCL}
 WORDS = st.integers(0, 2**64 - 1)
 
 
-def call(api: Api, name: str, *arguments: int, result: int = 0, ns: int = 12_300, **read: bytes) -> Call:
+def call(
+    api: Api, name: str, *arguments: int, result: int = 0, ns: int = 12_300, **read: bytes
+) -> Call:
     """A call that came back; `read` is what its pointers led to, by the parameter's name."""
     function = api.functions[name]
     names = [parameter.name for parameter in function.parameters]
@@ -35,7 +37,8 @@ def words(*numbers: int) -> bytes:
 def test_a_ur_call_is_one_line_with_the_names_of_its_arguments() -> None:
     got = call(UR, "urAdapterGet", 0, 0, 0x7FFC10, pNumAdapters=struct.pack("@I", 1))
     assert (
-        str(got) == "urAdapterGet(.NumEntries = 0, .phAdapters = nullptr, .pNumAdapters = 0x7ffc10 (1)) -> UR_RESULT_SUCCESS;"
+        str(got)
+        == "urAdapterGet(.NumEntries = 0, .phAdapters = nullptr, .pNumAdapters = 0x7ffc10 (1)) -> UR_RESULT_SUCCESS;"
     )
     assert not got.failed and got.duration == 12_300 and got.name == "urAdapterGet"
 
@@ -44,11 +47,22 @@ def test_the_lines_around_a_ur_call_are_those_of_the_dpcpp_runtime() -> None:
     got = call(UR, "urAdapterRelease", 0x10)
     assert head(got, "   ") == "   ---> urAdapterRelease\n"
     assert tail(got, "   ") == "   <--- urAdapterRelease(.hAdapter = 0x10) -> UR_RESULT_SUCCESS;\n"
-    assert tail(got, times=True) == "<--- urAdapterRelease(.hAdapter = 0x10) -> UR_RESULT_SUCCESS; 12.3 us\n"
+    assert (
+        tail(got, times=True)
+        == "<--- urAdapterRelease(.hAdapter = 0x10) -> UR_RESULT_SUCCESS; 12.3 us\n"
+    )
 
 
 def test_a_pi_call_is_a_block_of_types_and_names() -> None:
-    got = call(PI, "piPlatformsGet", 1, 0x55D8, 0x7FF0, platforms=words(0xABC), num_platforms=struct.pack("@I", 1))
+    got = call(
+        PI,
+        "piPlatformsGet",
+        1,
+        0x55D8,
+        0x7FF0,
+        platforms=words(0xABC),
+        num_platforms=struct.pack("@I", 1),
+    )
     assert head(got) == (
         "---> piPlatformsGet(\n"
         "\tpi_uint32 num_entries : 1\n"
@@ -63,21 +77,29 @@ def test_a_pi_call_is_a_block_of_types_and_names() -> None:
         "\n"
     )
     assert tail(got, times=True).startswith("\tpi_result : PI_SUCCESS; 12.3 us\n")
-    assert "\tpi_platform * platforms : <nullptr>\n" in head(call(PI, "piPlatformsGet", 0, 0, 0x7FF0))
+    assert "\tpi_platform * platforms : <nullptr>\n" in head(
+        call(PI, "piPlatformsGet", 0, 0, 0x7FF0)
+    )
 
 
 @pytest.mark.parametrize(
     ("constant", "data", "text"),
     [
         ("UR_DEVICE_INFO_NAME", b'A "B"\n\xff\0xyz', '("A \\"B\\"\\n\\xff")'),
-        ("UR_DEVICE_INFO_TYPE", struct.pack("@I", UR["UR_DEVICE_TYPE_GPU"]), "(UR_DEVICE_TYPE_GPU)"),
+        (
+            "UR_DEVICE_INFO_TYPE",
+            struct.pack("@I", UR["UR_DEVICE_TYPE_GPU"]),
+            "(UR_DEVICE_TYPE_GPU)",
+        ),
         ("UR_DEVICE_INFO_VENDOR_ID", struct.pack("@I", 0x8086), f"({0x8086})"),
         ("UR_DEVICE_INFO_AVAILABLE", b"\1", "(true)"),
         ("UR_DEVICE_INFO_MAX_WORK_ITEM_SIZES", words(4, 5, 6), "{4, 5, 6}"),
         ("UR_DEVICE_INFO_PLATFORM", words(0x1234), "(0x1234)"),
     ],
 )
-def test_an_info_query_is_printed_as_the_type_that_it_answers_with(constant: str, data: bytes, text: str) -> None:
+def test_an_info_query_is_printed_as_the_type_that_it_answers_with(
+    constant: str, data: bytes, text: str
+) -> None:
     got = call(UR, "urDeviceGetInfo", 1, UR[constant], len(data), 0x7000, 0, pPropValue=data)
     assert dict(got.arguments_text()) == {
         "hDevice": "0x1",
@@ -101,9 +123,14 @@ def test_an_info_query_is_cut_to_what_was_answered() -> None:
 
 def test_an_info_query_that_failed_or_is_not_known_is_an_address() -> None:
     data = words(1)
-    failed = call(UR, "urDeviceGetInfo", 1, UR["UR_DEVICE_INFO_NAME"], 8, 0x7000, 0, result=4, pPropValue=data)
+    failed = call(
+        UR, "urDeviceGetInfo", 1, UR["UR_DEVICE_INFO_NAME"], 8, 0x7000, 0, result=4, pPropValue=data
+    )
     unknown = call(UR, "urDeviceGetInfo", 1, 0x7777, 8, 0x7000, 0, pPropValue=data)
-    assert [dict(got.arguments_text())["pPropValue"] for got in (failed, unknown)] == ["0x7000", "0x7000"]
+    assert [dict(got.arguments_text())["pPropValue"] for got in (failed, unknown)] == [
+        "0x7000",
+        "0x7000",
+    ]
     assert dict(unknown.arguments_text())["propName"] == str(0x7777)
 
 
@@ -111,7 +138,9 @@ def test_structs_have_the_names_of_their_fields_and_bits_those_of_their_flags() 
     kind = UR.struct("ur_queue_properties_t")
     flags = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"] | UR["UR_QUEUE_FLAG_ON_DEVICE"] | 0x80000000
     properties = bytes(kind(UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, flags))
-    got = call(UR, "urQueueCreate", 1, 2, 0x7000, 0x8000, pProperties=properties, phQueue=words(0x99))
+    got = call(
+        UR, "urQueueCreate", 1, 2, 0x7000, 0x8000, pProperties=properties, phQueue=words(0x99)
+    )
     text = dict(got.arguments_text())
     assert text["pProperties"] == (
         "0x7000 {.stype = UR_STRUCTURE_TYPE_QUEUE_PROPERTIES, .pNext = nullptr, "
@@ -165,7 +194,10 @@ def test_opencl_calls_are_named_like_those_of_ur() -> None:
 def test_an_opencl_object_that_was_not_made_is_a_failure_with_its_code() -> None:
     got = call(OPENCL, "clCreateUserEvent", 0x10, 0x7000, errcode_ret=struct.pack("@i", -34))
     assert got.failed
-    assert str(got) == "clCreateUserEvent(.context = 0x10, .errcode_ret = 0x7000 (CL_INVALID_CONTEXT)) -> nullptr;"
+    assert (
+        str(got)
+        == "clCreateUserEvent(.context = 0x10, .errcode_ret = 0x7000 (CL_INVALID_CONTEXT)) -> nullptr;"
+    )
 
 
 def test_a_function_that_returns_nothing_has_no_result() -> None:
@@ -173,14 +205,24 @@ def test_a_function_that_returns_nothing_has_no_result() -> None:
     assert str(got) == "clSVMFree(.context = 0x10, .svm_pointer = 0x20);" and not got.failed
 
 
-@pytest.mark.parametrize(("code", "name"), [(1, "UR_RESULT_ERROR_INVALID_OPERATION"), (2**32 - 5, "-5"), (2**64 - 5, "-5")])
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [(1, "UR_RESULT_ERROR_INVALID_OPERATION"), (2**32 - 5, "-5"), (2**64 - 5, "-5")],
+)
 def test_the_result_is_the_low_half_of_its_word(code: int, name: str) -> None:
     got = call(UR, "urAdapterRelease", 0x10, result=code)
     assert got.result_text == name and got.failed
 
 
 @pytest.mark.parametrize(
-    ("ns", "text"), [(0, "0 ns"), (999, "999 ns"), (12_300, "12.3 us"), (4_560_000, "4.6 ms"), (2_000_000_000, "2.0 s")]
+    ("ns", "text"),
+    [
+        (0, "0 ns"),
+        (999, "999 ns"),
+        (12_300, "12.3 us"),
+        (4_560_000, "4.6 ms"),
+        (2_000_000_000, "2.0 s"),
+    ],
 )
 def test_durations_have_the_unit_that_fits(ns: int, text: str) -> None:
     assert duration(ns) == text
@@ -190,9 +232,22 @@ def test_decode_reads_the_records_of_the_layers_that_it_knows() -> None:
     slot = UR.functions["urProgramBuild"].slot
     assert slot is not None
     piece = [2 | 3 << 32, int.from_bytes(b"-x\0" + bytes(5), "little")]
-    record = [(9 + len(piece)) | slot << 32, 3 | 1 << 16 | 77 << 32, 0xA0, 1000, 3000, 0, 1, 2, 0x7000, *piece]
+    record = [
+        (9 + len(piece)) | slot << 32,
+        3 | 1 << 16 | 77 << 32,
+        0xA0,
+        1000,
+        3000,
+        0,
+        1,
+        2,
+        0x7000,
+        *piece,
+    ]
     other = [6 | 1 << 32, 0 | 5 << 32, 0xB0, 1, 2, 3]
-    got = decode(memoryview(array("Q", [*other, *record])).cast("B").cast("Q"), {0xA0: (UR, "fake")})
+    got = decode(
+        memoryview(array("Q", [*other, *record])).cast("B").cast("Q"), {0xA0: (UR, "fake")}
+    )
     assert [(c.name, c.label, c.thread, c.begin, c.end, c.arguments) for c in got] == [
         ("urProgramBuild", "fake", 77, 1000, 3000, (1, 2, 0x7000))
     ]
@@ -201,7 +256,10 @@ def test_decode_reads_the_records_of_the_layers_that_it_knows() -> None:
 
 @given(st.dictionaries(st.integers(0, 31), st.binary(max_size=128)))
 def test_pieces_come_out_as_they_went_in(found: dict[int, bytes]) -> None:
-    data = b"".join(words(place | len(piece) << 32) + piece + bytes(-len(piece) % 8) for place, piece in found.items())
+    data = b"".join(
+        words(place | len(piece) << 32) + piece + bytes(-len(piece) % 8)
+        for place, piece in found.items()
+    )
     assert pieces(memoryview(data).cast("Q")) == found
 
 
@@ -216,13 +274,23 @@ def test_whatever_a_call_held_it_can_be_printed(data: st.DataObject, name: str) 
         1,
         0,
         data.draw(st.integers(0, 2**62)),
-        tuple(data.draw(st.lists(st.one_of(st.integers(0, 64), WORDS), min_size=count, max_size=count))),
+        tuple(
+            data.draw(
+                st.lists(st.one_of(st.integers(0, 64), WORDS), min_size=count, max_size=count)
+            )
+        ),
         data.draw(WORDS),
-        data.draw(st.dictionaries(st.integers(0, max(count - 1, 0)), st.binary(max_size=128)) if count else st.just({})),
+        data.draw(
+            st.dictionaries(st.integers(0, max(count - 1, 0)), st.binary(max_size=128))
+            if count
+            else st.just({})
+        ),
     )
     text = head(got) + tail(got, times=True) + str(got)
     assert function.name in text
-    assert [parameter for parameter, _ in got.arguments_text()] == [parameter.name for parameter in function.parameters]
+    assert [parameter for parameter, _ in got.arguments_text()] == [
+        parameter.name for parameter in function.parameters
+    ]
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=APIS.keys())
@@ -239,11 +307,18 @@ def test_every_answer_of_an_info_query_can_be_printed(api: Api) -> None:
         names = [p.name for p in function.parameters]
         group = function.parameters[names.index(parameter.type_from)].type
         for constant in api.constants.values():
-            if constant.group == group and constant.answer and constant.answer.strip("[]") not in api.structs:
+            if (
+                constant.group == group
+                and constant.answer
+                and constant.answer.strip("[]") not in api.structs
+            ):
                 arguments = [0] * len(names)
                 arguments[names.index(parameter.type_from)] = constant.value
                 arguments[names.index(parameter.length)] = 128
                 arguments[names.index(parameter.name)] = 0x7000
                 read: Any = {parameter.name: bytes(128)}
                 got = call(api, function.name, *arguments, **read)
-                assert got.target(names.index(parameter.name)) is not None, (function.name, constant)
+                assert got.target(names.index(parameter.name)) is not None, (
+                    function.name,
+                    constant,
+                )

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.loader.schedule import BARRIER, Order, Schedule, by_events, by_level, in_order, reduced, spread
+from fairlead.icd.command_buffer.order import (
+    BARRIER,
+    Order,
+    Schedule,
+    by_events,
+    by_level,
+    in_order,
+    reduced,
+    spread,
+)
 
 
 @dataclass(frozen=True)
@@ -23,7 +32,8 @@ class Case:
 def graphs(draw: st.DrawFn) -> Order:
     size = draw(st.integers(0, 24))
     dependencies = [
-        draw(st.lists(st.integers(0, max(node - 1, 0)), max_size=4, unique=True)) if node else [] for node in range(size)
+        draw(st.lists(st.integers(0, max(node - 1, 0)), max_size=4, unique=True)) if node else []
+        for node in range(size)
     ]
     return Order(dependencies, draw(st.lists(st.booleans(), min_size=size, max_size=size)))
 
@@ -57,7 +67,9 @@ def behind_steps(schedule: Schedule, in_order: frozenset[int]) -> list[set[int]]
     return behind
 
 
-def assert_honours(graph: Order, schedule: Schedule, in_order: frozenset[int], lanes: set[int]) -> None:
+def assert_honours(
+    graph: Order, schedule: Schedule, in_order: frozenset[int], lanes: set[int]
+) -> None:
     steps = schedule.steps
     of_node = {step.command: number for number, step in enumerate(steps) if step.command != BARRIER}
     commands = {node for node in range(len(graph)) if not graph.order_only[node]}
@@ -71,11 +83,19 @@ def assert_honours(graph: Order, schedule: Schedule, in_order: frozenset[int], l
     for number, step in enumerate(steps):
         assert all(wait < number and steps[wait].signals for wait in step.waits)
         assert step.lane in lanes
-    if len(lanes) > 1 or 0 not in in_order:  # the caller sees the end of lane 0: a barrier there comes last
-        end = set(range(len(steps))) if not schedule.final_waits and steps and steps[-1].command == BARRIER else set()
+    if (
+        len(lanes) > 1 or 0 not in in_order
+    ):  # the caller sees the end of lane 0: a barrier there comes last
+        end = (
+            set(range(len(steps)))
+            if not schedule.final_waits and steps and steps[-1].command == BARRIER
+            else set()
+        )
         ends = set(schedule.final_waits)
         covered = end.union(ends, *(behind[number] for number in ends))
-        last_lane_0 = {number for number, step in enumerate(steps) if step.lane == 0 and 0 in in_order}
+        last_lane_0 = {
+            number for number, step in enumerate(steps) if step.lane == 0 and 0 in in_order
+        }
         assert set(of_node.values()) <= covered | last_lane_0
 
 
@@ -89,7 +109,9 @@ def test_in_order_and_levels(graph: Order) -> None:
 
 @given(cases())
 def test_events_on_several_lanes(case: Case) -> None:
-    assert_honours(case.graph, by_events(case.graph, case.lanes, case.in_order), case.in_order, {0, 1, 2})
+    assert_honours(
+        case.graph, by_events(case.graph, case.lanes, case.in_order), case.in_order, {0, 1, 2}
+    )
 
 
 @given(graphs())

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.loader import search
-from fairlead.loader.search import Candidate, Place, Refusal, SearchResult
+from fairlead.loader.base import search
+from fairlead.loader.base.search import Candidate, Place, Refusal, SearchResult
 
 
 def search_one(directory: Path, content: bytes, name: str = "driver.icd") -> SearchResult:
@@ -52,15 +52,21 @@ def test_crlf(tmp_path: Path) -> None:
 
 
 def test_leading_and_trailing_blanks(tmp_path: Path) -> None:
-    assert libraries(search_one(tmp_path, b" \t/opt/my driver/lib.so \t\n")) == ["/opt/my driver/lib.so"]
+    assert libraries(search_one(tmp_path, b" \t/opt/my driver/lib.so \t\n")) == [
+        "/opt/my driver/lib.so"
+    ]
 
 
 def test_utf8_byte_order_mark(tmp_path: Path) -> None:
-    assert libraries(search_one(tmp_path, codecs.BOM_UTF8 + b"/opt/libdriver.so\n")) == ["/opt/libdriver.so"]
+    assert libraries(search_one(tmp_path, codecs.BOM_UTF8 + b"/opt/libdriver.so\n")) == [
+        "/opt/libdriver.so"
+    ]
 
 
 def test_comment_first_line(tmp_path: Path) -> None:
-    assert libraries(search_one(tmp_path, b"# my driver\n  # and more\n/opt/libdriver.so\n")) == ["/opt/libdriver.so"]
+    assert libraries(search_one(tmp_path, b"# my driver\n  # and more\n/opt/libdriver.so\n")) == [
+        "/opt/libdriver.so"
+    ]
 
 
 def test_two_trailing_newlines(tmp_path: Path) -> None:
@@ -74,7 +80,9 @@ def test_two_lines_are_two_libraries(tmp_path: Path) -> None:
     assert {candidate.manifest for candidate in result.candidates} == {tmp_path / "driver.icd"}
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b" \r\n\t\n", codecs.BOM_UTF8, b"# nothing but this\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\n", b" \r\n\t\n", codecs.BOM_UTF8, b"# nothing but this\n"]
+)
 def test_empty_file(tmp_path: Path, content: bytes) -> None:
     assert "names no library" in only_refusal(search_one(tmp_path, content)).reason
 
@@ -92,7 +100,9 @@ def test_bare_soname_beside_the_manifest_is_that_file(tmp_path: Path) -> None:
     assert libraries(search_one(tmp_path, b"librel.so\n")) == [str(tmp_path / "librel.so")]
 
 
-def test_bare_soname_beside_a_manifest_given_relatively_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bare_soname_beside_a_manifest_given_relatively_is_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("librel.so").touch()
     Path("driver.icd").write_text("librel.so")
@@ -109,17 +119,26 @@ def test_relative_path_is_relative_to_the_manifest_then_to_the_bases(tmp_path: P
     manifest = tmp_path / "manifests" / "driver.icd"
     manifest.write_text("lib/libhere.so\nlib/libthere.so\n")
     result = search.collect(search.search_manifest(manifest, "a test", bases=[tmp_path / "base"]))
-    assert libraries(result) == [str(tmp_path / "manifests/lib/libhere.so"), str(tmp_path / "base/lib/libthere.so")]
+    assert libraries(result) == [
+        str(tmp_path / "manifests/lib/libhere.so"),
+        str(tmp_path / "base/lib/libthere.so"),
+    ]
 
 
-def test_relative_path_is_never_relative_to_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_path_is_never_relative_to_the_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     current, manifests = tmp_path / "current", tmp_path / "manifests"
     current.mkdir()
     manifests.mkdir()
     (current / "librel.so").touch()
     monkeypatch.chdir(current)
     refusal = only_refusal(search_one(manifests, b"./librel.so\n"))
-    assert "./librel.so" in refusal.reason and str(manifests) in refusal.reason and "driver" in refusal.remedy
+    assert (
+        "./librel.so" in refusal.reason
+        and str(manifests) in refusal.reason
+        and "driver" in refusal.remedy
+    )
 
 
 def test_missing_library_stays_a_candidate(tmp_path: Path) -> None:
@@ -141,22 +160,33 @@ def test_name_that_is_not_utf8_round_trips(tmp_path: Path) -> None:
     assert os.fsencode(library) == raw and os.path.exists(library)
 
 
-@given(name=st.lists(st.sampled_from([*range(0x21, 0x7F), *range(0x80, 0x100)]), min_size=1).map(bytes))
+@given(
+    name=st.lists(st.sampled_from([*range(0x21, 0x7F), *range(0x80, 0x100)]), min_size=1).map(bytes)
+)
 @settings(deadline=None)
-def test_any_printable_name_round_trips(tmp_path_factory: pytest.TempPathFactory, name: bytes) -> None:
-    (library,) = libraries(search_one(tmp_path_factory.mktemp("manifests"), b"/nonexistent/lib" + name))
+def test_any_printable_name_round_trips(
+    tmp_path_factory: pytest.TempPathFactory, name: bytes
+) -> None:
+    (library,) = libraries(
+        search_one(tmp_path_factory.mktemp("manifests"), b"/nonexistent/lib" + name)
+    )
     assert os.fsencode(library) == b"/nonexistent/lib" + name
 
 
 @given(content=st.binary(max_size=200))
 @settings(deadline=None)
-def test_any_content_gives_libraries_or_a_reason(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+def test_any_content_gives_libraries_or_a_reason(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
     result = search_one(tmp_path_factory.mktemp("manifests"), content)
     assert result.candidates or result.refusals
     assert all(libraries(result))
 
 
-@pytest.mark.parametrize("content", [b"/opt/lib\0driver.so", b"\x7fELF\x02\x01\x01", "/opt/libdriver.so".encode("utf-16")])
+@pytest.mark.parametrize(
+    "content",
+    [b"/opt/lib\0driver.so", b"\x7fELF\x02\x01\x01", "/opt/libdriver.so".encode("utf-16")],
+)
 def test_binary_content(tmp_path: Path, content: bytes) -> None:
     assert "no plain text" in only_refusal(search_one(tmp_path, content)).reason
 
@@ -236,7 +266,9 @@ def test_named_pipe_does_not_hang(tmp_path: Path) -> None:
     assert "named pipe" in only_refusal(search_all(tmp_path)).reason
 
 
-def test_named_pipe_put_there_after_the_check_does_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_named_pipe_put_there_after_the_check_does_not_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.mkfifo(tmp_path / "x.icd")
     monkeypatch.setattr(search, "kind_of", lambda path: "a file")
     assert only_refusal(search_all(tmp_path))
@@ -277,7 +309,9 @@ def test_state_of_a_directory(tmp_path: Path, names: list[str], state: str) -> N
 
 def test_directory_that_does_not_exist_is_a_place(tmp_path: Path) -> None:
     result = search_all(tmp_path / "none")
-    assert result == SearchResult((), (), (Place(str(tmp_path / "none"), "a test", "does not exist"),))
+    assert result == SearchResult(
+        (), (), (Place(str(tmp_path / "none"), "a test", "does not exist"),)
+    )
 
 
 def test_directory_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,9 +337,16 @@ def test_other_suffix(tmp_path: Path) -> None:
     assert libraries(result) == ["/opt/libadapter.so"]
 
 
-@given(names=st.lists(st.from_regex(r"[A-Za-z0-9_é]{1,6}\.(icd|ICD|txt)", fullmatch=True), unique=True), seed=st.integers())
+@given(
+    names=st.lists(
+        st.from_regex(r"[A-Za-z0-9_é]{1,6}\.(icd|ICD|txt)", fullmatch=True), unique=True
+    ),
+    seed=st.integers(),
+)
 @settings(deadline=None)
-def test_order_is_that_of_the_names(tmp_path_factory: pytest.TempPathFactory, names: list[str], seed: int) -> None:
+def test_order_is_that_of_the_names(
+    tmp_path_factory: pytest.TempPathFactory, names: list[str], seed: int
+) -> None:
     """Neither the order of creation nor the order in which the file system lists the names can be seen in the result."""
     directory = tmp_path_factory.mktemp("vendors")
     for name in names:
@@ -320,7 +361,9 @@ def test_order_is_that_of_the_names(tmp_path_factory: pytest.TempPathFactory, na
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "listdir", listdir)
         result = search_all(directory)
-    assert libraries(result) == [f"/opt/{name}.so" for name in sorted(names) if name.endswith(".icd")]
+    assert libraries(result) == [
+        f"/opt/{name}.so" for name in sorted(names) if name.endswith(".icd")
+    ]
     assert result == search_all(directory)
 
 
@@ -331,7 +374,9 @@ def test_empty_elements_of_a_list_are_refused() -> None:
     elements = list(search.split_list("NAMES", ":a::b: "))
     assert [element for element in elements if isinstance(element, str)] == ["a", "b"]
     refusals = [element for element in elements if isinstance(element, Refusal)]
-    assert [refusal.reason for refusal in refusals] == [f"element {number} of ':a::b: ' is empty" for number in (1, 3, 5)]
+    assert [refusal.reason for refusal in refusals] == [
+        f"element {number} of ':a::b: ' is empty" for number in (1, 3, 5)
+    ]
     assert all(refusal.what == "NAMES" and refusal.remedy for refusal in refusals)
 
 

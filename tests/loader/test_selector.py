@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.loader import search, selector
-from fairlead.loader.errors import FairleadError
-from fairlead.loader.selector import SelectorError
+from fairlead.loader.base import search
+from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.ur import selector
+from fairlead.loader.ur.selector import SelectorError
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,10 @@ class Unpartitionable:
 
 def device(backend: str, kind: str, name: str, *shape: int) -> Device:
     """A device with `shape[0]` sub-devices, each of which has `shape[1]` of its own."""
-    below = tuple(device(backend, kind, f"{name}.{number}", *shape[1:]) for number in range(shape[0] if shape else 0))
+    below = tuple(
+        device(backend, kind, f"{name}.{number}", *shape[1:])
+        for number in range(shape[0] if shape else 0)
+    )
     return Device(backend, kind, name, below)
 
 
@@ -260,7 +264,9 @@ def test_sycl_be_limits_to_one_backend() -> None:
 
 def test_names_for_sycl_be_are_data() -> None:
     found = selector.from_environment({"SYCL_BE": "PI_MINE"}, sycl_be={"PI_MINE": "mine"})
-    assert found is not None and found.accepts_backend("mine") and not found.accepts_backend("opencl")
+    assert (
+        found is not None and found.accepts_backend("mine") and not found.accepts_backend("opencl")
+    )
 
 
 @pytest.mark.parametrize("name", ["PI_VULKAN", "opencl", "pi_opencl", " "])
@@ -273,8 +279,12 @@ def test_illegal_sycl_be_lists_the_legal_ones(name: str) -> None:
 
 def test_selector_and_filter_cannot_be_combined() -> None:
     with pytest.raises(SelectorError, match="cannot be combined") as caught:
-        selector.from_environment({"ONEAPI_DEVICE_SELECTOR": "opencl:*", "SYCL_DEVICE_FILTER": "opencl"})
-    assert "SYCL_DEVICE_FILTER" in caught.value.remedy and selector.PRECEDENCE in caught.value.message
+        selector.from_environment(
+            {"ONEAPI_DEVICE_SELECTOR": "opencl:*", "SYCL_DEVICE_FILTER": "opencl"}
+        )
+    assert (
+        "SYCL_DEVICE_FILTER" in caught.value.remedy and selector.PRECEDENCE in caught.value.message
+    )
 
 
 @pytest.mark.parametrize(
@@ -288,7 +298,9 @@ def test_others_win_over_sycl_be(variable: str, text: str) -> None:
     assert f"SYCL_BE=nonsense has no effect: {variable} is set" in found.explain()
 
 
-@pytest.mark.parametrize("environ", [{}, {"ONEAPI_DEVICE_SELECTOR": "", "SYCL_DEVICE_FILTER": "", "SYCL_BE": ""}])
+@pytest.mark.parametrize(
+    "environ", [{}, {"ONEAPI_DEVICE_SELECTOR": "", "SYCL_DEVICE_FILTER": "", "SYCL_BE": ""}]
+)
 def test_empty_is_not_set(environ: dict[str, str]) -> None:
     assert selector.from_environment(environ) is None
 
@@ -310,9 +322,17 @@ def test_process_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_explain() -> None:
     lines = selector.parse("opencl:*;!opencl:CPU").explain().splitlines()
-    assert lines == ["ONEAPI_DEVICE_SELECTOR=opencl:*;!opencl:CPU selects opencl:*, but not opencl:cpu"]
-    assert "selects *:* (nothing is accepted by name), but not *:gpu" in selector.parse("!*:gpu").explain()
-    assert "SYCL_DEVICE_FILTER is deprecated: use ONEAPI_DEVICE_SELECTOR" in selector.parse_filter("gpu").explain()
+    assert lines == [
+        "ONEAPI_DEVICE_SELECTOR=opencl:*;!opencl:CPU selects opencl:*, but not opencl:cpu"
+    ]
+    assert (
+        "selects *:* (nothing is accepted by name), but not *:gpu"
+        in selector.parse("!*:gpu").explain()
+    )
+    assert (
+        "SYCL_DEVICE_FILTER is deprecated: use ONEAPI_DEVICE_SELECTOR"
+        in selector.parse_filter("gpu").explain()
+    )
     assert "SYCL_BE is deprecated" in selector.of_backend("PI_CUDA").explain()
 
 
@@ -350,7 +370,9 @@ _device_words = st.one_of(
     st.builds("{}.*.*".format, _numbers),
 )
 _backend_words = st.sampled_from(["*", "OpenCL", *selector.BACKENDS])
-_accepts = st.builds("{}:{}".format, _backend_words, st.lists(_device_words, min_size=1, max_size=3).map(",".join))
+_accepts = st.builds(
+    "{}:{}".format, _backend_words, st.lists(_device_words, min_size=1, max_size=3).map(",".join)
+)
 _discards = _accepts.map("!{}".format)
 _texts = st.lists(_accepts | _discards, min_size=1, max_size=4).map(";".join)
 _filters = st.lists(
@@ -365,9 +387,19 @@ _filters = st.lists(
 ).map(",".join)
 _kinds = st.sampled_from(["cpu", "gpu", "acc", "custom"])
 _shapes = st.lists(
-    st.tuples(st.sampled_from(["opencl", "cuda", "level_zero"]), _kinds, st.integers(0, 2), st.integers(0, 2)), max_size=8
+    st.tuples(
+        st.sampled_from(["opencl", "cuda", "level_zero"]),
+        _kinds,
+        st.integers(0, 2),
+        st.integers(0, 2),
+    ),
+    max_size=8,
 )
-_devices = _shapes.map(lambda shapes: [device(b, kind, f"d{n}", one, two) for n, (b, kind, one, two) in enumerate(shapes)])
+_devices = _shapes.map(
+    lambda shapes: [
+        device(b, kind, f"d{n}", one, two) for n, (b, kind, one, two) in enumerate(shapes)
+    ]
+)
 
 
 @given(_texts)
@@ -386,7 +418,9 @@ def test_text_of_a_filter_reads_back(text: str) -> None:
 @given(_texts, _devices)
 def test_selection_is_a_subsequence(text: str, devices: list[Device]) -> None:
     remaining = iter(flat(devices))
-    assert all(d.name in remaining for d in selector.parse(text).select(devices))  # `in` eats what comes before
+    assert all(
+        d.name in remaining for d in selector.parse(text).select(devices)
+    )  # `in` eats what comes before
 
 
 @given(_devices)
@@ -405,7 +439,9 @@ def test_a_discard_never_adds(text: str, discard: str, devices: list[Device]) ->
 
 @given(_texts, _texts, _devices)
 def test_order_of_terms_does_not_matter(one: str, other: str, devices: list[Device]) -> None:
-    assert selector.parse(f"{one};{other}").select(devices) == selector.parse(f"{other};{one}").select(devices)
+    assert selector.parse(f"{one};{other}").select(devices) == selector.parse(
+        f"{other};{one}"
+    ).select(devices)
 
 
 @given(_texts, _devices)

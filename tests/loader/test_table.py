@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from fairlead.loader import layers
-from fairlead.loader.layers import Layer
-from fairlead.loader.table import POINTER_SIZE, DispatchTable, live_tables, unwatch, watch
-from fairlead.loader.ur import UR
+from fairlead.loader.base import layers
+from fairlead.loader.base.layers import Layer
+from fairlead.loader.base.table import POINTER_SIZE, DispatchTable, live_tables, unwatch, watch
+from fairlead.loader.ur.abi import UR
 
 FINISH = UR.functions["urQueueFinish"]
-UNSUPPORTED = next(code for code, (name, _) in UR.errors.items() if name == "UR_RESULT_ERROR_UNSUPPORTED_FEATURE")
+UNSUPPORTED = next(
+    code for code, (name, _) in UR.errors.items() if name == "UR_RESULT_ERROR_UNSUPPORTED_FEATURE"
+)
 
 
 def table(answer: int | None = None) -> tuple[DispatchTable, Any]:
@@ -70,7 +72,9 @@ def test_layers_are_on_top_of_each_other_and_leave_no_trace() -> None:
     layer.handle(before=lambda slot, arguments: 8)
     assert one.top == layer.address and one.layers == (layer,)
     assert one.urQueueFinish(1) == 8 and before(1) == 3
-    assert one.pointer(FINISH.slot or 0) == ctypes.cast(before, ctypes.c_void_p).value, "the table itself is untouched"
+    assert one.pointer(FINISH.slot or 0) == ctypes.cast(before, ctypes.c_void_p).value, (
+        "the table itself is untouched"
+    )
     one.remove(layer)
     layer.give_back()
     assert one.layers == () and one.top == one.address and one.urQueueFinish(1) == 3

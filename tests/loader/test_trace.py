@@ -47,10 +47,10 @@ PRELUDE = """
 import ctypes, json, sys, threading
 from fairlead.icd import tables
 from fairlead.icd.abi import OPENCL
-from fairlead.loader import layers
-from fairlead.loader.pi import PI
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base import layers
+from fairlead.loader.pi.abi import PI
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
 
 fake = ctypes.CDLL(sys.argv[1])
 kept = []
@@ -67,7 +67,7 @@ def adapter(label="fake"):
 
 ur, pi, cl = adapter(), table(PI, "plugin"), table(OPENCL, "driver")
 out, name = ctypes.c_uint32(), ctypes.create_string_buffer(64)
-from fairlead.loader.trace import trace
+from fairlead.loader.trace.trace import trace
 """
 
 Child = Callable[..., Output]
@@ -244,7 +244,11 @@ print(found.summary())
 """)
     lines = done.out.splitlines()
     assert lines[0].split() == ["function", "calls", "failed", "total", "us", "self", "us"]
-    assert len(lines) == 4 and len({len(text) for text in lines}) == 1 and lines[1].startswith("urQueueFinish")
+    assert (
+        len(lines) == 4
+        and len({len(text) for text in lines}) == 1
+        and lines[1].startswith("urQueueFinish")
+    )
 
 
 def test_a_saved_trace_is_chrome_json(child: Child, tmp_path: Path) -> None:
@@ -268,16 +272,20 @@ print(threading.get_native_id(), found.calls[0].begin, found.calls[0].duration)
     ]
     first = calls[0]
     assert (first["tid"], first["ts"], first["dur"]) == (tid, begin / 1000, length / 1000)
-    assert first["args"]["propName"] == "UR_DEVICE_INFO_NAME" and first["args"]["pPropValue"].endswith('("Fake")')
+    assert first["args"]["propName"] == "UR_DEVICE_INFO_NAME" and first["args"][
+        "pPropValue"
+    ].endswith('("Fake")')
     assert first["args"]["result"] == "UR_RESULT_SUCCESS" and first["args"]["table"] == "fake"
-    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    names = {
+        event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"
+    }
     assert names[tid] == "MainThread" and "worker" in names.values()
     assert [event["pid"] for event in events if event["name"] == "process_name"] == [first["pid"]]
 
 
 def test_an_unknown_api_is_an_error_with_a_remedy(child: Child) -> None:
     done = child("""
-from fairlead.loader.errors import FairleadError
+from fairlead.loader.base.errors import FairleadError
 try:
     with trace(("ur", "sycl")): pass
 except FairleadError as error:
@@ -288,7 +296,7 @@ except FairleadError as error:
 
 def test_more_tables_than_layers_is_an_error_that_leaves_nothing_behind(child: Child) -> None:
     done = child("""
-from fairlead.loader.errors import FairleadError
+from fairlead.loader.base.errors import FairleadError
 with trace(("ur",)) as found:
     adapters = [adapter(f"adapter {n}") for n in range(16)]
     assert [a.urAdapterGet(0, None, None) for a in adapters] == [0] * 16
@@ -392,8 +400,12 @@ def plain(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["SYCL_UR_TRACE", "SYCL_PI_TRACE"])
-@pytest.mark.parametrize(("value", "printed"), [("2", True), ("-1", True), ("0x3", True), ("1", False), ("", False)])
-def test_sycl_variables_print_ur_calls_to_stdout(name: str, value: str, printed: bool, child: Child) -> None:
+@pytest.mark.parametrize(
+    ("value", "printed"), [("2", True), ("-1", True), ("0x3", True), ("1", False), ("", False)]
+)
+def test_sycl_variables_print_ur_calls_to_stdout(
+    name: str, value: str, printed: bool, child: Child
+) -> None:
     done = child(CALL, **{name: value})
     assert plain(done.out) == (UR_LINES.format("   ") if printed else "") and done.err == ""
 
@@ -416,7 +428,10 @@ def test_the_tracing_layer_prints_where_its_logger_says(child: Child, tmp_path: 
     layers = "UR_LAYER_FULL_VALIDATION, UR_LAYER_TRACING"
     lines = UR_LINES.format("   ")
     assert plain(child(CALL, UR_ENABLE_LAYERS=layers).err) == lines
-    assert plain(child(CALL, UR_ENABLE_LAYERS=layers, UR_LOG_TRACING="level:info;output:stdout").out) == lines
+    assert (
+        plain(child(CALL, UR_ENABLE_LAYERS=layers, UR_LOG_TRACING="level:info;output:stdout").out)
+        == lines
+    )
     child(CALL, UR_ENABLE_LAYERS=layers, UR_LOG_TRACING=f"level:info;output:file,{tmp_path}/t.log")
     assert plain((tmp_path / "t.log").read_text()) == lines
     quiet = child(CALL, UR_ENABLE_LAYERS=layers, UR_LOG_TRACING="level:error")
@@ -435,7 +450,11 @@ def test_fairlead_trace_prints_to_stderr(child: Child) -> None:
 
 def test_several_variables_each_get_their_lines(child: Child) -> None:
     done = child(
-        CALL, FAIRLEAD_TRACE="ur", SYCL_UR_TRACE="2", UR_ENABLE_LAYERS="UR_LAYER_TRACING", UR_LOG_TRACING="level:quiet"
+        CALL,
+        FAIRLEAD_TRACE="ur",
+        SYCL_UR_TRACE="2",
+        UR_ENABLE_LAYERS="UR_LAYER_TRACING",
+        UR_LOG_TRACING="level:quiet",
     )
     assert plain(done.out) == UR_LINES.format("   ") and plain(done.err) == UR_LINES.format("")
 
@@ -449,12 +468,18 @@ def test_an_unknown_element_is_a_warning_and_no_exception(child: Child) -> None:
 
 def test_a_trace_file_is_written_at_the_end(child: Child, tmp_path: Path) -> None:
     done = child(
-        CALL + "import os; print(os.getpid())", FAIRLEAD_TRACE="ur,pi,cl", FAIRLEAD_TRACE_FILE=f"{tmp_path}/calls-%p.json"
+        CALL + "import os; print(os.getpid())",
+        FAIRLEAD_TRACE="ur,pi,cl",
+        FAIRLEAD_TRACE_FILE=f"{tmp_path}/calls-%p.json",
     )
     assert done.err == ""
     events = json.loads((tmp_path / f"calls-{done.out.strip()}.json").read_text())["traceEvents"]
     assert [event["name"] for event in events if event["ph"] == "X"] == ["urAdapterGet"]
-    child(CALL + "pi.piContextRetain(1)", FAIRLEAD_TRACE="ur,pi,times", FAIRLEAD_TRACE_FILE=f"{tmp_path}/calls.txt")
+    child(
+        CALL + "pi.piContextRetain(1)",
+        FAIRLEAD_TRACE="ur,pi,times",
+        FAIRLEAD_TRACE_FILE=f"{tmp_path}/calls.txt",
+    )
     assert plain((tmp_path / "calls.txt").read_text()) == (
         "urAdapterGet(.NumEntries = 0, .phAdapters = nullptr, .pNumAdapters = 0x.. (1)) -> UR_RESULT_SUCCESS; TIME\n"
         "---> piContextRetain(\n\tpi_context context : 0x1\n) ---> \tpi_result : PI_ERROR_UNSUPPORTED_FEATURE; TIME\n\n"
@@ -463,7 +488,11 @@ def test_a_trace_file_is_written_at_the_end(child: Child, tmp_path: Path) -> Non
 
 def test_a_trace_file_that_cannot_be_written_is_a_warning(child: Child, tmp_path: Path) -> None:
     done = child(CALL, FAIRLEAD_TRACE="ur", FAIRLEAD_TRACE_FILE=f"{tmp_path}/no/folder.json")
-    assert "FAIRLEAD_TRACE_FILE" in done.err and "No such file" in done.err and done.err.count("\n") == 1
+    assert (
+        "FAIRLEAD_TRACE_FILE" in done.err
+        and "No such file" in done.err
+        and done.err.count("\n") == 1
+    )
 
 
 def test_printing_survives_pointers_that_lead_nowhere_and_a_closed_stdout(child: Child) -> None:
@@ -482,10 +511,10 @@ assert ur.urAdapterGet(0, None, None) == 0
 def test_without_a_variable_nothing_of_the_trace_is_loaded(run_python: RunPython) -> None:
     done = run_python(
         "import sys\n"
-        "from fairlead.loader.table import DispatchTable\n"
+        "from fairlead.loader.base.table import DispatchTable\n"
         "from fairlead.icd.abi import OPENCL\n"
         "DispatchTable(OPENCL, 0)\n"
-        "print('fairlead.loader.trace' in sys.modules)\n"
+        "print('fairlead.loader.trace.trace' in sys.modules)\n"
     )
     assert done.out == "False\n"
 
@@ -506,11 +535,11 @@ ur.urAdapterGet(0, None, ctypes.byref(out))
 def test_a_forked_child_begins_with_nothing_and_can_go_on(run_python: RunPython) -> None:
     code = """
 import ctypes, os, threading
-from fairlead.loader import layers
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base import layers
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
 table = DispatchTable(UR, layers.new_table(UR)[0])
-from fairlead.loader.trace import trace
+from fairlead.loader.trace.trace import trace
 stop = False
 def busy():
     while not stop:

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.loader import layers, validation
-from fairlead.loader.abi import Api, Function, Parameter
-from fairlead.loader.errors import FairleadError
-from fairlead.loader.pi import PI
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
-from fairlead.loader.validation import BOUNDS, LEAK, LIFETIME, PARAMETER, Validation, layer_names
+from fairlead.loader.base import layers
+from fairlead.loader.base.abi import Api, Function, Parameter
+from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.pi.abi import PI
+from fairlead.loader.ur import validation
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.validation import BOUNDS, LEAK, LIFETIME, PARAMETER, Validation, layer_names
 
 CODES = {name.removeprefix("UR_RESULT_ERROR_"): code for code, (name, _) in UR.errors.items()}
 Attach = Callable[..., tuple[Any, Validation, list[str]]]
@@ -62,14 +63,21 @@ class Adapter:
     def _function(self, function: Function) -> Callable[..., int]:
         def call(*arguments: Any) -> int:
             self.calls.append(function.name)
-            self._write(function, {p.name: value for p, value in zip(function.parameters, arguments, strict=True)})
+            self._write(
+                function,
+                {p.name: value for p, value in zip(function.parameters, arguments, strict=True)},
+            )
             return self.answers.get(function.name, 0)
 
         return call
 
     def _write(self, function: Function, values: dict[str, Any]) -> None:
         if function.name in self.lists:
-            array, count, total = list(values.values())[-2], values["NumEntries"], list(values.values())[-1]
+            array, count, total = (
+                list(values.values())[-2],
+                values["NumEntries"],
+                list(values.values())[-1],
+            )
             self._fill(array, self.lists[function.name][:count] if array else [])
             self._fill(total, [len(self.lists[function.name])], ctypes.c_uint32)
         elif "pPropValue" in values and "pPropSizeRet" in values:
@@ -78,7 +86,9 @@ class Adapter:
             self._fill(values["pPropSizeRet"], [8 * len(info)])
         else:
             for p in function.parameters:
-                if p.stars and ((UR.resolve(p.type) == "handle" and "out" in p.words) or p.name == "ppMem"):
+                if p.stars and (
+                    (UR.resolve(p.type) == "handle" and "out" in p.words) or p.name == "ppMem"
+                ):
                     self._fill(values[p.name], [self.object()])
 
     @staticmethod
@@ -245,31 +255,57 @@ def test_right_arguments_reach_every_function(refuse: Any, adapter: Adapter) -> 
 @pytest.mark.parametrize(
     ("wanted", "value", "code"),
     [
-        pytest.param(lambda p: is_handle(p) and "optional" not in p.words, 0, "INVALID_NULL_HANDLE", id="handle"),
+        pytest.param(
+            lambda p: is_handle(p) and "optional" not in p.words,
+            0,
+            "INVALID_NULL_HANDLE",
+            id="handle",
+        ),
         pytest.param(
             lambda p: (p.stars or UR.resolve(p.type) == "callback") and "optional" not in p.words,
             0,
             "INVALID_NULL_POINTER",
             id="pointer",
         ),
-        pytest.param(lambda p: p.type in UR.groups and not p.stars, 0x7FFFFFF0, "INVALID_ENUMERATION", id="enumeration"),
-        pytest.param(lambda p: UR.is_bitfield(p.type) and not p.stars, 0x40000000, "INVALID_ENUMERATION", id="flags"),
+        pytest.param(
+            lambda p: p.type in UR.groups and not p.stars,
+            0x7FFFFFF0,
+            "INVALID_ENUMERATION",
+            id="enumeration",
+        ),
+        pytest.param(
+            lambda p: UR.is_bitfield(p.type) and not p.stars,
+            0x40000000,
+            "INVALID_ENUMERATION",
+            id="flags",
+        ),
     ],
 )
-def test_every_function_is_guarded(refuse: Any, adapter: Adapter, wanted: Any, value: int, code: str) -> None:
+def test_every_function_is_guarded(
+    refuse: Any, adapter: Adapter, wanted: Any, value: int, code: str
+) -> None:
     """A NULL that is not allowed, a value or a bit that the type does not have: refused, reported once, and the adapter is not asked."""
     guarded = parameters(wanted)
     assert len(guarded) > 10
     for function, p in guarded:
         answer, lines = refuse(function, p.name, value)
         assert (function.name, p.name, answer) == (function.name, p.name, CODES[code])
-        assert len(lines) == 1 and lines[0].startswith(f"{function.name}: {p.name}: ") and code in lines[0]
+        assert (
+            len(lines) == 1
+            and lines[0].startswith(f"{function.name}: {p.name}: ")
+            and code in lines[0]
+        )
     assert not adapter.calls
 
 
 def test_optional_handles_and_pointers_may_be_null(refuse: Any) -> None:
     alone = parameters(
-        lambda p: "optional" in p.words and not p.length and (p.stars or is_handle(p)) and p.name != "pSyncPointWaitList"
+        lambda p: (
+            "optional" in p.words
+            and not p.length
+            and (p.stars or is_handle(p))
+            and p.name != "pSyncPointWaitList"
+        )
     )
     assert [(f.name, p.name) for f, p in alone if refuse(f, p.name, 0) != (0, [])] == []
 
@@ -277,18 +313,35 @@ def test_optional_handles_and_pointers_may_be_null(refuse: Any) -> None:
 @pytest.mark.parametrize(
     ("function", "count", "wait_list", "code"),
     [
-        ("urEnqueueEventsWait", "numEventsInWaitList", "phEventWaitList", "INVALID_EVENT_WAIT_LIST"),
-        ("urCommandBufferAppendUSMMemcpyExp", "numEventsInWaitList", "phEventWaitList", "INVALID_EVENT_WAIT_LIST"),
+        (
+            "urEnqueueEventsWait",
+            "numEventsInWaitList",
+            "phEventWaitList",
+            "INVALID_EVENT_WAIT_LIST",
+        ),
+        (
+            "urCommandBufferAppendUSMMemcpyExp",
+            "numEventsInWaitList",
+            "phEventWaitList",
+            "INVALID_EVENT_WAIT_LIST",
+        ),
         (
             "urCommandBufferAppendUSMMemcpyExp",
             "numSyncPointsInWaitList",
             "pSyncPointWaitList",
             "INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP",
         ),
-        ("urCommandBufferAppendKernelLaunchExp", "numKernelAlternatives", "phKernelAlternatives", "INVALID_VALUE"),
+        (
+            "urCommandBufferAppendKernelLaunchExp",
+            "numKernelAlternatives",
+            "phKernelAlternatives",
+            "INVALID_VALUE",
+        ),
     ],
 )
-def test_a_list_and_its_length_belong_together(refuse: Any, function: str, count: str, wait_list: str, code: str) -> None:
+def test_a_list_and_its_length_belong_together(
+    refuse: Any, function: str, count: str, wait_list: str, code: str
+) -> None:
     for name in (count, wait_list):
         answer, (line,) = refuse(UR.functions[function], name, 0)
         assert answer == CODES[code]
@@ -307,7 +360,10 @@ def test_room_for_no_objects_is_refused(refuse: Any) -> None:
 
 
 def test_an_empty_wait_list_is_refused_where_there_must_be_one(refuse: Any) -> None:
-    assert refuse(UR.functions["urEventWait"], "phEventWaitList", 0)[0] == CODES["INVALID_NULL_POINTER"]
+    assert (
+        refuse(UR.functions["urEventWait"], "phEventWaitList", 0)[0]
+        == CODES["INVALID_NULL_POINTER"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -336,7 +392,9 @@ def test_null_in_a_list_is_found(attach: Attach, function: str, element: str, co
         (0, False, False, "INVALID_NULL_POINTER"),
     ],
 )
-def test_information_queries(attach: Attach, size: int, value: bool, returned: bool, code: str | None) -> None:
+def test_information_queries(
+    attach: Attach, size: int, value: bool, returned: bool, code: str | None
+) -> None:
     table, _, lines = attach(PARAMETER)
     word = ctypes.c_uint64()
     address = ctypes.addressof(word)
@@ -344,9 +402,17 @@ def test_information_queries(attach: Attach, size: int, value: bool, returned: b
         name = next((p.name for p in function.parameters if p.type_from), "")
         if name != "" and any(p.name == "pPropSizeRet" for p in function.parameters):
             lines.clear()
-            values = dict(zip((p.name for p in function.parameters), right_arguments(function), strict=True))
-            values |= {"propSize": size, "pPropValue": address * value, "pPropSizeRet": address * returned}
-            assert getattr(table, function.name)(*values.values()) == (CODES[code] if code else 0), function.name
+            values = dict(
+                zip((p.name for p in function.parameters), right_arguments(function), strict=True)
+            )
+            values |= {
+                "propSize": size,
+                "pPropValue": address * value,
+                "pPropSizeRet": address * returned,
+            }
+            assert getattr(table, function.name)(*values.values()) == (
+                CODES[code] if code else 0
+            ), function.name
             assert len(lines) == bool(code)
 
 
@@ -384,10 +450,23 @@ def run_a_program(table: Any) -> list[tuple[str, ctypes.c_void_p]]:
     kernel = make(table.urKernelCreate, program, b"name")
     write = handle()
     data = ctypes.create_string_buffer(64)
-    assert table.urEnqueueMemBufferWrite(queue, buffer, False, 0, 64, data, 0, None, ctypes.byref(write)) == 0
+    assert (
+        table.urEnqueueMemBufferWrite(
+            queue, buffer, False, 0, 64, data, 0, None, ctypes.byref(write)
+        )
+        == 0
+    )
     copy = handle()
-    assert table.urEnqueueUSMMemcpy(queue, False, memory, data, 64, 1, array(write), ctypes.byref(copy)) == 0
-    assert table.urEnqueueMemBufferRead(queue, part, True, 0, 32, data, 2, array(write, copy), None) == 0
+    assert (
+        table.urEnqueueUSMMemcpy(
+            queue, False, memory, data, 64, 1, array(write), ctypes.byref(copy)
+        )
+        == 0
+    )
+    assert (
+        table.urEnqueueMemBufferRead(queue, part, True, 0, 32, data, 2, array(write, copy), None)
+        == 0
+    )
     assert table.urEventWait(2, array(write, copy)) == 0
     assert table.urQueueRetain(queue) == 0
     assert table.urQueueRelease(queue) == 0
@@ -396,7 +475,12 @@ def run_a_program(table: Any) -> list[tuple[str, ctypes.c_void_p]]:
     assert table.urPlatformGetInfo(platform, UR["UR_PLATFORM_INFO_NAME"], 64, data, None) == 0
     objects = [
         *(("urEventRelease", event) for event in (copy, write)),
-        *(("urKernelRelease", kernel), ("urProgramRelease", program), ("urMemRelease", part), ("urMemRelease", buffer)),
+        *(
+            ("urKernelRelease", kernel),
+            ("urProgramRelease", program),
+            ("urMemRelease", part),
+            ("urMemRelease", buffer),
+        ),
         *(("urQueueRelease", queue), ("urContextRelease", context)),
         *(("urDeviceRelease", ctypes.c_void_p(each)) for each in found),
     ]
@@ -416,7 +500,9 @@ def test_a_right_program_is_left_alone(attach: Attach, adapter: Adapter) -> None
 
 def test_a_second_program_may_get_the_same_addresses(attach: Attach, adapter: Adapter) -> None:
     table, validated, lines = attach(PARAMETER, LIFETIME)
-    adapter.recycled = [made.value or 0 for name, made in run_a_program(table) if name != "urDeviceRelease"]
+    adapter.recycled = [
+        made.value or 0 for name, made in run_a_program(table) if name != "urDeviceRelease"
+    ]
     run_a_program(table)
     assert [leak.kind for leak in validated.leaks()] == ["ur_adapter_handle_t"]
     assert lines == []
@@ -438,7 +524,9 @@ def make_one(table: Any, kind: str) -> ctypes.c_void_p:
     return {
         "context": lambda: context,
         "queue": lambda: make(table.urQueueCreate, context, device, None),
-        "mem": lambda: make(table.urMemBufferCreate, context, UR["UR_MEM_FLAG_READ_WRITE"], 64, None),
+        "mem": lambda: make(
+            table.urMemBufferCreate, context, UR["UR_MEM_FLAG_READ_WRITE"], 64, None
+        ),
         "sampler": lambda: make(table.urSamplerCreate, context, anything),
         "usm_pool": lambda: make(table.urUSMPoolCreate, context, anything),
         "command_buffer": lambda: make(table.urCommandBufferCreateExp, context, device, anything),
@@ -483,7 +571,10 @@ def test_a_released_event_in_a_wait_list_is_refused(attach: Attach, adapter: Ada
     queue = make_one(table, "queue")
     good, bad = (make(table.urEnqueueEventsWait, queue, 0, None) for _ in range(2))
     assert table.urEventRelease(bad) == 0
-    assert table.urEnqueueEventsWait(queue, 2, array(good, bad), None) == CODES["INVALID_EVENT_WAIT_LIST"]
+    assert (
+        table.urEnqueueEventsWait(queue, 2, array(good, bad), None)
+        == CODES["INVALID_EVENT_WAIT_LIST"]
+    )
     assert table.urEventWait(2, array(good, bad)) == CODES["INVALID_EVENT"]
     assert all("phEventWaitList[1]" in line for line in lines)
     assert table.urEventWait(1, array(good)) == 0
@@ -492,9 +583,14 @@ def test_a_released_event_in_a_wait_list_is_refused(attach: Attach, adapter: Ada
 def test_a_failed_call_changes_nothing(attach: Attach, adapter: Adapter) -> None:
     table, validated, lines = attach(LIFETIME)
     queue = make_one(table, "queue")
-    adapter.answers = dict.fromkeys(("urQueueRelease", "urQueueRetain", "urQueueCreate"), CODES["OUT_OF_RESOURCES"])
+    adapter.answers = dict.fromkeys(
+        ("urQueueRelease", "urQueueRetain", "urQueueCreate"), CODES["OUT_OF_RESOURCES"]
+    )
     device, context = context_of(table)
-    assert table.urQueueCreate(context, device, None, ctypes.byref(handle())) == CODES["OUT_OF_RESOURCES"]
+    assert (
+        table.urQueueCreate(context, device, None, ctypes.byref(handle()))
+        == CODES["OUT_OF_RESOURCES"]
+    )
     for call in (table.urQueueRelease, table.urQueueRetain, table.urQueueRelease):
         assert call(queue) == CODES["OUT_OF_RESOURCES"]
     assert [leak.count for leak in validated.leaks() if leak.kind == "ur_queue_handle_t"] == [1]
@@ -509,7 +605,9 @@ def test_what_a_query_gives_may_be_used_but_not_released(attach: Attach, adapter
     assert table.urContextRelease(context) == 0
     adapter.infos[UR["UR_QUEUE_INFO_CONTEXT"]] = [context.value or 0]
     again = handle()
-    assert table.urQueueGetInfo(queue, UR["UR_QUEUE_INFO_CONTEXT"], 8, ctypes.byref(again), None) == 0
+    assert (
+        table.urQueueGetInfo(queue, UR["UR_QUEUE_INFO_CONTEXT"], 8, ctypes.byref(again), None) == 0
+    )
     make(table.urQueueCreate, again, device, None)
     assert not lines
     assert table.urContextRetain(again) == table.urContextRelease(again) == 0
@@ -522,7 +620,12 @@ def test_every_device_that_a_query_lists_is_known(attach: Attach, adapter: Adapt
     memory = [(ctypes.c_uint64 * 1)(0) for _ in range(3)]  # leads to no dispatch table
     adapter.infos[UR["UR_CONTEXT_INFO_DEVICES"]] = [ctypes.addressof(word) for word in memory]
     found, size = (ctypes.c_void_p * 3)(), ctypes.c_size_t()
-    assert table.urContextGetInfo(context, UR["UR_CONTEXT_INFO_DEVICES"], 24, found, ctypes.byref(size)) == 0
+    assert (
+        table.urContextGetInfo(
+            context, UR["UR_CONTEXT_INFO_DEVICES"], 24, found, ctypes.byref(size)
+        )
+        == 0
+    )
     for device in found:
         make(table.urQueueCreate, context, device, None)
     assert not lines
@@ -555,7 +658,12 @@ def test_sub_devices_are_counted(attach: Attach) -> None:
     _, found = devices(table)
     sub = handle()
     anything = ctypes.create_string_buffer(64)
-    assert table.urDevicePartition(found[0], anything, 1, ctypes.byref(sub), ctypes.byref(ctypes.c_uint32(1))) == 0
+    assert (
+        table.urDevicePartition(
+            found[0], anything, 1, ctypes.byref(sub), ctypes.byref(ctypes.c_uint32(1))
+        )
+        == 0
+    )
     assert table.urDeviceRelease(sub) == 0
     assert table.urDeviceRelease(sub) == CODES["INVALID_DEVICE"]
 
@@ -567,19 +675,32 @@ def test_objects_from_before_are_believed(attach: Attach, adapter: Adapter) -> N
     memory = make(before.urUSMDeviceAlloc, context, device, None, None, 64)
     table, validated, lines = attach(PARAMETER, LIFETIME, LEAK, BOUNDS)
     queue = make(table.urQueueCreate, context, device, None)
-    assert table.urUSMFree(context, memory) == table.urQueueRelease(queue) == table.urContextRelease(context) == 0
+    assert (
+        table.urUSMFree(context, memory)
+        == table.urQueueRelease(queue)
+        == table.urContextRelease(context)
+        == 0
+    )
     validated.close()
     assert not lines
 
 
-def test_the_program_of_a_failed_link_can_be_asked_and_released(attach: Attach, adapter: Adapter) -> None:
+def test_the_program_of_a_failed_link_can_be_asked_and_released(
+    attach: Attach, adapter: Adapter
+) -> None:
     table, _, lines = attach(PARAMETER, LIFETIME)
     device, context = context_of(table)
     part = make(table.urProgramCreateWithIL, context, b"IL", 2, None)
     adapter.answers["urProgramLink"] = CODES["PROGRAM_LINK_FAILURE"]
     failed, log = handle(), ctypes.create_string_buffer(8)
-    assert table.urProgramLink(context, 1, array(part), None, ctypes.byref(failed)) == CODES["PROGRAM_LINK_FAILURE"]
-    assert table.urProgramGetBuildInfo(failed, device, UR["UR_PROGRAM_BUILD_INFO_LOG"], 8, log, None) == 0
+    assert (
+        table.urProgramLink(context, 1, array(part), None, ctypes.byref(failed))
+        == CODES["PROGRAM_LINK_FAILURE"]
+    )
+    assert (
+        table.urProgramGetBuildInfo(failed, device, UR["UR_PROGRAM_BUILD_INFO_LOG"], 8, log, None)
+        == 0
+    )
     assert table.urProgramRelease(failed) == 0
     assert not lines
 
@@ -628,7 +749,9 @@ def test_unknown_memory_is_not_freed(attach: Attach, adapter: Adapter) -> None:
     assert len(lines) == 1
 
 
-@pytest.mark.parametrize(("offset", "size", "fits"), [(0, 64, True), (32, 32, True), (0, 65, False), (63, 2, False)])
+@pytest.mark.parametrize(
+    ("offset", "size", "fits"), [(0, 64, True), (32, 32, True), (0, 65, False), (63, 2, False)]
+)
 def test_bounds(attach: Attach, offset: int, size: int, fits: bool) -> None:
     table, _, lines = attach(BOUNDS)
     device, context = context_of(table)
@@ -637,10 +760,19 @@ def test_bounds(attach: Attach, offset: int, size: int, fits: bool) -> None:
     buffer = make(table.urMemBufferCreate, context, UR["UR_MEM_FLAG_READ_WRITE"], 64, None)
     memory = (ctypes.c_char * 64)()
     expected = 0 if fits else CODES["INVALID_SIZE"]
-    assert table.urEnqueueMemBufferRead(queue, buffer, True, offset, size, host, 0, None, None) == expected
-    start = make(table.urUSMDeviceAlloc, context, device, None, None, ctypes.sizeof(memory)).value or 0
-    assert table.urEnqueueUSMMemcpy(queue, True, start + offset, host, size, 0, None, None) == expected
-    assert table.urEnqueueUSMMemcpy(queue, True, host, start + offset, size, 0, None, None) == expected
+    assert (
+        table.urEnqueueMemBufferRead(queue, buffer, True, offset, size, host, 0, None, None)
+        == expected
+    )
+    start = (
+        make(table.urUSMDeviceAlloc, context, device, None, None, ctypes.sizeof(memory)).value or 0
+    )
+    assert (
+        table.urEnqueueUSMMemcpy(queue, True, start + offset, host, size, 0, None, None) == expected
+    )
+    assert (
+        table.urEnqueueUSMMemcpy(queue, True, host, start + offset, size, 0, None, None) == expected
+    )
     assert table.urEnqueueUSMMemcpy(queue, True, host, host, size, 0, None, None) == 0
     assert table.urUSMFree(context, start) == 0
     assert table.urEnqueueUSMMemcpy(queue, True, start + offset, host, size, 0, None, None) == 0
@@ -713,7 +845,9 @@ def test_another_api_is_refused(adapter: Adapter) -> None:
         Validation([PARAMETER], report=print).attach(DispatchTable(api, adapter.address))
 
 
-def test_a_report_that_raises_does_not_reach_the_caller(adapter: Adapter, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_report_that_raises_does_not_reach_the_caller(
+    adapter: Adapter, capfd: pytest.CaptureFixture[str]
+) -> None:
     def report(line: str) -> None:
         raise RuntimeError("no room for lines")
 
@@ -729,7 +863,10 @@ def test_a_report_that_raises_does_not_reach_the_caller(adapter: Adapter, capfd:
 def test_a_report_may_call_the_adapter(adapter: Adapter) -> None:
     table: Any = DispatchTable(UR, adapter.address)
     answers: list[int] = []
-    validated = Validation([PARAMETER], report=lambda line: answers.append(table.urPlatformGet(0x1000, 0, None, answers_at)))
+    validated = Validation(
+        [PARAMETER],
+        report=lambda line: answers.append(table.urPlatformGet(0x1000, 0, None, answers_at)),
+    )
     answers_at = ctypes.byref(ctypes.c_uint32())
     validated.attach(table)
     assert table.urContextRelease(None) == CODES["INVALID_NULL_HANDLE"]
@@ -763,15 +900,27 @@ def test_threads(attach: Attach) -> None:
     for thread in threads:
         thread.join()
     assert (wrong, lines) == ([], [])
-    assert [leak.count for leak in validated.leaks() if "queue" in leak.kind or "event" in leak.kind] == [1]
+    assert [
+        leak.count for leak in validated.leaks() if "queue" in leak.kind or "event" in leak.kind
+    ] == [1]
 
 
-@given(steps=st.lists(st.tuples(st.sampled_from(["create", "retain", "release", "use"]), st.integers(0, 3)), max_size=30))
-def test_counts_are_right_in_every_order(the_adapter: Adapter, steps: list[tuple[str, int]]) -> None:
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["create", "retain", "release", "use"]), st.integers(0, 3)),
+        max_size=30,
+    )
+)
+def test_counts_are_right_in_every_order(
+    the_adapter: Adapter, steps: list[tuple[str, int]]
+) -> None:
     """Whatever is done in whatever order: a call goes through exactly if there is a reference, and what is left has leaked."""
     the_adapter.reset()
     lines: list[str] = []
-    validated, table = Validation([LIFETIME], report=lines.append), DispatchTable(UR, the_adapter.address)
+    validated, table = (
+        Validation([LIFETIME], report=lines.append),
+        DispatchTable(UR, the_adapter.address),
+    )
     validated.attach(table)
     calls: Any = table
     device, context = context_of(table)
@@ -782,13 +931,22 @@ def test_counts_are_right_in_every_order(the_adapter: Adapter, steps: list[tuple
         if step == "create" and not counts.get(which):
             queues[which], counts[which] = make(calls.urQueueCreate, context, device, None), 1
         elif step != "create" and which in queues:
-            name = {"retain": "urQueueRetain", "release": "urQueueRelease", "use": "urQueueFinish"}[step]
+            name = {"retain": "urQueueRetain", "release": "urQueueRelease", "use": "urQueueFinish"}[
+                step
+            ]
             answer = getattr(calls, name)(queues[which])
             assert answer == (0 if counts[which] else CODES["INVALID_QUEUE"])
             refused += answer != 0
             counts[which] += {"retain": 1, "release": -1, "use": 0}[step] if answer == 0 else 0
     left = sorted((queues[i].value, n) for i, n in counts.items() if n)
-    assert sorted((leak.handle, leak.count) for leak in validated.leaks() if leak.kind == "ur_queue_handle_t") == left
+    assert (
+        sorted(
+            (leak.handle, leak.count)
+            for leak in validated.leaks()
+            if leak.kind == "ur_queue_handle_t"
+        )
+        == left
+    )
     assert len(lines) == refused
     validated.close()
 
@@ -796,5 +954,7 @@ def test_counts_are_right_in_every_order(the_adapter: Adapter, steps: list[tuple
 def test_lines_are_plain() -> None:
     """What a user reads names no internals of fairlead."""
     leak = validation.Leak("ur_queue_handle_t", 0x10, 1, ())
-    assert str(leak) == "ur_queue_handle_t 0x10 has leaked: 1 reference left; created at a line of C"
+    assert (
+        str(leak) == "ur_queue_handle_t 0x10 has leaked: 1 reference left; created at a line of C"
+    )
     assert re.fullmatch(r"[ -~]+", str(leak))

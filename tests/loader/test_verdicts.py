@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import ROOT, RunPython
 
-from fairlead.loader.search import Candidate, Refusal
-from fairlead.loader.verdicts import judge
+from fairlead.loader.base.search import Candidate, Refusal
+from fairlead.loader.base.verdicts import judge
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,9 @@ class Probes:
 
     def report(self, candidate: Candidate) -> Report:
         ok = "bad" not in candidate.library
-        return Report(candidate, ok, "" if ok else "it is bad", "" if ok else "make it good", self.probed)
+        return Report(
+            candidate, ok, "" if ok else "it is bad", "" if ok else "make it good", self.probed
+        )
 
     def take(self) -> list[str]:
         """What it was asked for since the last time."""
@@ -55,7 +57,9 @@ def probes() -> Probes:
 
 @pytest.fixture(autouse=True)
 def memory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    directory = tmp_path_factory.mktemp("cache")  # not beside the libraries: a new neighbour ends a bad verdict
+    directory = tmp_path_factory.mktemp(
+        "cache"
+    )  # not beside the libraries: a new neighbour ends a bad verdict
     monkeypatch.setenv("XDG_CACHE_HOME", str(directory))
     return directory / "fairlead/probes.json"
 
@@ -86,7 +90,13 @@ def test_a_verdict_of_one_kind_says_nothing_about_another(tmp_path: Path, probes
 
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(rounds=st.lists(st.tuples(st.sampled_from(["cl", "ur", "pi"]), st.permutations(["a.so", "bad-b.so", "c|ur|.so"]))))
+@given(
+    rounds=st.lists(
+        st.tuples(
+            st.sampled_from(["cl", "ur", "pi"]), st.permutations(["a.so", "bad-b.so", "c|ur|.so"])
+        )
+    )
+)
 def test_whatever_the_order_the_bad_ones_are_refused_and_each_is_probed_once(
     tmp_path: Path, memory: Path, rounds: list[tuple[str, list[str]]]
 ) -> None:
@@ -96,17 +106,26 @@ def test_whatever_the_order_the_bad_ones_are_refused_and_each_is_probed_once(
         library(tmp_path / "libraries", name)  # all of them before the first probe
     for kind, names in rounds:
         candidates = [library(tmp_path / "libraries", name) for name in names]
-        assert [os.path.basename(bad.library) for bad in judge(candidates, probes, kind)] == ["bad-b.so"]
+        assert [os.path.basename(bad.library) for bad in judge(candidates, probes, kind)] == [
+            "bad-b.so"
+        ]
         assert probes.take() == [name for name in names if (kind, name) not in known]
         known |= {(kind, name) for name in names}
 
 
-def test_the_file_that_will_be_opened_is_the_one_that_counts(tmp_path: Path, probes: Probes) -> None:
+def test_the_file_that_will_be_opened_is_the_one_that_counts(
+    tmp_path: Path, probes: Probes
+) -> None:
     moved = library(tmp_path, "moved.so")
     registered = Candidate(str(tmp_path / "gone.so"), "test")
-    assert judge([registered], probes, "cl") == {} and probes.take() == []  # opening what is not there runs no code
+    assert (
+        judge([registered], probes, "cl") == {} and probes.take() == []
+    )  # opening what is not there runs no code
     for expected in (["gone.so"], []):
-        assert judge([registered], probes, "cl", lambda candidate: moved.library) == {} and probes.take() == expected
+        assert (
+            judge([registered], probes, "cl", lambda candidate: moved.library) == {}
+            and probes.take() == expected
+        )
     os.utime(moved.library, ns=(1, 1))
     judge([registered], probes, "cl", lambda candidate: moved.library)
     assert probes.take() == ["gone.so"]
@@ -125,13 +144,23 @@ def test_a_soname_that_only_the_linker_can_find_is_always_probed(probes: Probes)
         assert probes.take() == ["libfairlead-nowhere.so.1"]
 
 
-def test_fairlead_probe_0_probes_nothing(tmp_path: Path, probes: Probes, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fairlead_probe_0_probes_nothing(
+    tmp_path: Path, probes: Probes, memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAIRLEAD_PROBE", "0")
-    assert judge([library(tmp_path, "bad.so")], probes, "ur") == {} and probes.take() == [] and not memory.exists()
+    assert (
+        judge([library(tmp_path, "bad.so")], probes, "ur") == {}
+        and probes.take() == []
+        and not memory.exists()
+    )
 
 
-@pytest.mark.parametrize("content", ["", "[", "[]", "[" * 200_000, '{"a": {"ok": true}}', '{"a": null}'])
-def test_a_memory_of_another_form_is_replaced(tmp_path: Path, probes: Probes, memory: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    "content", ["", "[", "[]", "[" * 200_000, '{"a": {"ok": true}}', '{"a": null}']
+)
+def test_a_memory_of_another_form_is_replaced(
+    tmp_path: Path, probes: Probes, memory: Path, content: str
+) -> None:
     memory.parent.mkdir(parents=True)
     memory.write_text(content)
     assert list(judge([library(tmp_path, "bad.so")], probes, "pi")) and probes.take()
@@ -153,12 +182,25 @@ verdicts.judge([search.Candidate(sys.argv[2], "test")], probe_all, "ur")
 
 
 @pytest.mark.parametrize(
-    "changed", ["loader/children.py", "loader/search.py", "icd/probe.py", "loader/ur.abi", "plugins/__init__.py"]
+    "changed",
+    [
+        "loader/base/children.py",
+        "loader/base/search.py",
+        "icd/probe.py",
+        "loader/ur/ur.abi",
+        "plugins/__init__.py",
+    ],
 )
-def test_verdicts_end_when_fairlead_changes(tmp_path: Path, run_python: RunPython, changed: str) -> None:
+def test_verdicts_end_when_fairlead_changes(
+    tmp_path: Path, run_python: RunPython, changed: str
+) -> None:
     """A copy of the package under another name stands for another version of it."""
     for folder in ("loader", "icd", "plugins"):
-        shutil.copytree(ROOT / folder, tmp_path / "copied" / folder, ignore=shutil.ignore_patterns("native", "__pycache__"))
+        shutil.copytree(
+            ROOT / folder,
+            tmp_path / "copied" / folder,
+            ignore=shutil.ignore_patterns("native", "__pycache__"),
+        )
     arguments = (str(tmp_path), library(tmp_path / "libraries", "good.so").library)
     assert [run_python(ASK, *arguments).out for _ in range(2)] == ["probed\n", ""]
     os.utime(tmp_path / "copied" / changed, ns=(2**61, 2**61))

@@ -12,12 +12,12 @@ from typing import Any
 
 from fairlead.backends import nested_environment
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.adapters import load
-from fairlead.loader.devices import Device
-from fairlead.loader.discovery import PluginCandidate
-from fairlead.loader.memory import read_word
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR, check
+from fairlead.loader.base.memory import read_word
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR, check
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.discovery import PluginCandidate
 
 COUNT = 1000
 SOURCE = b"kernel void triple(global int *a) { a[get_global_id(0)] *= 3; }"
@@ -53,7 +53,14 @@ def run(device: Device) -> dict[str, Any]:
     properties = UR.struct("ur_queue_properties_t")(
         stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], flags=UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
     )
-    call(table, "urQueueCreate", context, device_handle, ctypes.byref(properties), ctypes.byref(queue))
+    call(
+        table,
+        "urQueueCreate",
+        context,
+        device_handle,
+        ctypes.byref(properties),
+        ctypes.byref(queue),
+    )
     size = COUNT * 4
     memory, event = ctypes.c_void_p(), Handle()
     call(table, "urUSMDeviceAlloc", context, device_handle, None, None, size, ctypes.byref(memory))
@@ -63,23 +70,53 @@ def run(device: Device) -> dict[str, Any]:
     owned = UR.struct("ur_program_native_properties_t")(
         stype=UR["UR_STRUCTURE_TYPE_PROGRAM_NATIVE_PROPERTIES"], isNativeHandleOwned=True
     )
-    call(table, "urProgramCreateWithNativeHandle", native, context, ctypes.byref(owned), ctypes.byref(program))
+    call(
+        table,
+        "urProgramCreateWithNativeHandle",
+        native,
+        context,
+        ctypes.byref(owned),
+        ctypes.byref(program),
+    )
     call(table, "urKernelCreate", program, b"triple", ctypes.byref(kernel))
     argument = UR.struct("ur_exp_kernel_arg_properties_t")(
-        stype=UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"], type=UR["UR_EXP_KERNEL_ARG_TYPE_POINTER"], index=0, size=8
+        stype=UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"],
+        type=UR["UR_EXP_KERNEL_ARG_TYPE_POINTER"],
+        index=0,
+        size=8,
     )
     argument.value.pointer = memory
     global_size, offset = (ctypes.c_size_t * 3)(COUNT, 1, 1), (ctypes.c_size_t * 3)()
-    launch = (queue, kernel, 1, offset, global_size, None, 1, ctypes.byref(argument), None, 0, None, ctypes.byref(event))
+    launch = (
+        queue,
+        kernel,
+        1,
+        offset,
+        global_size,
+        None,
+        1,
+        ctypes.byref(argument),
+        None,
+        0,
+        None,
+        ctypes.byref(event),
+    )
     call(table, "urEnqueueKernelLaunchWithArgsExp", *launch)
     call(table, "urEnqueueUSMMemcpy", queue, True, back, memory, size, 1, ctypes.byref(event), None)
     times = [ctypes.c_uint64(), ctypes.c_uint64()]
-    for name, time in zip(("UR_PROFILING_INFO_COMMAND_START", "UR_PROFILING_INFO_COMMAND_END"), times, strict=True):
+    for name, time in zip(
+        ("UR_PROFILING_INFO_COMMAND_START", "UR_PROFILING_INFO_COMMAND_END"), times, strict=True
+    ):
         call(table, "urEventGetProfilingInfo", event, UR[name], 8, ctypes.byref(time), None)
     unsupported = table.urIPCGetMemHandleExp(context, memory, None, None)
     call(table, "urUSMFree", context, memory)
-    for routine, handle in (("urEventRelease", event), ("urKernelRelease", kernel), ("urProgramRelease", program),
-                            ("urQueueRelease", queue), ("urContextRelease", context)):  # fmt: skip
+    for routine, handle in (
+        ("urEventRelease", event),
+        ("urKernelRelease", kernel),
+        ("urProgramRelease", program),
+        ("urQueueRelease", queue),
+        ("urContextRelease", context),
+    ):
         call(table, routine, handle)
     return {
         "right": list(back) == [3 * number for number in range(COUNT)],
@@ -89,7 +126,9 @@ def run(device: Device) -> dict[str, Any]:
 
 
 def main(library: str, platform: str = "") -> None:
-    adapter = load(PluginCandidate(library, "test", backend="opencl"), environment=nested_environment())
+    adapter = load(
+        PluginCandidate(library, "test", backend="opencl"), environment=nested_environment()
+    )
     answer: dict[str, Any] = {
         "platforms": [p.name for p in adapter.platforms],
         "devices": [f"{d.backend} {d.type} {d.name}" for d in adapter.devices],

@@ -1,4 +1,4 @@
-/* Scenarios of plugins/native/launches.c: what appends and updates of launches make of a caller's rows. Handles are numbers here, whose words
+/* Scenarios of plugins/sdk/native/launches.c: what appends and updates of launches make of a caller's rows. Handles are numbers here, whose words
  * `fl_words` knows. */
 #include "harness.h"
 #include "ur_types.h"

@@ -11,7 +11,7 @@
 #include "layer.h"
 #include "ur_slots.h"
 
-#include "../../loader/native/native.cdef.h"
+#include "../../loader/base/native/native.cdef.h"
 
 enum { UNSUPPORTED = 44, ORPHAN = 4711, ANSWER = 77, UNITS = 42, HEAD = 6, THREADS = 4, ROUNDS = 300 };
 

@@ -21,16 +21,27 @@ from typing import Final
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parent.parent
 NATIVE: Final = ROOT / "icd" / "native"
-LOADER: Final = ROOT / "loader" / "native"
-PLUGINS: Final = ROOT / "plugins" / "native"
+LOADER: Final = ROOT / "loader" / "base" / "native"
+PLUGINS: Final = ROOT / "plugins" / "sdk" / "native"
 LOGS: Final = ROOT / "build" / "sanitize"
 
 ADDRESS: Final = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 THREAD: Final = ("-fsanitize=thread",)
 #: Generated functions have the parameters of the ABI, used or not. Allocations go through the harness, which can refuse them.
-_STRICT: Final = ("-g", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-pthread")
+_STRICT: Final = (
+    "-g",
+    "-O1",
+    "-std=gnu11",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wno-unused-parameter",
+    "-pthread",
+)
 _FLAGS: Final = (*_STRICT, "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc")
-_APART: Final = "trace_layer.c"  # it becomes a library by itself, with its own idea of which APIs there are
+_APART: Final = (
+    "trace_layer.c"  # it becomes a library by itself, with its own idea of which APIs there are
+)
 _LONGEST: Final = 900.0  # seconds that a run may take
 
 #: fl_safe_read asks the kernel about addresses that may lead nowhere: that is what it is for.
@@ -74,7 +85,10 @@ def build(directory: Path, flags: Sequence[str] = ()) -> Path:
     (directory / "ur_slots.h").write_text(_slots(), encoding="utf-8")
     folders = [f"-I{folder}" for folder in (NATIVE, HERE, directory, LOADER, PLUGINS)]
     sources = [
-        str(source) for folder in (NATIVE, LOADER, HERE) for source in sorted(folder.glob("*.c")) if source.name != _APART
+        str(source)
+        for folder in (NATIVE, LOADER, HERE)
+        for source in sorted(folder.glob("*.c"))
+        if source.name != _APART
     ]
     sources.append(str(PLUGINS / "launches.c"))
     commands = (
@@ -83,7 +97,18 @@ def build(directory: Path, flags: Sequence[str] = ()) -> Path:
         [sys.executable, str(PLUGINS / "build.py"), str(directory)],
         # generated, and like the thunks of UR, which are what the scenarios call
         [*compiler, "-std=gnu11", f"-I{LOADER}", "-c", "thunks_cl.c", "thunks_pi.c"],
-        [*compiler, *_FLAGS, *flags, *folders, *sources, "thunks_ur.c", "thunks_cl.o", "thunks_pi.o", "-o", str(program)],
+        [
+            *compiler,
+            *_FLAGS,
+            *flags,
+            *folders,
+            *sources,
+            "thunks_ur.c",
+            "thunks_cl.o",
+            "thunks_pi.o",
+            "-o",
+            str(program),
+        ],
     )
     for command in commands:
         _run(command, directory)
@@ -94,9 +119,20 @@ def build_shells(directory: Path, flags: Sequence[str] = ()) -> list[Path]:
     """Compile the shells of an adapter and of a PI plugin with what checks them (shell/check.c), and return the two programs' paths."""
     directory.mkdir(parents=True, exist_ok=True)
     _run([sys.executable, str(PLUGINS / "build.py"), str(directory)], directory)
-    getters = re.findall(r"\b(urGet\w+ProcAddrTable)\(", (directory / "ur_entries.h").read_text(encoding="utf-8"))
-    (directory / "getters.h").write_text(f"#define GETTERS {', '.join(getters)}\n", encoding="utf-8")
-    compiler = [*os.environ.get("CC", "cc").split(), *_STRICT, *flags, f"-I{PLUGINS}", f"-I{directory}", "-rdynamic"]
+    getters = re.findall(
+        r"\b(urGet\w+ProcAddrTable)\(", (directory / "ur_entries.h").read_text(encoding="utf-8")
+    )
+    (directory / "getters.h").write_text(
+        f"#define GETTERS {', '.join(getters)}\n", encoding="utf-8"
+    )
+    compiler = [
+        *os.environ.get("CC", "cc").split(),
+        *_STRICT,
+        *flags,
+        f"-I{PLUGINS}",
+        f"-I{directory}",
+        "-rdynamic",
+    ]
     programs = {"check_shell": [], "check_pi_shell": ["-DFL_PI"]}
     for name, define in programs.items():
         _run([*compiler, *define, str(HERE / "shell" / "check.c"), "-o", name, "-ldl"], directory)
@@ -111,7 +147,11 @@ def _run(command: Sequence[str], directory: Path) -> None:
 
 def _slots() -> str:
     """The text of ur_slots.h: where the functions of Unified Runtime are in a table."""
-    functions = re.findall(r"^ *(\d+) \S+ \S+ (ur\w+)\(", (LOADER.parent / "ur.abi").read_text(encoding="utf-8"), re.M)
+    functions = re.findall(
+        r"^ *(\d+) \S+ \S+ (ur\w+)\(",
+        (LOADER.parents[1] / "ur" / "ur.abi").read_text(encoding="utf-8"),
+        re.M,
+    )
     return "".join(f"#define SLOT_{name} {slot}\n" for slot, name in functions)
 
 
@@ -137,7 +177,9 @@ def _run_under(run: Run, program: Path) -> str:
     log = program.with_name("log" if program.name == "harness" else f"log_{program.name}")
     with log.open("w", encoding="utf-8") as output:
         try:
-            code = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, timeout=_LONGEST).returncode
+            code = subprocess.run(
+                command, stdout=output, stderr=subprocess.STDOUT, timeout=_LONGEST
+            ).returncode
         except subprocess.TimeoutExpired:
             return f"it did not end within {_LONGEST:.0f} s: {log}"
     if code == 0:
@@ -152,8 +194,13 @@ def main() -> int:
     for run in RUNS:
         wrong = _make(run)
         failed += bool(wrong)
-        which = [name for name in scenarios() if not run.scenarios or name.startswith(run.scenarios)]
-        print(f"{run.name}: {wrong or f'{len(which)} scenarios and the shells, nothing found'}", flush=True)
+        which = [
+            name for name in scenarios() if not run.scenarios or name.startswith(run.scenarios)
+        ]
+        print(
+            f"{run.name}: {wrong or f'{len(which)} scenarios and the shells, nothing found'}",
+            flush=True,
+        )
     return 1 if failed else 0
 
 

@@ -19,7 +19,13 @@ _BUILDS = {"plain": (), "sanitized": ADDRESS}
 def _can_compile(flags: tuple[str, ...], directory: Path) -> bool:
     source = directory / "empty.c"
     source.write_text("int main(void) { return 0; }\n", encoding="utf-8")
-    command = [*os.environ.get("CC", "cc").split(), *flags, str(source), "-o", str(directory / "empty")]
+    command = [
+        *os.environ.get("CC", "cc").split(),
+        *flags,
+        str(source),
+        "-o",
+        str(directory / "empty"),
+    ]
     return subprocess.run(command, capture_output=True).returncode == 0
 
 
@@ -34,7 +40,9 @@ def harness(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.parametrize("scenario", scenarios())
 def test_scenario(harness: Path, scenario: str) -> None:
-    done = subprocess.run([harness, scenario], capture_output=True, text=True, timeout=CHILD_TIMEOUT)
+    done = subprocess.run(
+        [harness, scenario], capture_output=True, text=True, timeout=CHILD_TIMEOUT
+    )
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-4000:]
 
 

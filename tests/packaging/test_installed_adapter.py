@@ -11,7 +11,7 @@ import pytest
 from hosts import Host, compile_host
 from installing import run
 
-from fairlead.plugins import build
+from fairlead.plugins.sdk import build
 
 #: Says which environment Python runs in, when it starts.
 SPEAKS = "import sys; print('environment', sys.prefix, flush=True)\n"
@@ -27,7 +27,9 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
 def environment(path: Path) -> Path:
     """The site-packages of a new environment. It has the packages of this one; not fairlead, which is there by a .pth file only."""
     venv.create(path, symlinks=True)
-    site = path / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    site = (
+        path / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    )
     (site / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     (site / "sitecustomize.py").write_text(SPEAKS)
     return site
@@ -38,7 +40,17 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheel."""
     path = tmp_path_factory.mktemp("installed") / "env"
     site = environment(path)
-    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site), str(wheel))
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(site),
+        str(wheel),
+    )
     return path
 
 
@@ -55,43 +67,83 @@ def test_the_libraries_of_a_wheel_know_nothing_of_where_they_were_built(installe
 
 def test_a_c_program_gets_the_environment_of_the_adapter(host: Host, installed: Path) -> None:
     done = host("open", adapter_in(installed), *USES)
-    assert done.out.splitlines() == [WORKS[0], f"environment {installed}", *WORKS[1:]] and (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [WORKS[0], f"environment {installed}", *WORKS[1:]] and (
+        done.code,
+        done.err,
+    ) == (0, "")
 
 
 def test_a_link_to_the_adapter_does_as_well(host: Host, installed: Path, tmp_path: Path) -> None:
     (tmp_path / "libur_adapter_opencl.so.0").symlink_to(adapter_in(installed))
-    assert f"environment {installed}" in host("open", tmp_path / "libur_adapter_opencl.so.0", *USES).out
+    assert (
+        f"environment {installed}"
+        in host("open", tmp_path / "libur_adapter_opencl.so.0", *USES).out
+    )
 
 
-def test_another_environment_is_named_by_a_variable(host: Host, installed: Path, tmp_path: Path) -> None:
+def test_another_environment_is_named_by_a_variable(
+    host: Host, installed: Path, tmp_path: Path
+) -> None:
     """It has no fairlead, and gets that of the adapter."""
     environment(tmp_path / "other")
-    done = host("open", adapter_in(installed), *USES, env={"FAIRLEAD_PYTHON": str(tmp_path / "other/bin/python3")})
-    assert done.out.splitlines() == [WORKS[0], f"environment {tmp_path / 'other'}", *WORKS[1:]] and done.err == ""
+    done = host(
+        "open",
+        adapter_in(installed),
+        *USES,
+        env={"FAIRLEAD_PYTHON": str(tmp_path / "other/bin/python3")},
+    )
+    assert (
+        done.out.splitlines() == [WORKS[0], f"environment {tmp_path / 'other'}", *WORKS[1:]]
+        and done.err == ""
+    )
 
 
-def test_a_python_program_without_fairlead_gets_that_of_the_adapter(installed: Path, tmp_path: Path) -> None:
+def test_a_python_program_without_fairlead_gets_that_of_the_adapter(
+    installed: Path, tmp_path: Path
+) -> None:
     environment(tmp_path / "other")
     code = (
         "import ctypes, sys; library = ctypes.CDLL(sys.argv[1]); table = (ctypes.c_void_p * 300)(); "
         "print(library.urGetAdapterProcAddrTable(12, table)); import fairlead; print(fairlead.__file__)"
     )
-    out = run(str(tmp_path / "other/bin/python3"), "-c", code, str(adapter_in(installed)), cwd=tmp_path)
-    assert out.splitlines() == [f"environment {tmp_path / 'other'}", "0", str(adapter_in(installed).parents[1] / "__init__.py")]
+    out = run(
+        str(tmp_path / "other/bin/python3"), "-c", code, str(adapter_in(installed)), cwd=tmp_path
+    )
+    assert out.splitlines() == [
+        f"environment {tmp_path / 'other'}",
+        "0",
+        str(adapter_in(installed).parents[1] / "__init__.py"),
+    ]
 
 
-def test_an_adapter_built_in_the_environment_stays_with_it(host: Host, installed: Path, tmp_path: Path) -> None:
+def test_an_adapter_built_in_the_environment_stays_with_it(
+    host: Host, installed: Path, tmp_path: Path
+) -> None:
     command = "from fairlead.plugins import build_adapter; build_adapter('fairlead.plugins.opencl', 'own.so')"
     run(str(installed / "bin/python3"), "-c", command, cwd=tmp_path)
     assert f"environment {installed}" in host("open", tmp_path / "own.so", *USES).out
 
 
-def test_a_wheel_in_a_folder_that_is_no_environment_says_what_to_do(host: Host, wheel: Path, tmp_path: Path) -> None:
-    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path / "folder"), str(wheel))
+def test_a_wheel_in_a_folder_that_is_no_environment_says_what_to_do(
+    host: Host, wheel: Path, tmp_path: Path
+) -> None:
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(tmp_path / "folder"),
+        str(wheel),
+    )
     library = adapter_in(tmp_path / "folder")
     assert host("open", library, "table").err == (
         f"fairlead: {library} cannot start: no Python was found; FAIRLEAD_PYTHON may name one in whose environment fairlead is installed\n"
     )
     environment(tmp_path / "env")
     done = host("open", library, *USES, env={"FAIRLEAD_PYTHON": str(tmp_path / "env/bin/python3")})
-    assert [line for line in done.out.splitlines() if "environment" not in line] == WORKS and done.err == ""
+    assert [
+        line for line in done.out.splitlines() if "environment" not in line
+    ] == WORKS and done.err == ""

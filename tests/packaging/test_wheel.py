@@ -19,16 +19,30 @@ def test_the_wheel_holds_fairlead_alone(wheel: Path) -> None:
         "fairlead/conformance/ur/errors.txt",
     ):
         assert needed in names
-    assert "fairlead/icd/libfairlead_trace.so" in names, "a library for OpenCL loaders, of any version of Python"
+    assert "fairlead/icd/libfairlead_trace.so" in names, (
+        "a library for OpenCL loaders, of any version of Python"
+    )
     assert any(name.startswith("fairlead/icd/_native") and name.endswith(".so") for name in names)
     for library in ("libfairlead_shell.so", "libur_adapter_fairlead.so.0", "libpi_fairlead.so"):
         assert f"fairlead/plugins/{library}" in names
-    own = [name for name in names if not name.startswith("fairlead/conformance/")]  # whose cases are called test_….py
+    own = [
+        name for name in names if not name.startswith("fairlead/conformance/")
+    ]  # whose cases are called test_….py
     assert not [name for name in own if "test" in name or name.endswith(".c")]
 
 
 def test_the_installed_wheel_finds_drivers(wheel: Path, tmp_path: Path) -> None:
-    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path), str(wheel))
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(tmp_path),
+        str(wheel),
+    )
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import fairlead; assert fairlead.__file__.startswith({str(tmp_path)!r}); "
         "print([p.version for p in fairlead.platforms()])"

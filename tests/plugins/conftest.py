@@ -11,9 +11,9 @@ from ur_calls import Calls, array
 
 from fairlead import plugins
 from fairlead.backends import nested_environment
-from fairlead.loader.adapters import Plugin, load
-from fairlead.loader.devices import Device
-from fairlead.loader.discovery import PluginCandidate
+from fairlead.loader.ur.adapters import Plugin, load
+from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.discovery import PluginCandidate
 
 LIBRARY: Final = Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0")
 
@@ -24,7 +24,9 @@ DRIVERS: Final = {"intel": "Intel", "pocl": "Portable Computing Language"}
 @pytest.fixture(scope="session")
 def adapter() -> Plugin:
     """The adapter. It stays open until the process ends, as in every program that uses one."""
-    return load(PluginCandidate(str(LIBRARY), "test", backend="opencl"), environment=nested_environment())
+    return load(
+        PluginCandidate(str(LIBRARY), "test", backend="opencl"), environment=nested_environment()
+    )
 
 
 @pytest.fixture(scope="session")

@@ -9,18 +9,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fairlead.loader.abi import Function, Parameter
-from fairlead.loader.ur import UR
+from fairlead.loader.base.abi import Function, Parameter
+from fairlead.loader.ur.abi import UR
 from fairlead.plugins import Object
-from fairlead.plugins._native import ffi, lib
-from fairlead.plugins.objects import Registry
-from fairlead.plugins.wrap import compile_entry
+from fairlead.plugins.sdk._native import ffi, lib
+from fairlead.plugins.sdk.objects import Registry
+from fairlead.plugins.sdk.wrap import compile_entry
 
 TABLE: Final = 0x1000  # what every handle of these tests begins with
 ROOM: Final = 2  # elements of every list
 BYTES: Final = 64  # of all raw memory
 WILD: Final = 0xDEAD0  # no handle
-CODES: Final = {value: name.removeprefix("UR_RESULT_").removeprefix("ERROR_") for name, value in UR.codes.items()}
+CODES: Final = {
+    value: name.removeprefix("UR_RESULT_").removeprefix("ERROR_")
+    for name, value in UR.codes.items()
+}
 
 #: The entry points that an adapter may have.
 FUNCTIONS: Final = {f.name: f for f in UR.slots if hasattr(lib, f"py_{f.name}")}
@@ -47,7 +50,11 @@ def kind_of(p: Parameter) -> str:
         return "text" if base == "char" else "structs" if base == "struct" else "numbers"
     if base == "struct":
         return "struct"
-    return ("flags" if UR.is_bitfield(p.type) else "enumeration") if UR.groups.get(p.type) else "number"
+    return (
+        ("flags" if UR.is_bitfield(p.type) else "enumeration")
+        if UR.groups.get(p.type)
+        else "number"
+    )
 
 
 def make(type_name: str) -> Object:
@@ -68,11 +75,24 @@ class Call:
     def __post_init__(self) -> None:
         self.kept: list[Any] = []  # cffi's memory lives as long as what new() gave
         self.parameters = {p.name: p for p in self.function.parameters}
-        self.ctypes = dict(zip(self.parameters, ffi.typeof(getattr(lib, f"py_{self.function.name}")).args[1:], strict=True))
-        named = [p for p in self.function.parameters if kind_of(p) not in ("out", "list out") and not self._of_query(p)]
+        self.ctypes = dict(
+            zip(
+                self.parameters,
+                ffi.typeof(getattr(lib, f"py_{self.function.name}")).args[1:],
+                strict=True,
+            )
+        )
+        named = [
+            p
+            for p in self.function.parameters
+            if kind_of(p) not in ("out", "list out") and not self._of_query(p)
+        ]
         scope: dict[str, Any] = {"_body": self._body}
         names = ", ".join(p.name for p in named)
-        exec(f"def body({names}): return _body(dict({', '.join(f'{p.name}={p.name}' for p in named)}))", scope)
+        exec(
+            f"def body({names}): return _body(dict({', '.join(f'{p.name}={p.name}' for p in named)}))",
+            scope,
+        )
         self.entry = compile_entry(self.registry, self.function, scope["body"], self._fail)
 
     def __call__(self, arguments: dict[str, Any]) -> str:
@@ -89,11 +109,17 @@ class Call:
         """Every way in which one argument can be wrong: what it is, the code that is expected, and what makes it so."""
         for p in self.function.parameters:
             if not self._of_query(p):
-                yield from ((f"{p.name} {what}", code, change) for what, code, change in self._wrong(p))
+                yield from (
+                    (f"{p.name} {what}", code, change) for what, code, change in self._wrong(p)
+                )
 
     def outputs(self) -> list[Parameter]:
         """What the body gives, in the order in which it is given."""
-        return [p for p in self.function.parameters if kind_of(p) in ("out", "list out") and not p.name.startswith("pNum")]
+        return [
+            p
+            for p in self.function.parameters
+            if kind_of(p) in ("out", "list out") and not p.name.startswith("pNum")
+        ]
 
     def keep(self, made: Any) -> Any:
         """Memory that lives as long as this call."""
@@ -133,7 +159,9 @@ class Call:
         if kind == "handle":
             return self.registry.give(make(p.type))
         if kind == "handles":
-            return self.keep(ffi.new("uintptr_t[]", [self.registry.give(make(p.type)) for _ in range(ROOM)]))
+            return self.keep(
+                ffi.new("uintptr_t[]", [self.registry.give(make(p.type)) for _ in range(ROOM)])
+            )
         if kind == "address":
             return int(ffi.cast("uintptr_t", self.keep(ffi.new(f"char[{BYTES}]"))))
         if kind == "text":
@@ -144,11 +172,18 @@ class Call:
             return self.keep(ffi.new(ffi.getctype(self.ctypes[p.name], "*")))[0]
         if kind == "structs" and not p.length:
             return self._struct(p)
-        return 1 if kind == "number" else self.keep(ffi.new(ffi.getctype(self.ctypes[p.name].item, f"[{ROOM + 1}]")))
+        return (
+            1
+            if kind == "number"
+            else self.keep(ffi.new(ffi.getctype(self.ctypes[p.name].item, f"[{ROOM + 1}]")))
+        )
 
     def _struct(self, p: Parameter, **fields: int) -> Any:
         """A pointer to a struct whose enumerations have values that they may have."""
-        made = ffi.cast(self.ctypes[p.name], self.keep(ffi.new(ffi.getctype(self.ctypes[p.name].item, f"[{ROOM + 1}]"))))
+        made = ffi.cast(
+            self.ctypes[p.name],
+            self.keep(ffi.new(ffi.getctype(self.ctypes[p.name].item, f"[{ROOM + 1}]"))),
+        )
         for name, values in _enumerations(p.type).items():
             setattr(made, name, fields.get(name, next(iter(values))))
         return made
@@ -164,7 +199,10 @@ class Call:
             yield from self._wrong_handle(p, put)
             if not optional:
                 yield "NULL", "INVALID_NULL_HANDLE", put(**{p.name: nothing})
-        elif kind in ("address", "text", "structs", "numbers", "handles", "out", "list out") and not optional:
+        elif (
+            kind in ("address", "text", "structs", "numbers", "handles", "out", "list out")
+            and not optional
+        ):
             yield "NULL", "INVALID_NULL_POINTER", put(**{p.name: nothing})
         if kind == "handles":
             yield from self._wrong_handles(p, put)
@@ -173,8 +211,14 @@ class Call:
             yield "NULL with a count", code, put(**{p.name: ffi.NULL})
             yield "without a count", code, put(**{p.length: 0})
         if kind == "structs" and not p.length:
-            for field in filter(lambda field: "flags" in field or "hints" in field, _enumerations(p.type)):
-                yield f"{field} no value", "INVALID_ENUMERATION", put(**{p.name: self._struct(p, **{field: 0x40000000})})
+            for field in filter(
+                lambda field: "flags" in field or "hints" in field, _enumerations(p.type)
+            ):
+                yield (
+                    f"{field} no value",
+                    "INVALID_ENUMERATION",
+                    put(**{p.name: self._struct(p, **{field: 0x40000000})}),
+                )
         if kind == "structs" and optional and p.length:
             yield "NULL with a count", "INVALID_NULL_POINTER", put(**{p.name: ffi.NULL})
         if kind == "list out":
@@ -185,19 +229,31 @@ class Call:
             yield "0", "INVALID_WORK_DIMENSION", put(**{p.name: 0})
             yield "4", "INVALID_WORK_DIMENSION", put(**{p.name: 4})
 
-    def _wrong_handle(self, p: Parameter, put: Callable[..., Any]) -> Iterator[tuple[str, str, Any]]:
+    def _wrong_handle(
+        self, p: Parameter, put: Callable[..., Any]
+    ) -> Iterator[tuple[str, str, Any]]:
         code = invalid(p.type)
         other = "ur_queue_handle_t" if p.type != "ur_queue_handle_t" else "ur_event_handle_t"
         yield "wild", code, put(**{p.name: WILD})
         yield "of another kind", code, put(**{p.name: self.registry.give(make(other))})
         yield "stale", code, put(**{p.name: self._stale(p.type)})
 
-    def _wrong_handles(self, p: Parameter, put: Callable[..., Any]) -> Iterator[tuple[str, str, Any]]:
+    def _wrong_handles(
+        self, p: Parameter, put: Callable[..., Any]
+    ) -> Iterator[tuple[str, str, Any]]:
         code = _of_lists(p, invalid(p.type)) if "optional" in p.words else invalid(p.type)
         good = self.registry.give(make(p.type))
-        for what, handle in (("NULL", 0), ("a wild one", WILD), ("a stale one", self._stale(p.type))):
+        for what, handle in (
+            ("NULL", 0),
+            ("a wild one", WILD),
+            ("a stale one", self._stale(p.type)),
+        ):
             its = "INVALID_NULL_HANDLE" if not handle and p.name != "phEventWaitList" else code
-            yield f"with {what}", its, put(**{p.name: self.keep(ffi.new("uintptr_t[]", [good, handle]))})
+            yield (
+                f"with {what}",
+                its,
+                put(**{p.name: self.keep(ffi.new("uintptr_t[]", [good, handle]))}),
+            )
         yield "too long", "INVALID_SIZE", put(**{p.length: 1 << 31})
 
     def _stale(self, type_name: str) -> int:
@@ -210,7 +266,11 @@ class Call:
 def _enumerations(struct: str) -> dict[str, dict[int, str]]:
     """The fields of a struct that have only certain values, and these."""
     fields = UR.structs[struct].fields if struct in UR.structs else ()
-    return {f.name: UR.groups[f.type] for f in fields if f.type in UR.groups and not f.stars and f.name != "stype"}
+    return {
+        f.name: UR.groups[f.type]
+        for f in fields
+        if f.type in UR.groups and not f.stars and f.name != "stype"
+    }
 
 
 def _of_lists(p: Parameter, code: str) -> str:

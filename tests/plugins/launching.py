@@ -9,10 +9,10 @@ from typing import Any, Final
 from ur_calls import Calls, array
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.devices import Device
-from fairlead.loader.memory import read_word
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base.memory import read_word
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
 
 SOURCE: Final = b"""
 kernel void store(global int *out, int value) { out[get_global_id(0)] = value + (int)get_global_id(0); }
@@ -33,10 +33,13 @@ kernel void sums(global int *out, local int *scratch) {
 }
 """
 BROKEN: Final = b"kernel void broken(global int *a) { a[0] = nonsense; }"
-UNRESOLVED: Final = b"void elsewhere(global int *a); kernel void unresolved(global int *a) { elsewhere(a); }"
+UNRESOLVED: Final = (
+    b"void elsewhere(global int *a); kernel void unresolved(global int *a) { elsewhere(a); }"
+)
 
 VALUE, POINTER, MEM, LOCAL, SAMPLER = (
-    UR[f"UR_EXP_KERNEL_ARG_TYPE_{kind}"] for kind in ("VALUE", "POINTER", "MEM_OBJ", "LOCAL", "SAMPLER")
+    UR[f"UR_EXP_KERNEL_ARG_TYPE_{kind}"]
+    for kind in ("VALUE", "POINTER", "MEM_OBJ", "LOCAL", "SAMPLER")
 )
 
 Row = UR.struct("ur_exp_kernel_arg_properties_t")
@@ -67,7 +70,12 @@ def rows(*arguments: Any) -> Any:
     for index, argument in enumerate(arguments):
         kind, given = (VALUE, argument) if isinstance(argument, int) else argument
         row = made[index]
-        row.stype, row.type, row.index, row.size = UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"], kind, index, 8
+        row.stype, row.type, row.index, row.size = (
+            UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"],
+            kind,
+            index,
+            8,
+        )
         if kind == VALUE:
             made.kept.append(ctypes.c_int32(given))
             row.size, row.value.value = 4, ctypes.addressof(made.kept[-1])
@@ -102,10 +110,20 @@ def launch(
 ) -> str:
     """The code of urEnqueueKernelLaunchWithArgsExp."""
     return ur(
-        "urEnqueueKernelLaunchWithArgsExp", queue, kernel, len(size) if dimensions is None else dimensions, sizes(offset), sizes(size),
-        sizes(local), len(arguments), rows(*arguments) if arguments else None, properties,
-        len(waits), array(*waits) if waits else None, event,
-    )  # fmt: skip
+        "urEnqueueKernelLaunchWithArgsExp",
+        queue,
+        kernel,
+        len(size) if dimensions is None else dimensions,
+        sizes(offset),
+        sizes(size),
+        sizes(local),
+        len(arguments),
+        rows(*arguments) if arguments else None,
+        properties,
+        len(waits),
+        array(*waits) if waits else None,
+        event,
+    )
 
 
 class Numbers:
@@ -113,7 +131,12 @@ class Numbers:
 
     def __init__(self, ur: Calls, context: int, count: int) -> None:
         self.ur, self.count = ur, count
-        self.handle = ur.made("urMemBufferCreate", context, UR["UR_MEM_FLAG_READ_WRITE"], 4 * count, None).value or 0
+        self.handle = (
+            ur.made(
+                "urMemBufferCreate", context, UR["UR_MEM_FLAG_READ_WRITE"], 4 * count, None
+            ).value
+            or 0
+        )
 
     @property
     def argument(self) -> tuple[int, int]:
@@ -123,7 +146,18 @@ class Numbers:
     def read(self, queue: int) -> list[int]:
         """What is in it, after all that the queue has to do."""
         found = (ctypes.c_int32 * self.count)()
-        self.ur.ok("urEnqueueMemBufferRead", queue, self.handle, True, 0, 4 * self.count, found, 0, None, None)
+        self.ur.ok(
+            "urEnqueueMemBufferRead",
+            queue,
+            self.handle,
+            True,
+            0,
+            4 * self.count,
+            found,
+            0,
+            None,
+            None,
+        )
         return list(found)
 
 

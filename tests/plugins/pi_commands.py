@@ -16,8 +16,9 @@ sys.path.append(sys.argv[1])
 
 from pi_program import COUNT, Client, build, events, first_device, make_queue, set_arguments
 
-from fairlead.loader import binding, library
-from fairlead.loader.pi import PI
+from fairlead.loader.base import library
+from fairlead.loader.pi.abi import PI
+from fairlead.loader.ur import binding
 
 SIZE = 64  # of each buffer and allocation: 8 rows of 8 bytes
 PATTERN = bytes(range(SIZE))
@@ -29,12 +30,18 @@ class Commands:
     def __init__(self, client: Client) -> None:
         self.client = client
         _, self.device = first_device(client)
-        self.context = client.make("piContextCreate", None, 1, ctypes.byref(ctypes.c_void_p(self.device)), None, None, ...)
+        self.context = client.make(
+            "piContextCreate", None, 1, ctypes.byref(ctypes.c_void_p(self.device)), None, None, ...
+        )
         self.queue = make_queue(client, self.context, self.device)
         flags = PI["PI_MEM_FLAGS_ACCESS_RW"]
-        self.one, self.other = (client.make("piMemBufferCreate", self.context, flags, SIZE, None, ..., None) for _ in range(2))
+        self.one, self.other = (
+            client.make("piMemBufferCreate", self.context, flags, SIZE, None, ..., None)
+            for _ in range(2)
+        )
         self.usm, self.target = (
-            client.make("piextUSMSharedAlloc", ..., self.context, self.device, None, SIZE, 0) for _ in range(2)
+            client.make("piextUSMSharedAlloc", ..., self.context, self.device, None, SIZE, 0)
+            for _ in range(2)
         )
         self.host = (ctypes.c_uint8 * SIZE)()
 
@@ -42,7 +49,9 @@ class Commands:
         """Buffer `one`, allocation `usm` and the host's memory hold PATTERN, the others zeros."""
         zeros = bytes(SIZE)
         for buffer, data in ((self.one, PATTERN), (self.other, zeros)):
-            self.client.piEnqueueMemBufferWrite(self.queue, buffer, True, 0, SIZE, data, 0, None, None)
+            self.client.piEnqueueMemBufferWrite(
+                self.queue, buffer, True, 0, SIZE, data, 0, None, None
+            )
         ctypes.memmove(self.usm, PATTERN, SIZE)
         ctypes.memset(self.target, 0, SIZE)
         self.host[:] = PATTERN
@@ -64,7 +73,13 @@ class Commands:
         if not code:
             client.piextCommandBufferFinalize(buffer)
             first = client.make("piextEnqueueCommandBuffer", buffer, self.queue, 0, None, ...)
-            client.piEventsWait(*events(client.make("piextEnqueueCommandBuffer", buffer, self.queue, *events(first), ...)))
+            client.piEventsWait(
+                *events(
+                    client.make(
+                        "piextEnqueueCommandBuffer", buffer, self.queue, *events(first), ...
+                    )
+                )
+            )
         client.piextCommandBufferRelease(buffer)
         return code
 
@@ -92,16 +107,26 @@ def rectangles(c: Commands) -> dict[str, tuple[str, tuple[Any, ...], Callable[[]
 
     return {
         "copy rectangle": (
-            "piextCommandBufferMemBufferCopyRect", (c.one, c.other, at, into, block, *pitches), lambda: c.read(c.other) == moved,
+            "piextCommandBufferMemBufferCopyRect",
+            (c.one, c.other, at, into, block, *pitches),
+            lambda: c.read(c.other) == moved,
         ),
         "write rectangle": (
-            "piextCommandBufferMemBufferWriteRect", (c.other, into, at, block, *pitches, c.host), lambda: c.read(c.other) == moved,
+            "piextCommandBufferMemBufferWriteRect",
+            (c.other, into, at, block, *pitches, c.host),
+            lambda: c.read(c.other) == moved,
         ),
-        "read rectangle": ("piextCommandBufferMemBufferReadRect", (c.one, at, into, block, *pitches, c.host), read_back),
+        "read rectangle": (
+            "piextCommandBufferMemBufferReadRect",
+            (c.one, at, into, block, *pitches, c.host),
+            read_back,
+        ),
         "copy rectangle within a buffer": (
-            "piextCommandBufferMemBufferCopyRect", (c.one, c.one, at, into, block, *pitches), lambda: c.read(c.one) == within,
+            "piextCommandBufferMemBufferCopyRect",
+            (c.one, c.one, at, into, block, *pitches),
+            lambda: c.read(c.one) == within,
         ),
-    }  # fmt: skip
+    }
 
 
 def plain(c: Commands) -> dict[str, tuple[str, tuple[Any, ...], Callable[[], bool]]]:
@@ -109,39 +134,70 @@ def plain(c: Commands) -> dict[str, tuple[str, tuple[Any, ...], Callable[[], boo
     shifted = bytes(8) + PATTERN[4:20] + bytes(SIZE - 24)
     return {
         "memcpy": (
-            "piextCommandBufferMemcpyUSM", (c.target, c.usm, SIZE), lambda: ctypes.string_at(c.target, SIZE) == PATTERN,
+            "piextCommandBufferMemcpyUSM",
+            (c.target, c.usm, SIZE),
+            lambda: ctypes.string_at(c.target, SIZE) == PATTERN,
         ),
         "fill memory": (
-            "piextCommandBufferFillUSM", (c.target, two, 2, SIZE), lambda: ctypes.string_at(c.target, SIZE) == bytes((7, 9)) * 32,
+            "piextCommandBufferFillUSM",
+            (c.target, two, 2, SIZE),
+            lambda: ctypes.string_at(c.target, SIZE) == bytes((7, 9)) * 32,
         ),
-        "prefetch": ("piextCommandBufferPrefetchUSM", (c.usm, SIZE, 0), lambda: ctypes.string_at(c.usm, SIZE) == PATTERN),
+        "prefetch": (
+            "piextCommandBufferPrefetchUSM",
+            (c.usm, SIZE, 0),
+            lambda: ctypes.string_at(c.usm, SIZE) == PATTERN,
+        ),
         "advise": (
-            "piextCommandBufferAdviseUSM", (c.usm, SIZE, PI["PI_MEM_ADVICE_RESET"]), lambda: ctypes.string_at(c.usm, SIZE) == PATTERN,
+            "piextCommandBufferAdviseUSM",
+            (c.usm, SIZE, PI["PI_MEM_ADVICE_RESET"]),
+            lambda: ctypes.string_at(c.usm, SIZE) == PATTERN,
         ),
-        "copy": ("piextCommandBufferMemBufferCopy", (c.one, c.other, 4, 8, 16), lambda: c.read(c.other) == shifted),
-        "write": ("piextCommandBufferMemBufferWrite", (c.other, 8, 16, ctypes.byref(c.host, 4)), lambda: c.read(c.other) == shifted),
-        "read": ("piextCommandBufferMemBufferRead", (c.one, 0, 8, ctypes.byref(c.host, 8)), lambda: bytes(c.host)[8:16] == PATTERN[:8]),
+        "copy": (
+            "piextCommandBufferMemBufferCopy",
+            (c.one, c.other, 4, 8, 16),
+            lambda: c.read(c.other) == shifted,
+        ),
+        "write": (
+            "piextCommandBufferMemBufferWrite",
+            (c.other, 8, 16, ctypes.byref(c.host, 4)),
+            lambda: c.read(c.other) == shifted,
+        ),
+        "read": (
+            "piextCommandBufferMemBufferRead",
+            (c.one, 0, 8, ctypes.byref(c.host, 8)),
+            lambda: bytes(c.host)[8:16] == PATTERN[:8],
+        ),
         "fill": (
-            "piextCommandBufferMemBufferFill", (c.other, two, 2, 8, 16), lambda: c.read(c.other)[8:24] == bytes((7, 9)) * 8,
+            "piextCommandBufferMemBufferFill",
+            (c.other, two, 2, 8, 16),
+            lambda: c.read(c.other)[8:24] == bytes((7, 9)) * 8,
         ),
-    }  # fmt: skip
+    }
 
 
 def kernel(c: Commands) -> bool:
     """A copy and, after it, a kernel whose arguments are changed before the command-buffer runs."""
     client = c.client
     made = client.make("piKernelCreate", build(client, c.context, c.device), b"scale", ...)
-    source, target, other = (client.make("piextUSMSharedAlloc", ..., c.context, c.device, None, 4 * COUNT, 0) for _ in range(3))
+    source, target, other = (
+        client.make("piextUSMSharedAlloc", ..., c.context, c.device, None, 4 * COUNT, 0)
+        for _ in range(3)
+    )
     (ctypes.c_int32 * COUNT).from_address(source)[:] = range(COUNT)
     buffer = client.make("piextCommandBufferCreate", c.context, c.device, None, ...)
     points = (ctypes.c_uint32 * 2)()
     client.piextCommandBufferMemcpyUSM(buffer, other, source, 4 * COUNT, 0, None, points)
     set_arguments(client, made, other, target, 3)
     size = (ctypes.c_size_t * 1)(COUNT), (ctypes.c_size_t * 1)(64)
-    client.piextCommandBufferNDRangeKernel(buffer, made, 1, sizes(), *size, 1, points, ctypes.byref(points, 4))
+    client.piextCommandBufferNDRangeKernel(
+        buffer, made, 1, sizes(), *size, 1, points, ctypes.byref(points, 4)
+    )
     set_arguments(client, made, source, source, 9)
     client.piextCommandBufferFinalize(buffer)
-    made_events = [client.make("piextEnqueueCommandBuffer", buffer, c.queue, 0, None, ...) for _ in range(3)]
+    made_events = [
+        client.make("piextEnqueueCommandBuffer", buffer, c.queue, 0, None, ...) for _ in range(3)
+    ]
     client.piEventsWait(*events(*made_events))
     return list((ctypes.c_int32 * COUNT).from_address(target)) == [4 * at for at in range(COUNT)]
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from entry_points import CODES, TABLE
 
-from fairlead.loader import log
-from fairlead.loader.errors import FairleadError
-from fairlead.loader.ur import UR, URError
+from fairlead.loader.base import log
+from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.ur.abi import UR, URError
 from fairlead.plugins import Adapter, Object, failure
-from fairlead.plugins._native import ffi
+from fairlead.plugins.sdk._native import ffi
 
 
 class Started:
@@ -59,7 +59,10 @@ def adapter(monkeypatch: pytest.MonkeyPatch) -> Adapter:
     adapter = Adapter("test", backend="UR_BACKEND_OPENCL", version=3)
     adapter.error = None  # pyright: ignore[reportAttributeAccessIssue]
     queue_kind = adapter.kind("ur_queue_handle_t")
-    context, device = adapter.kind("ur_context_handle_t"), adapter.kind("ur_device_handle_t", counted=False)()
+    context, device = (
+        adapter.kind("ur_context_handle_t"),
+        adapter.kind("ur_device_handle_t", counted=False)(),
+    )
     platform = adapter.kind("ur_platform_handle_t", counted=False)()
 
     @adapter.entry
@@ -68,8 +71,11 @@ def adapter(monkeypatch: pytest.MonkeyPatch) -> Adapter:
             raise adapter.error  # pyright: ignore[reportAttributeAccessIssue]
 
     adapter.declare(
-        urPlatformGet=lambda: [platform], urDeviceGet=lambda: [device], urContextCreate=context, urQueueCreate=queue_kind
-    )  # fmt: skip
+        urPlatformGet=lambda: [platform],
+        urDeviceGet=lambda: [device],
+        urContextCreate=context,
+        urQueueCreate=queue_kind,
+    )
     return adapter
 
 
@@ -84,7 +90,10 @@ def queue(started: Started) -> int:
     device = ffi.new("uintptr_t *")
     platform = ffi.new("uintptr_t *")
     assert started("urPlatformGet", started.handle, 1, platform, ffi.NULL) == "SUCCESS"
-    assert started("urDeviceGet", platform[0], UR["UR_DEVICE_TYPE_ALL"], 1, device, ffi.NULL) == "SUCCESS"
+    assert (
+        started("urDeviceGet", platform[0], UR["UR_DEVICE_TYPE_ALL"], 1, device, ffi.NULL)
+        == "SUCCESS"
+    )
     context = started.made("urContextCreate", 1, device, ffi.NULL)
     return started.made("urQueueCreate", context, device[0], ffi.NULL)
 
@@ -128,10 +137,25 @@ def test_a_declaration_gives_back_what_it_declares(adapter: Adapter) -> None:
 
 def test_an_adapter_has_no_more_entries_than_it_declares(started: Started) -> None:
     assert set(started.entries) == {
-        "urAdapterGet", "urAdapterGetInfo", "urAdapterGetLastError", "urAdapterRelease", "urAdapterRetain", "urAdapterSetLoggerCallback",
-        "urAdapterSetLoggerCallbackLevel", "urContextCreate", "urContextRelease", "urContextRetain", "urDeviceGet", "urDeviceRelease",
-        "urDeviceRetain", "urPlatformGet", "urQueueCreate", "urQueueFinish", "urQueueRelease", "urQueueRetain",
-    }  # fmt: skip
+        "urAdapterGet",
+        "urAdapterGetInfo",
+        "urAdapterGetLastError",
+        "urAdapterRelease",
+        "urAdapterRetain",
+        "urAdapterSetLoggerCallback",
+        "urAdapterSetLoggerCallbackLevel",
+        "urContextCreate",
+        "urContextRelease",
+        "urContextRetain",
+        "urDeviceGet",
+        "urDeviceRelease",
+        "urDeviceRetain",
+        "urPlatformGet",
+        "urQueueCreate",
+        "urQueueFinish",
+        "urQueueRelease",
+        "urQueueRetain",
+    }
 
 
 def test_the_authors_own_retain_goes_first(adapter: Adapter) -> None:
@@ -146,23 +170,32 @@ def test_the_authors_own_retain_goes_first(adapter: Adapter) -> None:
 
 
 def test_a_table_answers_by_value_by_function_and_by_nothing(adapter: Adapter) -> None:
-    adapter.info("urQueueGetInfo", {
-        "UR_QUEUE_INFO_FLAGS": 5,
-        "UR_QUEUE_INFO_REFERENCE_COUNT": lambda queue: queue.references,
-        "UR_QUEUE_INFO_CONTEXT": None,
-        "UR_QUEUE_INFO_DEVICE": lambda queue: None,
-        "UR_QUEUE_INFO_EMPTY": None,
-    })  # fmt: skip
+    adapter.info(
+        "urQueueGetInfo",
+        {
+            "UR_QUEUE_INFO_FLAGS": 5,
+            "UR_QUEUE_INFO_REFERENCE_COUNT": lambda queue: queue.references,
+            "UR_QUEUE_INFO_CONTEXT": None,
+            "UR_QUEUE_INFO_DEVICE": lambda queue: None,
+            "UR_QUEUE_INFO_EMPTY": None,
+        },
+    )
     started, queue = Started(adapter), adapter.kind("ur_queue_handle_t")()
     assert adapter.registry is not None
     handle = adapter.registry.give(queue)
     adapter.registry.give(queue)
-    answers = {name: started.info("urQueueGetInfo", handle, f"UR_QUEUE_INFO_{name}") for name in (
-        "FLAGS", "REFERENCE_COUNT", "CONTEXT", "DEVICE", "EMPTY", "SIZE",
-    )}  # fmt: skip
+    answers = {
+        name: started.info("urQueueGetInfo", handle, f"UR_QUEUE_INFO_{name}")
+        for name in ("FLAGS", "REFERENCE_COUNT", "CONTEXT", "DEVICE", "EMPTY", "SIZE")
+    }
     assert answers == {
-        "FLAGS": 5, "REFERENCE_COUNT": 2, "CONTEXT": 0, "DEVICE": 0, "EMPTY": "UNSUPPORTED_ENUMERATION", "SIZE": "UNSUPPORTED_ENUMERATION"
-    }  # fmt: skip
+        "FLAGS": 5,
+        "REFERENCE_COUNT": 2,
+        "CONTEXT": 0,
+        "DEVICE": 0,
+        "EMPTY": "UNSUPPORTED_ENUMERATION",
+        "SIZE": "UNSUPPORTED_ENUMERATION",
+    }
 
 
 def test_the_adapter_answers_for_itself(started: Started) -> None:
@@ -188,7 +221,12 @@ class OwnCode(OwnError):
 @pytest.mark.parametrize(
     ("error", "code", "message", "number"),
     [
-        (failure("INVALID_VALUE", "of x"), "INVALID_VALUE", "of x", UR.codes["UR_RESULT_ERROR_INVALID_VALUE"]),
+        (
+            failure("INVALID_VALUE", "of x"),
+            "INVALID_VALUE",
+            "of x",
+            UR.codes["UR_RESULT_ERROR_INVALID_VALUE"],
+        ),
         (NotImplementedError("yet"), "UNSUPPORTED_FEATURE", "yet", 0),
         (MemoryError("all"), "OUT_OF_HOST_MEMORY", "all", 0),
         (OwnError("mine"), "DEVICE_LOST", "mine", 0),
@@ -205,7 +243,9 @@ def test_what_is_raised_becomes_a_code_and_the_last_error(
 ) -> None:
     started.adapter.codes[OwnError] = "DEVICE_LOST"
     started.adapter.codes[FairleadError] = "INVALID_ARGUMENT"
-    started.adapter.codes[LookupError] = lambda error: f"INVALID_{'SIZE' if error.args else 'VALUE'}"
+    started.adapter.codes[LookupError] = lambda error: (
+        f"INVALID_{'SIZE' if error.args else 'VALUE'}"
+    )
     assert finish(started, queue, error) == code
     assert message in started.last_error()[0] and started.last_error()[1] == number
     assert finish(started, queue, None) == "SUCCESS"
@@ -217,13 +257,18 @@ def test_what_is_not_expected_is_in_the_log_with_its_traceback(
 ) -> None:
     finish(started, queue, ZeroDivisionError("oops"))
     err = capsys.readouterr().err
-    assert err.startswith("<test>[ERROR]: urQueueFinish failed\nTraceback") and "ZeroDivisionError: oops" in err
+    assert (
+        err.startswith("<test>[ERROR]: urQueueFinish failed\nTraceback")
+        and "ZeroDivisionError: oops" in err
+    )
     finish(started, queue, failure("INVALID_VALUE"))
     finish(started, queue, NotImplementedError())
     assert capsys.readouterr().err == ""
 
 
-def test_an_error_that_cannot_be_told_is_an_error(started: Started, queue: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_that_cannot_be_told_is_an_error(
+    started: Started, queue: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no text")
@@ -280,10 +325,16 @@ def test_the_programs_callback_is_told_from_its_level_on(
     for level in ("debug", "info", "warning", "error"):
         started.adapter.log(level, f"of {level}")
     assert callback == [(2, "of warning", 77), (3, "of error", 77)]
-    assert started("urAdapterSetLoggerCallbackLevel", started.handle, UR["UR_LOGGER_LEVEL_DEBUG"]) == "SUCCESS"
+    assert (
+        started("urAdapterSetLoggerCallbackLevel", started.handle, UR["UR_LOGGER_LEVEL_DEBUG"])
+        == "SUCCESS"
+    )
     started.adapter.log("debug", "ü\udcff")
     assert callback[2:] == [(0, "ü?", 77)]
-    assert started("urAdapterSetLoggerCallbackLevel", started.handle, UR["UR_LOGGER_LEVEL_QUIET"]) == "SUCCESS"
+    assert (
+        started("urAdapterSetLoggerCallbackLevel", started.handle, UR["UR_LOGGER_LEVEL_QUIET"])
+        == "SUCCESS"
+    )
     started.adapter.log("error", "nobody hears")
     assert len(callback) == 3 and capsys.readouterr().err == "<test>[ERROR]: of error\n"
 
@@ -294,21 +345,30 @@ def test_a_callback_has_to_be_there(started: Started) -> None:
     assert started("urAdapterSetLoggerCallbackLevel", started.handle, 9) == "INVALID_ENUMERATION"
 
 
-def test_without_a_callback_the_log_is_standard_error(adapter: Adapter, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_callback_the_log_is_standard_error(
+    adapter: Adapter, capsys: pytest.CaptureFixture[str]
+) -> None:
     for level in ("debug", "info", "warning", "error"):
         adapter.log(level, f"of {level}")
     assert capsys.readouterr().err == "<test>[WARNING]: of warning\n<test>[ERROR]: of error\n"
 
 
 def test_the_variable_says_what_is_logged_also_beside_a_callback(
-    started: Started, callback: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], queue: int
+    started: Started,
+    callback: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    queue: int,
 ) -> None:
     monkeypatch.setenv("UR_LOG_FAIRLEAD", "level:info;output:stdout")
     finish(started, queue, failure("INVALID_VALUE", "of x"))
     started.adapter.log("debug", "not this")
     started.adapter.log("error", "but this")
     out, err = capsys.readouterr()
-    assert err == "" and [line.split(":")[0] for line in out.splitlines()] == ["<test>[INFO]", "<test>[ERROR]"]
+    assert err == "" and [line.split(":")[0] for line in out.splitlines()] == [
+        "<test>[INFO]",
+        "<test>[ERROR]",
+    ]
     assert "urQueueFinish" in out and "of x" in out
     assert callback == [(3, "but this", 77)]
 
@@ -349,7 +409,10 @@ ORDER = ["lent", "second", "first", "added last", "bad", "added first"]
 
 
 def test_the_last_release_of_the_adapter_closes_everything_in_order(
-    adapter: Adapter, started: Started, ending: Callable[[], list[str]], capsys: pytest.CaptureFixture[str]
+    adapter: Adapter,
+    started: Started,
+    ending: Callable[[], list[str]],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert started("urAdapterRetain", started.handle) == "SUCCESS"
     assert started("urAdapterRelease", started.handle) == "SUCCESS" and ending() == []
@@ -361,7 +424,10 @@ def test_the_last_release_of_the_adapter_closes_everything_in_order(
 
 
 def test_the_end_of_the_process_closes_everything_and_tells_the_program_nothing(
-    adapter: Adapter, ending: Callable[[], list[str]], callback: list[Any], capsys: pytest.CaptureFixture[str]
+    adapter: Adapter,
+    ending: Callable[[], list[str]],
+    callback: list[Any],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     adapter.end()
     assert ending() == ORDER

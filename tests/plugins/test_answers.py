@@ -10,11 +10,19 @@ from entry_points import FUNCTIONS, TABLE, is_query, make
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.loader.ur import UR
-from fairlead.plugins.answers import encoder, is_handle, properties
-from fairlead.plugins.objects import Object, Registry
+from fairlead.loader.ur.abi import UR
+from fairlead.plugins.sdk.answers import encoder, is_handle, properties
+from fairlead.plugins.sdk.objects import Object, Registry
 
-GROUPS = sorted({p.type for f in FUNCTIONS.values() if is_query(f) for p in f.parameters if p.name == "propName"})
+GROUPS = sorted(
+    {
+        p.type
+        for f in FUNCTIONS.values()
+        if is_query(f)
+        for p in f.parameters
+        if p.name == "propName"
+    }
+)
 
 
 def no_object(thing: Object) -> int:
@@ -63,7 +71,8 @@ def test_a_value_becomes_bytes(answer: str, value: Any, expected: bytes | None) 
 
 
 @pytest.mark.parametrize(
-    ("answer", "value"), [("uint32_t", -1), ("ur_bool_t", 256), ("size_t", "5"), ("", 5.0), ("size_t[]", [-1])]
+    ("answer", "value"),
+    [("uint32_t", -1), ("ur_bool_t", 256), ("size_t", "5"), ("", 5.0), ("size_t[]", [-1])],
 )
 def test_a_value_that_does_not_fit_is_an_error(answer: str, value: Any) -> None:
     with pytest.raises((struct.error, TypeError, OverflowError)):
@@ -73,14 +82,20 @@ def test_a_value_that_does_not_fit_is_an_error(answer: str, value: Any) -> None:
 def test_objects_become_handles() -> None:
     registry = Registry(TABLE)
     things = [make("ur_device_handle_t") for _ in range(2)]
-    assert encoder("ur_device_handle_t")(things[0], registry.show) == struct.pack("P", things[0].handle)
-    assert encoder("ur_device_handle_t[]")(things, registry.show) == struct.pack("2P", *(thing.handle for thing in things))
+    assert encoder("ur_device_handle_t")(things[0], registry.show) == struct.pack(
+        "P", things[0].handle
+    )
+    assert encoder("ur_device_handle_t[]")(things, registry.show) == struct.pack(
+        "2P", *(thing.handle for thing in things)
+    )
     assert [thing.references for thing in things] == [0, 0]
 
 
 def test_what_is_a_handle() -> None:
     assert is_handle("ur_context_handle_t")
-    assert not any(map(is_handle, ("ur_context_handle_t[]", "size_t", "", "char[]", "ur_native_handle_t")))
+    assert not any(
+        map(is_handle, ("ur_context_handle_t[]", "size_t", "", "char[]", "ur_native_handle_t"))
+    )
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -13,10 +13,11 @@ import pytest
 from hosts import Host, compile_host
 from support import CHILD_TIMEOUT, ROOT, Output, RunPython
 
-from fairlead.plugins import build, build_adapter
-from fairlead.plugins._native import ffi
-from fairlead.plugins.build import configure, settings
-from fairlead.plugins.start import StartError, shell_at
+from fairlead.plugins import build_adapter
+from fairlead.plugins.sdk import build
+from fairlead.plugins.sdk._native import ffi
+from fairlead.plugins.sdk.build import configure, settings
+from fairlead.plugins.sdk.start import StartError, shell_at
 
 TOY = ROOT / "examples/toy_adapter.py"
 SHELL = Path(build.__file__).with_name("libfairlead_shell.so")
@@ -67,7 +68,9 @@ def lines(output: Output) -> list[str]:
 # building
 
 
-def test_a_file_becomes_a_library_with_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_becomes_a_library_with_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("adapter = 1")
     library = build_adapter("mine.py")
@@ -85,7 +88,10 @@ def configured(library: Path) -> dict[str, str]:
 
 def test_a_module_is_known_by_its_name(tmp_path: Path) -> None:
     library = build_adapter("fairlead.plugins.opencl", tmp_path / "deep/er/name.so")
-    assert library == tmp_path / "deep/er/name.so" and configured(library)["module"] == "fairlead.plugins.opencl"
+    assert (
+        library == tmp_path / "deep/er/name.so"
+        and configured(library)["module"] == "fairlead.plugins.opencl"
+    )
     assert build_adapter("fairlead.plugins.opencl", tmp_path).name == "libur_adapter_opencl.so.0"
 
 
@@ -102,18 +108,33 @@ def test_what_is_not_there_cannot_be_built(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "from fairlead.plugins.opencl import adapter", "import a as adapter", "adapter: int = 1", "if True:\n    adapter = 1",
-        "for adapter in (1,): pass", "def adapter(): ...", "class adapter: ...", "from fairlead.plugins.opencl import *",
-        "def __getattr__(name): ...", "globals()['adapter'] = 1",
+        "from fairlead.plugins.opencl import adapter",
+        "import a as adapter",
+        "adapter: int = 1",
+        "if True:\n    adapter = 1",
+        "for adapter in (1,): pass",
+        "def adapter(): ...",
+        "class adapter: ...",
+        "from fairlead.plugins.opencl import *",
+        "def __getattr__(name): ...",
+        "globals()['adapter'] = 1",
     ],
-)  # fmt: skip
+)
 def test_an_adapter_may_come_about_in_many_ways(tmp_path: Path, text: str) -> None:
     (tmp_path / "own.py").write_text(text)
     assert build_adapter(tmp_path / "own.py", tmp_path).exists()
 
 
 @pytest.mark.parametrize(
-    "text", ["", "Adapter = 1", "# adapter = 1", "print(adapter)", "def f(adapter): adapter = 1", "x.adapter = 1"]
+    "text",
+    [
+        "",
+        "Adapter = 1",
+        "# adapter = 1",
+        "print(adapter)",
+        "def f(adapter): adapter = 1",
+        "x.adapter = 1",
+    ],
 )
 def test_a_module_without_an_adapter_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "own.py").write_text(text)
@@ -150,18 +171,35 @@ def test_a_library_that_does_not_stay_here_says_nothing_about_here(tmp_path: Pat
 
 
 def test_a_c_program_uses_an_adapter(host: Host, toy: Path) -> None:
-    done = host("open", toy, "table", "adapter", "platform", "urAdapterRetain", "urAdapterRelease", "last")
+    done = host(
+        "open", toy, "table", "adapter", "platform", "urAdapterRetain", "urAdapterRelease", "last"
+    )
     assert lines(done) == [
-        "open: ok", "table: 0", "adapter: 0 count 1 first word ok", "platform: 0 0 Toy platform",
-        "urAdapterRetain: 0", "urAdapterRelease: 0", "last: 0 0 ",
-    ]  # fmt: skip
+        "open: ok",
+        "table: 0",
+        "adapter: 0 count 1 first word ok",
+        "platform: 0 0 Toy platform",
+        "urAdapterRetain: 0",
+        "urAdapterRelease: 0",
+        "last: 0 0 ",
+    ]
     assert (done.code, done.err) == (0, "")
 
 
-def test_a_getter_of_another_version_starts_nothing(host: Host, adapter_of: Callable[..., Path]) -> None:
+def test_a_getter_of_another_version_starts_nothing(
+    host: Host, adapter_of: Callable[..., Path]
+) -> None:
     library = adapter_of("print('imported', flush=True)\n" + talkative("x"))
     done = host("open", library, "table-of", "11", "table-of", "-1", "table", "table")
-    assert lines(done) == ["open: ok", "table: 43", "table: 48", "imported", "table: 0", "table: 0", "x closed"]
+    assert lines(done) == [
+        "open: ok",
+        "table: 43",
+        "table: 48",
+        "imported",
+        "table: 0",
+        "table: 0",
+        "x closed",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -181,16 +219,29 @@ def test_the_layout_of_the_tables_can_be_chosen(
 
 
 def test_a_layout_that_is_not_known_is_named_and_ignored(host: Host, toy: Path) -> None:
-    done = host("open", toy, "slot", "Enqueue", "0", "urEnqueueEventsWait", env={"FAIRLEAD_UR_LAYOUT": "2025.3"})
+    done = host(
+        "open",
+        toy,
+        "slot",
+        "Enqueue",
+        "0",
+        "urEnqueueEventsWait",
+        env={"FAIRLEAD_UR_LAYOUT": "2025.3"},
+    )
     assert lines(done)[1] == "slot: 0 yes"
-    assert done.err == "fairlead: FAIRLEAD_UR_LAYOUT=2025.3 is ignored: it is none of 2026.2 2026.1 2026.0\n"
+    assert (
+        done.err
+        == "fairlead: FAIRLEAD_UR_LAYOUT=2025.3 is ignored: it is none of 2026.2 2026.1 2026.0\n"
+    )
 
 
 # which Python
 
 
 def test_variables_that_are_meant_for_another_python_do_no_harm(host: Host, toy: Path) -> None:
-    done = host("open", toy, "table", env={"PYTHONHOME": "/nowhere", "PYTHONPATH": str(ROOT / "tests/fake")})
+    done = host(
+        "open", toy, "table", env={"PYTHONHOME": "/nowhere", "PYTHONPATH": str(ROOT / "tests/fake")}
+    )
     assert lines(done)[1] == "table: 0" and done.err == ""
 
 
@@ -198,7 +249,13 @@ def test_the_libraries_of_intels_wheels_do_no_harm(host: Host, toy: Path) -> Non
     libraries = os.path.join(sys.prefix, "lib")
     assert list(Path(libraries).glob("libsvml.so")), "the wheels of the test extra are installed"
     for program in ("", sys.executable):
-        done = host("open", toy, "table", "adapter", env={"LD_LIBRARY_PATH": libraries, "FAIRLEAD_PYTHON": program})
+        done = host(
+            "open",
+            toy,
+            "table",
+            "adapter",
+            env={"LD_LIBRARY_PATH": libraries, "FAIRLEAD_PYTHON": program},
+        )
         assert lines(done)[1] == "table: 0" and done.err == ""
 
 
@@ -243,7 +300,10 @@ def test_fairlead_python_names_another_one(host: Host, homeless: Path) -> None:
 )
 def test_fairlead_python_is_no_python(host: Host, toy: Path, program: str, says: str) -> None:
     done = host("open", toy, "table", env={"FAIRLEAD_PYTHON": program})
-    assert lines(done)[1] == f"table: {UNINITIALIZED}" and done.err == f"fairlead: {toy} cannot start: {says}\n"
+    assert (
+        lines(done)[1] == f"table: {UNINITIALIZED}"
+        and done.err == f"fairlead: {toy} cannot start: {says}\n"
+    )
 
 
 def test_fairlead_python_without_a_slash_is_looked_up_on_path(host: Host, homeless: Path) -> None:
@@ -256,17 +316,27 @@ def test_fairlead_python_without_a_slash_is_looked_up_on_path(host: Host, homele
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        ('#!/bin/sh\nread line < "$0.pipe"\n', "did not say within 0.5 s where its shared library is: is it a Python?"),
+        (
+            '#!/bin/sh\nread line < "$0.pipe"\n',
+            "did not say within 0.5 s where its shared library is: is it a Python?",
+        ),
         ("#!/nowhere/sh\n", "cannot be run: No such file or directory"),
     ],
 )
-def test_a_python_that_hangs_or_cannot_be_run_is_said_to(host: Host, toy: Path, tmp_path: Path, script: str, says: str) -> None:
+def test_a_python_that_hangs_or_cannot_be_run_is_said_to(
+    host: Host, toy: Path, tmp_path: Path, script: str, says: str
+) -> None:
     program = tmp_path / "own python"
     program.write_text(script)
     program.chmod(0o755)
     os.mkfifo(f"{program}.pipe")  # nobody writes to it
-    done = host("open", toy, "table", env={"FAIRLEAD_PYTHON": str(program), "FAIRLEAD_PROBE_TIMEOUT": "0.5"})
-    assert lines(done)[1] == f"table: {UNINITIALIZED}" and done.err == f"fairlead: {toy} cannot start: {program} {says}\n"
+    done = host(
+        "open", toy, "table", env={"FAIRLEAD_PYTHON": str(program), "FAIRLEAD_PROBE_TIMEOUT": "0.5"}
+    )
+    assert (
+        lines(done)[1] == f"table: {UNINITIALIZED}"
+        and done.err == f"fairlead: {toy} cannot start: {program} {says}\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -278,7 +348,9 @@ def test_a_python_that_hangs_or_cannot_be_run_is_said_to(host: Host, toy: Path, 
         ("", "does not say where its shared library is"),
     ],
 )
-def test_a_python_that_cannot_serve(host: Host, toy: Path, tmp_path: Path, answer: str, says: str) -> None:
+def test_a_python_that_cannot_serve(
+    host: Host, toy: Path, tmp_path: Path, answer: str, says: str
+) -> None:
     program = tmp_path / "python3"
     program.write_text(f"#!/bin/sh\nprintf '{answer}'\n")
     program.chmod(0o755)
@@ -286,9 +358,13 @@ def test_a_python_that_cannot_serve(host: Host, toy: Path, tmp_path: Path, answe
     assert lines(done)[1] == f"table: {UNINITIALIZED}" and says in done.err and done.code == 0
 
 
-def test_the_python_of_an_environment_is_found_from_a_library_in_it(host: Host, tmp_path: Path) -> None:
+def test_the_python_of_an_environment_is_found_from_a_library_in_it(
+    host: Host, tmp_path: Path
+) -> None:
     site = environment(tmp_path / "env")
-    Path(site, "own.pth").write_text(f"import site; site.addsitedir({build.configuration('x').split('site=')[1].strip()!r})\n")
+    Path(site, "own.pth").write_text(
+        f"import site; site.addsitedir({build.configuration('x').split('site=')[1].strip()!r})\n"
+    )
     library = Path(site, "some/package/libtoy.so")
     configure(SHELL, library, str(TOY), here=False)
     done = host("open", library, "table", "adapter")
@@ -298,7 +374,9 @@ def test_the_python_of_an_environment_is_found_from_a_library_in_it(host: Host, 
 def environment(path: Path) -> str:
     """The site-packages of a new environment, which is empty."""
     venv.create(path, symlinks=True)
-    return str(path / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages")
+    return str(
+        path / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    )
 
 
 def test_an_environment_without_fairlead_says_so(host: Host, tmp_path: Path) -> None:
@@ -348,12 +426,20 @@ def test_a_module_that_is_gone(host: Host, adapter_of: Callable[..., Path]) -> N
     assert lines(done)[1] == f"table: {UNINITIALIZED}" and "own.py" in done.err
 
 
-def test_an_adapter_that_asks_for_itself_while_it_starts_is_not_there_yet(host: Host, adapter_of: Callable[..., Path]) -> None:
+def test_an_adapter_that_asks_for_itself_while_it_starts_is_not_there_yet(
+    host: Host, adapter_of: Callable[..., Path]
+) -> None:
     library = adapter_of(
         "import ctypes; own = ctypes.CDLL(__file__.replace('own.py', 'libown.so'))\n"
-        "print('inside', own.urGetAdapterProcAddrTable(12, ctypes.create_string_buffer(1000)), flush=True)\n" + talkative("x")
+        "print('inside', own.urGetAdapterProcAddrTable(12, ctypes.create_string_buffer(1000)), flush=True)\n"
+        + talkative("x")
     )
-    assert lines(host("open", library, "table")) == ["open: ok", f"inside {UNINITIALIZED}", "table: 0", "x closed"]
+    assert lines(host("open", library, "table")) == [
+        "open: ok",
+        f"inside {UNINITIALIZED}",
+        "table: 0",
+        "x closed",
+    ]
 
 
 def test_a_path_may_have_any_characters(host: Host, tmp_path: Path) -> None:
@@ -368,7 +454,9 @@ def test_a_path_may_have_any_characters(host: Host, tmp_path: Path) -> None:
 # ends
 
 
-def test_at_the_end_of_the_program_the_adapter_is_closed(host: Host, adapter_of: Callable[..., Path]) -> None:
+def test_at_the_end_of_the_program_the_adapter_is_closed(
+    host: Host, adapter_of: Callable[..., Path]
+) -> None:
     library = adapter_of(talkative("own", "end=' (not flushed)\\n'"))
     done = host("open", library, "table", "adapter")
     assert lines(done)[-1] == "own closed (not flushed)" and (done.code, done.err) == (0, "")
@@ -392,7 +480,9 @@ def test_a_library_that_is_closed_stays(host: Host, adapter_of: Callable[..., Pa
 
 def test_an_adapter_that_was_never_used_ends_quietly(host: Host, toy: Path) -> None:
     done = host("late", "open", toy)
-    assert lines(done)[1] == f"late: urAdapterRelease: {UNINITIALIZED}"  # and then the table is asked for, which starts it
+    assert (
+        lines(done)[1] == f"late: urAdapterRelease: {UNINITIALIZED}"
+    )  # and then the table is asked for, which starts it
     assert (done.code, done.err) == (0, "")
 
 
@@ -404,22 +494,61 @@ def test_many_threads_may_be_the_first(host: Host, toy: Path) -> None:
     assert lines(done) == ["open: ok", "threads: 0 failed"] and (done.code, done.err) == (0, "")
 
 
-def test_two_adapters_in_one_program(host: Host, toy: Path, adapter_of: Callable[..., Path]) -> None:
+def test_two_adapters_in_one_program(
+    host: Host, toy: Path, adapter_of: Callable[..., Path]
+) -> None:
     other = adapter_of(talkative("other"))
     done = host(
-        "late", "open", toy, "table", "adapter", "open", other, "table", "adapter", "platform", "pick", "0", "platform", "threads", "8",
-        "pick", "1", "threads", "8",
-    )  # fmt: skip
-    assert [line for line in lines(done) if "platform" in line] == ["platform: 0 0 other", "platform: 0 0 Toy platform"]
+        "late",
+        "open",
+        toy,
+        "table",
+        "adapter",
+        "open",
+        other,
+        "table",
+        "adapter",
+        "platform",
+        "pick",
+        "0",
+        "platform",
+        "threads",
+        "8",
+        "pick",
+        "1",
+        "threads",
+        "8",
+    )
+    assert [line for line in lines(done) if "platform" in line] == [
+        "platform: 0 0 other",
+        "platform: 0 0 Toy platform",
+    ]
     assert lines(done).count("threads: 0 failed") == 2
     assert "other closed" in lines(done) and lines(done).count("late: urAdapterRelease: 0") == 2
     assert (done.code, done.err) == (0, "")
 
 
-def test_two_libraries_of_one_adapter_are_one_adapter(host: Host, adapter_of: Callable[..., Path]) -> None:
-    first, second = adapter_of(talkative("one"), library="first.so"), adapter_of(talkative("one"), library="second.so")
+def test_two_libraries_of_one_adapter_are_one_adapter(
+    host: Host, adapter_of: Callable[..., Path]
+) -> None:
+    first, second = (
+        adapter_of(talkative("one"), library="first.so"),
+        adapter_of(talkative("one"), library="second.so"),
+    )
     done = host(
-        "open", first, "adapter", "table", "adapter", "open", second, "table", "adapter", "platform", "pick", "0", "platform"
+        "open",
+        first,
+        "adapter",
+        "table",
+        "adapter",
+        "open",
+        second,
+        "table",
+        "adapter",
+        "platform",
+        "pick",
+        "0",
+        "platform",
     )
     assert lines(done).count("platform: 0 0 one") == 2
     assert lines(done).count("one closed") == 1 and (done.code, done.err) == (0, "")
@@ -431,8 +560,22 @@ def test_files_of_the_same_name_are_different_modules(host: Host, tmp_path: Path
         (tmp_path / name).mkdir()
         (tmp_path / name / "own.py").write_text(talkative(f"of {name}"))
         libraries.append(build_adapter(tmp_path / name / "own.py", tmp_path / name))
-    done = host("open", libraries[0], "table", "adapter", "platform", "open", libraries[1], "table", "adapter", "platform")
-    assert [line for line in lines(done) if line.startswith("platform")] == ["platform: 0 0 of a", "platform: 0 0 of b"]
+    done = host(
+        "open",
+        libraries[0],
+        "table",
+        "adapter",
+        "platform",
+        "open",
+        libraries[1],
+        "table",
+        "adapter",
+        "platform",
+    )
+    assert [line for line in lines(done) if line.startswith("platform")] == [
+        "platform: 0 0 of a",
+        "platform: 0 0 of b",
+    ]
 
 
 # programs of Python
@@ -447,34 +590,62 @@ print("adapter", library.urAdapterGet(1, ctypes.byref(adapter), None))
 """
 
 
-def test_a_python_program_uses_an_adapter_in_its_own_python(run_python: RunPython, adapter_of: Callable[..., Path]) -> None:
+def test_a_python_program_uses_an_adapter_in_its_own_python(
+    run_python: RunPython, adapter_of: Callable[..., Path]
+) -> None:
     library = adapter_of("import sys; print('in', sys.argv[0], flush=True)\n" + talkative("own"))
     done = run_python(
-        IN_PYTHON + "print(sorted(set(globals()) - {'ctypes', 'sys', '_ctypes', 'library', 'table', 'adapter'}))", str(library)
+        IN_PYTHON
+        + "print(sorted(set(globals()) - {'ctypes', 'sys', '_ctypes', 'library', 'table', 'adapter'}))",
+        str(library),
     )
     assert lines(done)[:3] == ["in -c", "table 0", "adapter 0"] and lines(done)[-1] == "own closed"
-    assert "fairlead" not in lines(done)[3] and "_begin" not in lines(done)[3], "the program's own module is left alone"
+    assert "fairlead" not in lines(done)[3] and "_begin" not in lines(done)[3], (
+        "the program's own module is left alone"
+    )
 
 
-def test_a_python_program_without_fairlead_gets_it_from_where_the_library_was_built(toy: Path) -> None:
-    base = os.path.join(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
-    done = subprocess.run([base, "-c", IN_PYTHON, toy], capture_output=True, text=True, timeout=CHILD_TIMEOUT, cwd=toy.parent)
-    assert done.stdout.splitlines() == ["table 0", "adapter 0"] and (done.returncode, done.stderr) == (0, "")
+def test_a_python_program_without_fairlead_gets_it_from_where_the_library_was_built(
+    toy: Path,
+) -> None:
+    base = os.path.join(
+        sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}"
+    )
+    done = subprocess.run(
+        [base, "-c", IN_PYTHON, toy],
+        capture_output=True,
+        text=True,
+        timeout=CHILD_TIMEOUT,
+        cwd=toy.parent,
+    )
+    assert done.stdout.splitlines() == ["table 0", "adapter 0"] and (
+        done.returncode,
+        done.stderr,
+    ) == (0, "")
 
 
 def test_any_python_that_is_here_gets_an_answer(toy: Path) -> None:
     """Where fairlead's needs cannot be imported, because they are for another version, the answer is an error that says so."""
     for program in sorted(Path(sys.base_prefix).parent.glob("3.1*/bin/python3")):
         done = subprocess.run(
-            [program, "-c", IN_PYTHON, toy], capture_output=True, text=True, timeout=CHILD_TIMEOUT, cwd=toy.parent
+            [program, "-c", IN_PYTHON, toy],
+            capture_output=True,
+            text=True,
+            timeout=CHILD_TIMEOUT,
+            cwd=toy.parent,
         )
         works = done.stdout.splitlines() == ["table 0", "adapter 0"]
         says = "cannot start: ImportError: fairlead cannot be used by Python 3." in done.stderr
         assert done.returncode == 0 and (works or says), f"{program}: {done.stdout}{done.stderr}"
 
 
-def test_a_python_program_may_close_the_library_and_end(run_python: RunPython, adapter_of: Callable[..., Path]) -> None:
-    done = run_python(IN_PYTHON + "_ctypes.dlclose(library._handle); print('unloaded')", str(adapter_of(talkative("own"))))
+def test_a_python_program_may_close_the_library_and_end(
+    run_python: RunPython, adapter_of: Callable[..., Path]
+) -> None:
+    done = run_python(
+        IN_PYTHON + "_ctypes.dlclose(library._handle); print('unloaded')",
+        str(adapter_of(talkative("own"))),
+    )
     assert lines(done)[-2:] == ["unloaded", "own closed"] and done.err == ""
 
 

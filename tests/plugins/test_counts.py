@@ -11,7 +11,7 @@ import pytest
 from hosts import compile_host
 from support import RunPython
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 from fairlead.plugins import build_adapter, build_plugin
 
 #: Four devices, of which it is told when they are closed.
@@ -63,7 +63,10 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """runtime.c, compiled."""
     library = tmp_path_factory.mktemp("runtime") / "runtime.so"
     flags = ["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", str(library)]
-    subprocess.run([*os.environ.get("CC", "cc").split(), str(Path(__file__).with_name("runtime.c")), *flags], check=True)
+    subprocess.run(
+        [*os.environ.get("CC", "cc").split(), str(Path(__file__).with_name("runtime.c")), *flags],
+        check=True,
+    )
     return library
 
 
@@ -78,10 +81,19 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 #: What a program does, and what it prints.
 CASES: Final = {
-    "other references": ("in_thread(held, 100, 98); print(*map(references, devices), closed)", "3 3 3 3 []"),
+    "other references": (
+        "in_thread(held, 100, 98); print(*map(references, devices), closed)",
+        "3 3 3 3 []",
+    ),
     # closed by the main thread, as soon as it has had the GIL anew
-    "the last reference": ("in_thread(held, 100, 101); in_thread(free, 0, 0); print(closed)", "[0, 1, 2, 3]"),
-    "the last reference, without the GIL": ("in_thread(free, 100, 101); print(closed)", "[0, 1, 2, 3]"),
+    "the last reference": (
+        "in_thread(held, 100, 101); in_thread(free, 0, 0); print(closed)",
+        "[0, 1, 2, 3]",
+    ),
+    "the last reference, without the GIL": (
+        "in_thread(free, 100, 101); print(closed)",
+        "[0, 1, 2, 3]",
+    ),
     "through PI": (
         "pi, plugin = ctypes.CDLL(sys.argv[5]), ctypes.create_string_buffer(b'15.47', 4096)\n"
         "assert pi.piPluginInit(plugin) == 0\n"
@@ -110,12 +122,32 @@ def test_a_thread_does_not_wait_for_the_gil_to_count(
     code: str, printed: str, runtime: Path, counted: Path, run_python: RunPython
 ) -> None:
     library, plugin = counted.with_suffix(".so"), counted.with_name("plugin.so")
-    arguments = (str(library), str(runtime), str(counted), str(UR["UR_DEVICE_INFO_REFERENCE_COUNT"]), str(plugin))
+    arguments = (
+        str(library),
+        str(runtime),
+        str(counted),
+        str(UR["UR_DEVICE_INFO_REFERENCE_COUNT"]),
+        str(plugin),
+    )
     output = run_python(PROGRAM + code, *arguments, check=False)
     assert (output.out, output.err, output.code) == (f"{printed}\n", "", 0)
 
 
-def test_where_the_program_has_no_python_the_last_release_closes(counted: Path, tmp_path: Path) -> None:
+def test_where_the_program_has_no_python_the_last_release_closes(
+    counted: Path, tmp_path: Path
+) -> None:
     host = compile_host(tmp_path)
-    output = host("open", counted.with_suffix(".so"), "table", "adapter", "platform", "devices", "4", env={"TELL": "1"})
-    assert output.out.splitlines()[4:] == [*(f"closed {number}" for number in range(4)), "devices: 0"], output
+    output = host(
+        "open",
+        counted.with_suffix(".so"),
+        "table",
+        "adapter",
+        "platform",
+        "devices",
+        "4",
+        env={"TELL": "1"},
+    )
+    assert output.out.splitlines()[4:] == [
+        *(f"closed {number}" for number in range(4)),
+        "devices: 0",
+    ], output

@@ -38,7 +38,10 @@ def test_an_interrupt_comes_to_the_program_and_to_no_entry_point(tmp_path: Path)
     library = build_adapter(ROOT / "examples/toy_adapter.py", tmp_path / "libur_adapter_toy.so.0")
     for _ in range(3):
         child = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(library)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", PROGRAM, str(library)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         assert child.stdout is not None and child.stdout.readline() == "ready\n"
         child.send_signal(signal.SIGINT)

@@ -14,9 +14,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from fairlead.plugins import Object, objects
-from fairlead.plugins._native import ffi, lib
-from fairlead.plugins.objects import Registry
+from fairlead.plugins import Object
+from fairlead.plugins.sdk import objects
+from fairlead.plugins.sdk._native import ffi, lib
+from fairlead.plugins.sdk.objects import Registry
 
 
 class Counted(Object):
@@ -47,10 +48,15 @@ def live(registry: Registry) -> dict[int, Any]:
     return registry.of("ur_queue_handle_t")
 
 
-def test_the_first_word_of_a_handle_is_the_table_and_the_second_its_number(registry: Registry) -> None:
+def test_the_first_word_of_a_handle_is_the_table_and_the_second_its_number(
+    registry: Registry,
+) -> None:
     handles = [registry.give(Counted()) for _ in range(3000)]
     assert len(set(handles)) == 3000
-    words = [(ffi.cast("uintptr_t *", handle)[0], ffi.cast("uintptr_t *", handle)[1]) for handle in handles]
+    words = [
+        (ffi.cast("uintptr_t *", handle)[0], ffi.cast("uintptr_t *", handle)[1])
+        for handle in handles
+    ]
     assert {first for first, _ in words} == {TABLE}
     assert [number for _, number in words] == list(range(1, 3001))
 
@@ -158,7 +164,9 @@ def test_forgetting_ends_every_kind_of_handle(registry: Registry) -> None:
         registry.forget(thing)
     assert [(thing.handle, thing.references) for thing in things] == [(0, 0)] * 4
     for thing, handle in zip(things, handles, strict=True):
-        assert handle not in registry.of(thing.type) and registry.find_lent(thing.type, handle) is None
+        assert (
+            handle not in registry.of(thing.type) and registry.find_lent(thing.type, handle) is None
+        )
 
 
 def test_closing_closes_the_youngest_first_and_everything(registry: Registry) -> None:
@@ -184,7 +192,9 @@ def test_closing_closes_the_youngest_first_and_everything(registry: Registry) ->
     assert len(log) == 4
 
 
-def test_an_address_comes_again_after_a_long_time_only(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_comes_again_after_a_long_time_only(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(objects, "_QUARANTINE", 3000)
     seen = []
     for _ in range(10_000):
@@ -203,10 +213,14 @@ def test_an_address_comes_again_after_a_long_time_only(registry: Registry, monke
 
 def test_handles_of_several_registries_are_different() -> None:
     first, second = Registry(TABLE), Registry(TABLE)
-    assert not {first.give(Counted()) for _ in range(100)} & {second.give(Counted()) for _ in range(100)}
+    assert not {first.give(Counted()) for _ in range(100)} & {
+        second.give(Counted()) for _ in range(100)
+    }
 
 
-def test_no_memory_is_an_error_that_changes_nothing(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_memory_is_an_error_that_changes_nothing(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Full:
         def __getattr__(self, name: str) -> Any:
             return getattr(lib, name)
@@ -286,7 +300,10 @@ class Model(RuleBasedStateMachine):
         self.counts: dict[int, int] = {}
         self.alive: dict[int, Object] = {}
 
-    @rule(target=things, type_name=st.sampled_from(["ur_queue_handle_t", "ur_event_handle_t", "ur_mem_handle_t"]))
+    @rule(
+        target=things,
+        type_name=st.sampled_from(["ur_queue_handle_t", "ur_event_handle_t", "ur_mem_handle_t"]),
+    )
     def new(self, type_name: str) -> Object:
         thing = make(type_name)
         self.alive[id(thing)] = thing

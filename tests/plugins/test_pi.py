@@ -23,9 +23,9 @@ from fairlead import plugins
 from fairlead.backends import registered
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.quirks import locate
-from fairlead.loader.pi import API_VERSION, PI
-from fairlead.loader.search import Candidate
-from fairlead.plugins.build import build_plugin
+from fairlead.loader.base.search import Candidate
+from fairlead.loader.pi.abi import API_VERSION, PI
+from fairlead.plugins.sdk.build import build_plugin
 
 HERE: Final = Path(__file__).parent
 LIBRARIES: Final = f"{sys.prefix}/lib"  # libOpenCL.so.1 of Intel's wheel, for Intel's adapter
@@ -65,7 +65,11 @@ def case(request: pytest.FixtureRequest, intel_cpu: Candidate, pocl_wheel: Candi
     """Each plugin on each driver that it can work with."""
     adapter, driver = request.param.split("-")
     library = locate({"intel_cpu": intel_cpu, "pocl_wheel": pocl_wheel}[driver])[0]
-    plugin = request.getfixturevalue("plugin_of_intel") if adapter == "intel" else Path(plugins.reference_plugin())
+    plugin = (
+        request.getfixturevalue("plugin_of_intel")
+        if adapter == "intel"
+        else Path(plugins.reference_plugin())
+    )
     return Case(plugin, library)
 
 
@@ -81,7 +85,16 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pi-host")
     (folder / "pi_plugin.h").write_text("\n".join(_header()), encoding="utf-8")
     slot = OPENCL.functions["clCreateProgramWithSource"].slot
-    command = ["cc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{folder}", f"-DCREATE_PROGRAM={slot}"]
+    command = [
+        "cc",
+        "-std=gnu11",
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{folder}",
+        f"-DCREATE_PROGRAM={slot}",
+    ]
     command += [str(HERE / "pi_host.c"), "-o", str(folder / "pi_host"), "-pthread", "-ldl"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -89,7 +102,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _header() -> list[str]:
-    declarations = runpy.run_path(str(ROOT / "loader/native/build.py"))["declarations"]
+    declarations = runpy.run_path(str(ROOT / "loader/base/native/build.py"))["declarations"]
     members = (f.c_declaration(f"(*{f.name})") for f in PI.slots)
     names = ", ".join(f'"{f.name}"' for f in PI.slots)
     return [
@@ -146,7 +159,18 @@ def test_hosts_that_are_older_are_refused_and_nothing_is_written(
 
 
 def test_program_computes_and_ends(host: Path, case: Case) -> None:
-    output = run(host, case, "init", "15.47", "devices", "compute", "threads", "callback", "release", "teardown")
+    output = run(
+        host,
+        case,
+        "init",
+        "15.47",
+        "devices",
+        "compute",
+        "threads",
+        "callback",
+        "release",
+        "teardown",
+    )
     check(
         output,
         f"init: 0 {WHOLE}",
@@ -165,23 +189,36 @@ def test_program_that_releases_nothing_ends_too(host: Path, case: Case) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_what_is_released_at_the_very_end_does_no_harm(host: Path, reference: Case, when: str) -> None:
+def test_what_is_released_at_the_very_end_does_no_harm(
+    host: Path, reference: Case, when: str
+) -> None:
     """A handler that was registered before the plugin was there runs after the adapter has ended, as do destructors of static objects."""
     begin = ("init", "15.47", "devices", "compute")
     output = run(host, reference, *(("late", *begin) if when == "before" else (*begin, "late")))
     retained = UNINITIALIZED if when == "before" else 0
-    assert output.out.splitlines()[-1] == f"at end: wait 0 finish 0 retain {retained} release 0 teardown 0"
+    assert (
+        output.out.splitlines()[-1]
+        == f"at end: wait 0 finish 0 retain {retained} release 0 teardown 0"
+    )
     assert (output.err, output.code) == ("", 0)
 
 
 def test_plugin_that_was_torn_down_can_be_begun_again(host: Path, case: Case) -> None:
     once = ("init", "15.47", "devices", "compute", "release", "teardown")
     output = run(host, case, *once, "devices", "teardown", *once, *once)
-    lines = (f"init: 0 {WHOLE}", "devices: 0 a CPU", "compute: right times ascend", "release: ok", "teardown: 0 1")
+    lines = (
+        f"init: 0 {WHOLE}",
+        "devices: 0 a CPU",
+        "compute: right times ascend",
+        "release: ok",
+        "teardown: 0 1",
+    )
     check(output, *lines, f"devices: {UNINITIALIZED} none", "teardown: 0 0", *lines, *lines)
 
 
-def test_plugin_whose_adapter_is_gone_says_so_and_has_a_table_all_the_same(host: Path, reference: Case, tmp_path: Path) -> None:
+def test_plugin_whose_adapter_is_gone_says_so_and_has_a_table_all_the_same(
+    host: Path, reference: Case, tmp_path: Path
+) -> None:
     """DPC++ looks at the table alone."""
     gone = tmp_path / "libur_adapter_gone.so.0"
     gone.touch()
@@ -215,8 +252,8 @@ def ask(run_python: RunPython, program: Path, case: Case, *arguments: str) -> di
 def test_loader_binds_it_like_any_other_plugin(run_python: RunPython, case: Case) -> None:
     code = """
 import json, sys
-from fairlead.loader.adapters import load
-from fairlead.loader.discovery import PluginCandidate
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.discovery import PluginCandidate
 plugin = load(PluginCandidate(sys.argv[1], "test", interface="PI", backend="opencl"))
 found = [plugin.version, list(plugin.binding.notes), sorted(plugin.binding.missing), [str(device) for device in plugin.devices]]
 plugin.close()
@@ -232,7 +269,9 @@ print(json.dumps([*found, len(again.devices) == len(found[3])]))
 @pytest.fixture
 def answers(run_python: RunPython, case: Case) -> dict[str, Any]:
     """What tests/loader/pi_program.py finds out."""
-    return ask(run_python, ROOT / "tests/loader/pi_program.py", case, "plugin", str(case.plugin), LIBRARIES)
+    return ask(
+        run_python, ROOT / "tests/loader/pi_program.py", case, "plugin", str(case.plugin), LIBRARIES
+    )
 
 
 def test_program_in_python_computes(answers: dict[str, Any]) -> None:
@@ -251,8 +290,17 @@ def test_program_in_python_computes(answers: dict[str, Any]) -> None:
     assert answers["end"] == [0, True]
 
 
-def test_every_command_of_a_command_buffer_is_carried_out(run_python: RunPython, case: Case) -> None:
-    found = ask(run_python, HERE / "pi_commands.py", case, str(ROOT / "tests/loader"), str(case.plugin), LIBRARIES)
+def test_every_command_of_a_command_buffer_is_carried_out(
+    run_python: RunPython, case: Case
+) -> None:
+    found = ask(
+        run_python,
+        HERE / "pi_commands.py",
+        case,
+        str(ROOT / "tests/loader"),
+        str(case.plugin),
+        LIBRARIES,
+    )
     refused: Sequence[str] = ()
     if case.plugin.name != "libpi_fairlead.so":  # Intel's adapter has none of these
         refused = ("write", "write rectangle", "read", "read rectangle", "prefetch", "advise")
@@ -269,7 +317,7 @@ def test_argument_is_looked_at_when_it_is_set(run_python: RunPython, case: Case)
 import ctypes, json, sys
 sys.path.append(sys.argv[1])
 from pi_program import Client, build, first_device
-from fairlead.loader import binding, library
+from fairlead.loader.ur import binding; from fairlead.loader.base import library
 client = Client(binding.bind_plugin(library.open_with_siblings(sys.argv[2], sys.argv[3:])).table)
 device = first_device(client)[1]
 context = client.make("piContextCreate", None, 1, ctypes.byref(ctypes.c_void_p(device)), None, None, ...)
@@ -279,4 +327,8 @@ print(json.dumps([client.pi.piKernelSetArg(kernel, index, size, ctypes.byref(val
 """
     arguments = (str(ROOT / "tests/loader"), str(case.plugin), LIBRARIES)
     found = json.loads(run_python(code, *arguments, env={**case.environment}).out)
-    assert found == [0, PI.codes["PI_ERROR_INVALID_ARG_SIZE"], PI.codes["PI_ERROR_INVALID_ARG_INDEX"]]
+    assert found == [
+        0,
+        PI.codes["PI_ERROR_INVALID_ARG_SIZE"],
+        PI.codes["PI_ERROR_INVALID_ARG_INDEX"],
+    ]

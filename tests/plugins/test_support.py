@@ -8,8 +8,8 @@ import pytest
 from support import ROOT, RunPython
 from ur_calls import Calls
 
-from fairlead.loader.adapters import Plugin
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin
 from fairlead.plugins.opencl.core import adapter as declared
 from fairlead.plugins.opencl.unsupported import REASONS, TABLES, page
 
@@ -28,11 +28,15 @@ def test_the_page_is_what_the_adapter_declares() -> None:
 
 
 def test_the_module_prints_the_page(run_python: RunPython) -> None:
-    done = run_python("import runpy; runpy.run_module('fairlead.plugins.opencl.unsupported', run_name='__main__')")
+    done = run_python(
+        "import runpy; runpy.run_module('fairlead.plugins.opencl.unsupported', run_name='__main__')"
+    )
     assert done.out == page() + "\n"
 
 
 @pytest.mark.parametrize("name", [name for names in REASONS.values() for name in names])
-def test_what_is_not_implemented_answers_unsupported_feature(ur: Calls, adapter: Plugin, name: str) -> None:
+def test_what_is_not_implemented_answers_unsupported_feature(
+    ur: Calls, adapter: Plugin, name: str
+) -> None:
     nothing = [None if p.stars else UR.ctype(p.type)() for p in UR.functions[name].parameters]
     assert ur(name, *nothing) == "UNSUPPORTED_FEATURE"

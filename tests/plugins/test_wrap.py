@@ -13,15 +13,18 @@ from entry_points import BYTES, CODES, FUNCTIONS, ROOM, TABLE, Call, is_query, k
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 from fairlead.plugins import Object, failure
-from fairlead.plugins._native import ffi
-from fairlead.plugins.objects import Registry
-from fairlead.plugins.wrap import check_parameters, code_of, compile_entry
+from fairlead.plugins.sdk._native import ffi
+from fairlead.plugins.sdk.objects import Registry
+from fairlead.plugins.sdk.wrap import check_parameters, code_of, compile_entry
 
 
 def entry(
-    registry: Registry, name: str, body: Callable[..., Any], failed: Callable[..., int] | None = None
+    registry: Registry,
+    name: str,
+    body: Callable[..., Any],
+    failed: Callable[..., int] | None = None,
 ) -> Callable[..., str]:
     """An entry point with this body: call it with the arguments of C, and get the name of the code."""
 
@@ -72,10 +75,18 @@ def check_output(call: Call, p: Any, arguments: dict[str, Any]) -> None:
     if kind_of(p) == "list out":
         assert ffi.unpack(pointer, ROOM) == [thing.handle for thing in given[:ROOM]]
         assert [thing.references for thing in given] == [1, 1, 0]
-        counts = [arguments[other.name] for other in FUNCTIONS[call.function.name].parameters if other.name.startswith("pNum")]
+        counts = [
+            arguments[other.name]
+            for other in FUNCTIONS[call.function.name].parameters
+            if other.name.startswith("pNum")
+        ]
         assert [count[0] for count in counts] == [ROOM + 1]
     elif isinstance(given, Object):
-        assert pointer[0] == given.handle and given.references == 1 and call.registry.of(p.type)[given.handle] is given
+        assert (
+            pointer[0] == given.handle
+            and given.references == 1
+            and call.registry.of(p.type)[given.handle] is given
+        )
     elif given == "text":
         assert ffi.string(pointer[0]) == b"text"
     else:
@@ -115,7 +126,9 @@ def test_one_wrong_argument_is_refused_with_its_code_before_the_body_runs(name: 
 
 @given(st.data())
 @settings(max_examples=300, deadline=None)
-def test_any_mixture_of_right_and_wrong_is_refused_with_the_code_of_one_of_the_wrong(data: st.DataObject) -> None:
+def test_any_mixture_of_right_and_wrong_is_refused_with_the_code_of_one_of_the_wrong(
+    data: st.DataObject,
+) -> None:
     call = Call(FUNCTIONS[data.draw(st.sampled_from(sorted(FUNCTIONS)))])
     ways = list(call.wrong())
     chosen = data.draw(st.lists(st.sampled_from(ways), max_size=3)) if ways else []
@@ -134,9 +147,17 @@ def test_any_mixture_of_right_and_wrong_is_refused_with_the_code_of_one_of_the_w
 def test_the_codes_are_those_that_the_header_lists() -> None:
     """Of the codes of lists, numbers and queries; that a handle is invalid is not listed everywhere, and means what it says."""
     headers = Path(os.environ.get("OPENCL_HEADERS", "")) / "unified-runtime/ur_api.h"
-    assert headers.exists(), "OPENCL_HEADERS must name the folder of the fetched headers: run the tests by `make test`"
-    comments = re.findall(r"((?:///[^\n]*\n)+)UR_APIEXPORT ur_result_t UR_APICALL (\w+)\(", headers.read_text(encoding="utf-8"))
-    listed = {name: set(re.findall(r"- ::UR_RESULT_(?:ERROR_)?(\w+)", comment)) for comment, name in comments}
+    assert headers.exists(), (
+        "OPENCL_HEADERS must name the folder of the fetched headers: run the tests by `make test`"
+    )
+    comments = re.findall(
+        r"((?:///[^\n]*\n)+)UR_APIEXPORT ur_result_t UR_APICALL (\w+)\(",
+        headers.read_text(encoding="utf-8"),
+    )
+    listed = {
+        name: set(re.findall(r"- ::UR_RESULT_(?:ERROR_)?(\w+)", comment))
+        for comment, name in comments
+    }
     missing = set()
     for name in FUNCTIONS.keys() & listed.keys():
         for what, code, _ in Call(FUNCTIONS[name]).wrong():
@@ -144,8 +165,17 @@ def test_the_codes_are_those_that_the_header_lists() -> None:
                 r" (wild|stale|of another kind|with NULL|with a (wild|stale) one|too long)$", what
             ):
                 missing.add((name, what, code))
-    silent = {"numWorkDim", "phDevices", "phMemList", "phSubDevices"}  # lists and counts of which the header says nothing
-    said = {row for row in missing if row[1].split()[0] not in silent and "ExternalSemaphore" not in row[0]}
+    silent = {
+        "numWorkDim",
+        "phDevices",
+        "phMemList",
+        "phSubDevices",
+    }  # lists and counts of which the header says nothing
+    said = {
+        row
+        for row in missing
+        if row[1].split()[0] not in silent and "ExternalSemaphore" not in row[0]
+    }
     assert not said
 
 
@@ -166,9 +196,12 @@ def test_a_lent_handle_is_as_good_as_any(registry: Registry) -> None:
     handle = registry.show(context)
     assert call(handle, ffi.new("uintptr_t *")) == "SUCCESS"
     assert entry(registry, "urQueueFinish", lambda: None)(handle) == "INVALID_QUEUE"
-    assert entry(registry, "urContextCreate", lambda phDevices: context)(
-        1, ffi.new("uintptr_t[]", [registry.show(queue)]), ffi.NULL, ffi.new("uintptr_t *")
-    ) == "INVALID_DEVICE"  # fmt: skip
+    assert (
+        entry(registry, "urContextCreate", lambda phDevices: context)(
+            1, ffi.new("uintptr_t[]", [registry.show(queue)]), ffi.NULL, ffi.new("uintptr_t *")
+        )
+        == "INVALID_DEVICE"
+    )
 
 
 def test_objects_that_are_false_are_objects(registry: Registry) -> None:
@@ -183,13 +216,20 @@ def test_objects_that_are_false_are_objects(registry: Registry) -> None:
     registry.give(things[0])
     registry.show(things[1])
     handles = ffi.new("uintptr_t[]", [thing.handle for thing in things])
-    assert entry(registry, "urEventWait", lambda phEventWaitList: seen.extend(phEventWaitList))(2, handles) == "SUCCESS"
+    assert (
+        entry(registry, "urEventWait", lambda phEventWaitList: seen.extend(phEventWaitList))(
+            2, handles
+        )
+        == "SUCCESS"
+    )
     assert seen == things
     assert entry(registry, "urEventRetain", lambda hEvent: None)(things[0].handle) == "SUCCESS"
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_an_optional_handle_that_is_named_says_whether_it_is_wanted(registry: Registry, wanted: bool) -> None:
+def test_an_optional_handle_that_is_named_says_whether_it_is_wanted(
+    registry: Registry, wanted: bool
+) -> None:
     seen: list[Any] = []
 
     def body(phEvent: bool) -> Object | None:
@@ -198,7 +238,10 @@ def test_an_optional_handle_that_is_named_says_whether_it_is_wanted(registry: Re
 
     event = ffi.new("uintptr_t *") if wanted else ffi.NULL
     assert (
-        entry(registry, "urEnqueueEventsWait", body)(registry.give(make("ur_queue_handle_t")), 0, ffi.NULL, event) == "SUCCESS"
+        entry(registry, "urEnqueueEventsWait", body)(
+            registry.give(make("ur_queue_handle_t")), 0, ffi.NULL, event
+        )
+        == "SUCCESS"
     )
     assert seen == [wanted]
     assert len(registry.of("ur_event_handle_t")) == wanted
@@ -209,11 +252,17 @@ def test_other_outputs_that_are_named_are_handed_over(registry: Registry) -> Non
         phProgram[0] = 77
 
     program = ffi.new("uintptr_t *")
-    context, one = registry.give(make("ur_context_handle_t")), registry.give(make("ur_program_handle_t"))
+    context, one = (
+        registry.give(make("ur_context_handle_t")),
+        registry.give(make("ur_program_handle_t")),
+    )
     call = entry(registry, "urProgramLink", body)
     assert call(context, 1, ffi.new("uintptr_t[]", [one]), ffi.NULL, program) == "SUCCESS"
     assert program[0] == 77
-    assert call(context, 1, ffi.new("uintptr_t[]", [one]), ffi.NULL, ffi.NULL) == "INVALID_NULL_POINTER"
+    assert (
+        call(context, 1, ffi.new("uintptr_t[]", [one]), ffi.NULL, ffi.NULL)
+        == "INVALID_NULL_POINTER"
+    )
 
 
 def test_arguments_of_a_kernel_may_be_there_without_a_count(registry: Registry) -> None:
@@ -225,7 +274,9 @@ def test_arguments_of_a_kernel_may_be_there_without_a_count(registry: Registry) 
 
 
 def test_a_char_pointer_that_is_returned_is_good_for_ever(registry: Registry) -> None:
-    call = entry(registry, "urPlatformGetBackendOption", lambda pFrontendOption: pFrontendOption.upper())
+    call = entry(
+        registry, "urPlatformGetBackendOption", lambda pFrontendOption: pFrontendOption.upper()
+    )
     platform = registry.give(make("ur_platform_handle_t"))
     first, second = ffi.new("char **"), ffi.new("char **")
     for option in (first, second):
@@ -241,18 +292,29 @@ def test_bytes_that_are_no_text_do_not_hurt(registry: Registry) -> None:
     assert seen == ["\ufffd"]
 
 
-def test_lists_say_how_many_there_are_and_give_as_many_as_there_is_room_for(registry: Registry) -> None:
+def test_lists_say_how_many_there_are_and_give_as_many_as_there_is_room_for(
+    registry: Registry,
+) -> None:
     things = [make("ur_platform_handle_t") for _ in range(3)]
     call = entry(registry, "urPlatformGet", lambda: things)
-    adapter, count, room = registry.give(make("ur_adapter_handle_t")), ffi.new("uint32_t *"), ffi.new("uintptr_t[4]")
+    adapter, count, room = (
+        registry.give(make("ur_adapter_handle_t")),
+        ffi.new("uint32_t *"),
+        ffi.new("uintptr_t[4]"),
+    )
     assert call(adapter, 0, ffi.NULL, count) == "SUCCESS" and count[0] == 3
     assert call(adapter, 5, ffi.NULL, count) == "SUCCESS"
-    assert call(adapter, 4, room, ffi.NULL) == "SUCCESS" and list(room) == [*(thing.handle for thing in things), 0]
+    assert call(adapter, 4, room, ffi.NULL) == "SUCCESS" and list(room) == [
+        *(thing.handle for thing in things),
+        0,
+    ]
     assert call(adapter, 0, ffi.NULL, ffi.NULL) == "INVALID_VALUE"
     assert call(adapter, 0, room, count) == "INVALID_SIZE"
 
 
-def test_a_null_list_with_room_is_refused_where_the_specification_says_so(registry: Registry) -> None:
+def test_a_null_list_with_room_is_refused_where_the_specification_says_so(
+    registry: Registry,
+) -> None:
     platform = registry.give(make("ur_platform_handle_t"))
     call = entry(registry, "urDeviceGet", lambda: [])  # noqa: PIE807 - `list` has parameters
     assert call(platform, 2, 1, ffi.NULL, ffi.NULL) == "INVALID_NULL_POINTER"
@@ -302,7 +364,10 @@ def test_an_object_that_is_the_answer_is_not_given(registry: Registry) -> None:
     context, value = make("ur_context_handle_t"), ffi.new("uintptr_t *")
     call = entry(registry, "urQueueGetInfo", lambda: context)
     queue = registry.give(make("ur_queue_handle_t"))
-    assert call(queue, UR["UR_QUEUE_INFO_CONTEXT"], 8, int(ffi.cast("uintptr_t", value)), ffi.NULL) == "SUCCESS"
+    assert (
+        call(queue, UR["UR_QUEUE_INFO_CONTEXT"], 8, int(ffi.cast("uintptr_t", value)), ffi.NULL)
+        == "SUCCESS"
+    )
     assert (value[0], context.references) == (context.handle, 0) and context.handle
 
 
@@ -319,7 +384,9 @@ def test_binaries_go_where_the_caller_wants_them(registry: Registry) -> None:
 
 @given(st.integers(0, 2 * BYTES), st.booleans(), st.booleans(), st.binary(max_size=BYTES))
 @settings(deadline=None)
-def test_a_query_never_writes_more_than_there_is_room_for(size: int, has_value: bool, has_size: bool, answer: bytes) -> None:
+def test_a_query_never_writes_more_than_there_is_room_for(
+    size: int, has_value: bool, has_size: bool, answer: bytes
+) -> None:
     registry = Registry(TABLE)
     call = entry(registry, "urProgramGetInfo", lambda: answer)
     program, room, written = (
@@ -346,12 +413,16 @@ def test_what_a_body_raises_goes_to_fail(registry: Registry) -> None:
     def body(hQueue: Object) -> None:
         raise KeyboardInterrupt
 
-    call = entry(registry, "urQueueFinish", body, lambda error, routine: errors.append((error, routine)) or 7)
+    call = entry(
+        registry, "urQueueFinish", body, lambda error, routine: errors.append((error, routine)) or 7
+    )
     assert call(queue) == CODES[7]
     assert isinstance(errors[0][0], KeyboardInterrupt) and errors[0][1] == "urQueueFinish"
 
 
-@pytest.mark.parametrize("name", [f.name for f in FUNCTIONS.values() if not is_query(f) and Call(f).outputs()])
+@pytest.mark.parametrize(
+    "name", [f.name for f in FUNCTIONS.values() if not is_query(f) and Call(f).outputs()]
+)
 def test_a_function_that_returns_nothing_is_told_what_it_has_to_return(name: str) -> None:
     call = Call(FUNCTIONS[name])
     call._body = lambda seen: None
@@ -366,15 +437,31 @@ def test_a_function_that_returns_nothing_is_told_what_it_has_to_return(name: str
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("urQueueCreate", 3, "urQueueCreate returned 3; it has to return an object for phQueue ('int' object"),
-        ("urDeviceGet", 3, "urDeviceGet returned 3; it has to return a list of objects for phDevices (it is no list)"),
-        ("urQueueGetNativeHandle", "x", "urQueueGetNativeHandle returned 'x'; it has to return a number for phNativeQueue ("),
+        (
+            "urQueueCreate",
+            3,
+            "urQueueCreate returned 3; it has to return an object for phQueue ('int' object",
+        ),
+        (
+            "urDeviceGet",
+            3,
+            "urDeviceGet returned 3; it has to return a list of objects for phDevices (it is no list)",
+        ),
+        (
+            "urQueueGetNativeHandle",
+            "x",
+            "urQueueGetNativeHandle returned 'x'; it has to return a number for phNativeQueue (",
+        ),
         (
             "urAdapterGetLastError",
             ("x",),
             "urAdapterGetLastError returned ('x',); it has to return a tuple: a str for ppMessage, a number",
         ),
-        ("urAdapterGetLastError", (None, 1), "urAdapterGetLastError returned (None, 1); it has to return a tuple: a str"),
+        (
+            "urAdapterGetLastError",
+            (None, 1),
+            "urAdapterGetLastError returned (None, 1); it has to return a tuple: a str",
+        ),
     ],
 )
 def test_what_does_not_fit_is_quoted(name: str, value: object, says: str) -> None:
@@ -392,7 +479,9 @@ def test_an_error_inside_a_function_is_its_own(registry: Registry) -> None:
 
 def test_failure_is_an_error_with_a_name() -> None:
     error = failure("INVALID_VALUE", "because")
-    assert error.value == code_of("UR_RESULT_ERROR_INVALID_VALUE") == code_of("INVALID_VALUE") and "because" in str(error)
+    assert error.value == code_of("UR_RESULT_ERROR_INVALID_VALUE") == code_of(
+        "INVALID_VALUE"
+    ) and "because" in str(error)
     with pytest.raises(KeyError):
         failure("NO_SUCH_CODE")
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Final
 
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
 
-_NAMES: Final = {value: name.removeprefix("UR_RESULT_").removeprefix("ERROR_") for name, value in UR.codes.items()}
+_NAMES: Final = {
+    value: name.removeprefix("UR_RESULT_").removeprefix("ERROR_")
+    for name, value in UR.codes.items()
+}
 
 
 class Calls:
@@ -47,4 +50,6 @@ class Calls:
 
 def array(*handles: Any) -> Any:
     """Handles as a C array."""
-    return (ctypes.c_void_p * len(handles))(*(getattr(handle, "value", handle) for handle in handles))
+    return (ctypes.c_void_p * len(handles))(
+        *(getattr(handle, "value", handle) for handle in handles)
+    )

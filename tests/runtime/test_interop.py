@@ -12,7 +12,17 @@ import pytest
 from support import RunPython
 from sycl_support import SOURCE, N, zeros
 
-from fairlead.runtime import USM, Device, Errc, Event, InteropHandle, Program, Queue, SYCLError, devices
+from fairlead.runtime import (
+    USM,
+    Device,
+    Errc,
+    Event,
+    InteropHandle,
+    Program,
+    Queue,
+    SYCLError,
+    devices,
+)
 from fairlead.runtime.interop import context_of, device_of, event_of, queue_of, to_pyopencl
 
 
@@ -27,7 +37,10 @@ def test_objects_go_there_and_come_back(queue: Queue, device: Device, program: P
     assert there.device.name.strip() == device.name and to_pyopencl(queue.context) == there.context
     assert device_of(there.device) is device
     assert context_of(there.context) is queue.context
-    assert to_pyopencl(program.add).function_name == "add" and "sum" in to_pyopencl(program).kernel_names
+    assert (
+        to_pyopencl(program.add).function_name == "add"
+        and "sum" in to_pyopencl(program).kernel_names
+    )
     with pytest.raises(SYCLError, match="no counterpart"):
         to_pyopencl(3)
 
@@ -45,7 +58,9 @@ def test_their_context_and_queue_are_one_object_each(device: Device) -> None:
     assert (memory.array == 1).all()
 
 
-def test_events_go_both_ways(queue: Queue, theirs: cl.CommandQueue, program: Program, memory: USM) -> None:
+def test_events_go_both_ways(
+    queue: Queue, theirs: cl.CommandQueue, program: Program, memory: USM
+) -> None:
     user = cl.UserEvent(theirs.context)
     event = queue.parallel_for(N, program.add, memory, numpy.int32(1), depends_on=[user])
     marker = cl.enqueue_marker(theirs, wait_for=[event.to_pyopencl()])
@@ -60,11 +75,15 @@ def test_events_go_both_ways(queue: Queue, theirs: cl.CommandQueue, program: Pro
         queue.barrier([3])
 
 
-def test_an_event_of_another_context_of_theirs(queue: Queue, device: Device, program: Program, memory: USM) -> None:
+def test_an_event_of_another_context_of_theirs(
+    queue: Queue, device: Device, program: Program, memory: USM
+) -> None:
     other = cl.Context([to_pyopencl(device)])
     user = cl.UserEvent(other)
     event = queue.parallel_for(N, program.add, memory, numpy.int32(1), depends_on=[user])
-    assert event_of(user, queue.context).context is not queue.context and event.status == "submitted"
+    assert (
+        event_of(user, queue.context).context is not queue.context and event.status == "submitted"
+    )
     user.set_status(cl.command_execution_status.COMPLETE)
     event.wait()
     assert (memory.array == 1).all()
@@ -91,9 +110,13 @@ def test_their_kernels_are_launched(queue: Queue, theirs: cl.CommandQueue, memor
         queue.parallel_for(N, "store", memory)
 
 
-def test_their_buffers_and_arrays_are_arguments(queue: Queue, theirs: cl.CommandQueue, program: Program) -> None:
+def test_their_buffers_and_arrays_are_arguments(
+    queue: Queue, theirs: cl.CommandQueue, program: Program
+) -> None:
     buffer = cl.Buffer(
-        theirs.context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=numpy.arange(N, dtype=numpy.int32)
+        theirs.context,
+        cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR,
+        hostbuf=numpy.arange(N, dtype=numpy.int32),
     )
     array = cl_array.zeros(theirs, N, numpy.int32)
     theirs.finish()
@@ -105,9 +128,14 @@ def test_their_buffers_and_arrays_are_arguments(queue: Queue, theirs: cl.Command
     assert caught.value.errc is Errc.kernel_argument
 
 
-def test_their_memory_is_copied_and_filled(queue: Queue, theirs: cl.CommandQueue, memory: USM) -> None:
+def test_their_memory_is_copied_and_filled(
+    queue: Queue, theirs: cl.CommandQueue, memory: USM
+) -> None:
     data = numpy.arange(N, dtype=numpy.int32)
-    array, other = cl_array.zeros(theirs, N, numpy.int32), cl.Buffer(theirs.context, cl.mem_flags.READ_WRITE, 4 * N)
+    array, other = (
+        cl_array.zeros(theirs, N, numpy.int32),
+        cl.Buffer(theirs.context, cl.mem_flags.READ_WRITE, 4 * N),
+    )
     theirs.finish()
     event = queue.memcpy(array, data)
     event = queue.memcpy(other, array, depends_on=[event])
@@ -123,7 +151,9 @@ def test_their_memory_is_copied_and_filled(queue: Queue, theirs: cl.CommandQueue
         queue.prefetch(other)
 
 
-def test_memory_of_another_context_of_theirs_is_refused(queue: Queue, device: Device, program: Program) -> None:
+def test_memory_of_another_context_of_theirs_is_refused(
+    queue: Queue, device: Device, program: Program
+) -> None:
     context = cl.Context([to_pyopencl(device)])
     buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4 * N)
     with pytest.raises(SYCLError, match="belongs to another context") as caught:
@@ -131,7 +161,9 @@ def test_memory_of_another_context_of_theirs_is_refused(queue: Queue, device: De
     assert caught.value.errc is Errc.invalid
 
 
-def test_their_memory_lives_until_the_command_has_run(queue: Queue, theirs: cl.CommandQueue, program: Program) -> None:
+def test_their_memory_lives_until_the_command_has_run(
+    queue: Queue, theirs: cl.CommandQueue, program: Program
+) -> None:
     opened = cl.UserEvent(theirs.context)
     gate = queue.host_task(lambda: opened.wait())
     array = cl_array.zeros(theirs, N, numpy.int32)
@@ -148,7 +180,9 @@ def test_their_memory_lives_until_the_command_has_run(queue: Queue, theirs: cl.C
     assert gone() is None
 
 
-def test_a_native_command_uses_the_native_queue(queue: Queue, program: Program, memory: USM) -> None:
+def test_a_native_command_uses_the_native_queue(
+    queue: Queue, program: Program, memory: USM
+) -> None:
     buffer = cl.Buffer(to_pyopencl(queue.context), cl.mem_flags.READ_WRITE, 4 * N)
     seen = []
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 import pytest
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 from fairlead.runtime.arguments import MEMORY, POINTER, Argument, LocalMemory, argument
 from fairlead.runtime.launch_updates import LAUNCH, NUMBER, REFERENCE, Block, describe
 from fairlead.runtime.launches import KernelLaunch
@@ -46,7 +46,13 @@ def _described(old: KernelLaunch, new: KernelLaunch) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize(
-    ("form", "name"), [(LAUNCH, "kernel_launch"), (REFERENCE, "memobj_arg"), (REFERENCE, "pointer_arg"), (NUMBER, "value_arg")]
+    ("form", "name"),
+    [
+        (LAUNCH, "kernel_launch"),
+        (REFERENCE, "memobj_arg"),
+        (REFERENCE, "pointer_arg"),
+        (NUMBER, "value_arg"),
+    ],
 )
 def test_what_is_packed_has_the_sizes_of_the_structs(form: Any, name: str) -> None:
     assert form.size == ctypes.sizeof(UR.struct(f"{_PREFIX}{name}_desc_t"))
@@ -59,13 +65,22 @@ def test_only_what_differs_is_said() -> None:
     assert found.stype == UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC"]
     assert (found.hCommand, found.hNewKernel, found.newWorkDim) == (77, None, 1)
     assert (found.numNewMemObjArgs, found.numNewPointerArgs, found.numNewValueArgs) == (1, 1, 1)
-    assert (found.pNewGlobalWorkOffset, found.pNewGlobalWorkSize, found.pNewLocalWorkSize) == (None, None, None)
+    assert (found.pNewGlobalWorkOffset, found.pNewGlobalWorkSize, found.pNewLocalWorkSize) == (
+        None,
+        None,
+        None,
+    )
     value = _struct("value_arg", found.pNewValueArgList)
     assert value.stype == UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_VALUE_ARG_DESC"]
-    assert (value.argIndex, value.argSize) == (1, 4) and ctypes.c_int32.from_address(value.pNewValueArg).value == 3
+    assert (value.argIndex, value.argSize) == (1, 4) and ctypes.c_int32.from_address(
+        value.pNewValueArg
+    ).value == 3
     pointer = _struct("pointer_arg", found.pNewPointerArgList)
     assert pointer.stype == UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_POINTER_ARG_DESC"]
-    assert pointer.argIndex == 2 and ctypes.c_uint64.from_address(pointer.pNewPointerArg).value == 0x2000
+    assert (
+        pointer.argIndex == 2
+        and ctypes.c_uint64.from_address(pointer.pNewPointerArg).value == 0x2000
+    )
     memory = _struct("memobj_arg", found.pNewMemObjArgList)
     assert memory.stype == UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_MEMOBJ_ARG_DESC"]
     assert (memory.argIndex, memory.hNewMemObjArg) == (3, 6)
@@ -75,7 +90,10 @@ def test_several_values_are_one_list() -> None:
     old = _launch(_value(1), _value(2), argument(LocalMemory(64)))
     found, _block = _described(old, _launch(_value(3), _value(4), argument(LocalMemory(128))))
     size = ctypes.sizeof(UR.struct(f"{_PREFIX}value_arg_desc_t"))
-    rows = [_struct("value_arg", found.pNewValueArgList + size * row) for row in range(found.numNewValueArgs)]
+    rows = [
+        _struct("value_arg", found.pNewValueArgList + size * row)
+        for row in range(found.numNewValueArgs)
+    ]
     assert [(row.argIndex, row.argSize, bool(row.pNewValueArg)) for row in rows] == [
         (0, 4, True),
         (1, 4, True),
@@ -85,9 +103,14 @@ def test_several_values_are_one_list() -> None:
 
 def test_another_kernel_has_all_of_its_arguments_and_sizes() -> None:
     same = _value(1)
-    found, _block = _described(_launch(same, sizes=((16,), (4,), (1,))), _launch(same, kernel=2, sizes=((8, 2), (), ())))
+    found, _block = _described(
+        _launch(same, sizes=((16,), (4,), (1,))), _launch(same, kernel=2, sizes=((8, 2), (), ()))
+    )
     assert (found.hNewKernel, found.numNewValueArgs, found.newWorkDim) == (2, 1, 2)
-    assert list((ctypes.c_size_t * 2).from_address(found.pNewGlobalWorkOffset)) == [0, 0]  # what the old one has is not kept
+    assert list((ctypes.c_size_t * 2).from_address(found.pNewGlobalWorkOffset)) == [
+        0,
+        0,
+    ]  # what the old one has is not kept
     assert list((ctypes.c_size_t * 2).from_address(found.pNewGlobalWorkSize)) == [8, 2]
     assert found.pNewLocalWorkSize is None
 
@@ -96,7 +119,9 @@ def test_launches_that_are_the_same_are_left_out() -> None:
     one, other = _launch(_value(1)), _launch(_value(2))
     block = Block()
     describe(block, [(9, one, other)] * 9, SimpleNamespace())  # pyright: ignore[reportArgumentType]  # which leaves its traces there
-    count = describe(block, [(1, one, _launch(_value(1))), (2, one, other), (3, other, other)], SimpleNamespace())  # pyright: ignore[reportArgumentType]
+    count = describe(
+        block, [(1, one, _launch(_value(1))), (2, one, other), (3, other, other)], SimpleNamespace()
+    )  # pyright: ignore[reportArgumentType]
     assert count == 1 and _struct("kernel_launch", ctypes.addressof(block.memory)).hCommand == 2
 
 
@@ -104,4 +129,7 @@ def test_sizes_of_three_dimensions() -> None:
     sizes = ((8, 4, 2), (4, 2, 1), (1, 2, 3))
     found, _block = _described(_launch(), _launch(sizes=sizes))
     names = ("pNewGlobalWorkSize", "pNewLocalWorkSize", "pNewGlobalWorkOffset")
-    assert tuple(tuple((ctypes.c_size_t * 3).from_address(getattr(found, name))) for name in names) == sizes
+    assert (
+        tuple(tuple((ctypes.c_size_t * 3).from_address(getattr(found, name))) for name in names)
+        == sizes
+    )

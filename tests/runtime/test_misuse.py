@@ -31,7 +31,14 @@ from fairlead.runtime import (
     malloc_shared,
     platforms,
 )
-from fairlead.runtime.interop import context_of, device_of, event_of, kernel_of, queue_of, to_pyopencl
+from fairlead.runtime.interop import (
+    context_of,
+    device_of,
+    event_of,
+    kernel_of,
+    queue_of,
+    to_pyopencl,
+)
 
 NO_MEMORY = (None, "text", [1, 2], 4.5)
 NO_COUNT = ("4", 4.5, [4])
@@ -45,57 +52,152 @@ def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> N
     submit: Any = queue.submit
     other = next(one for one in devices() if one.platform is not device.platform)
     table: list[tuple[Any, str, str]] = [
-        *((lambda of=of: Queue(of), "Queue", "is no Device or Context") for of in ("cpu", 3, [device], queue, program)),
+        *(
+            (lambda of=of: Queue(of), "Queue", "is no Device or Context")
+            for of in ("cpu", 3, [device], queue, program)
+        ),
         (lambda: Queue(device, 3), "Queue", "int is no Device"),
-        *((lambda of=of: Context(of), "Context", "is no Device") for of in ("cpu", 3, queue, [device, 3])),
-        *((lambda of=of: Program(of, SOURCE), "Program", "is no Context, Queue or Device") for of in (None, 3, "cpu", [None])),
+        *(
+            (lambda of=of: Context(of), "Context", "is no Device")
+            for of in ("cpu", 3, queue, [device, 3])
+        ),
+        *(
+            (lambda of=of: Program(of, SOURCE), "Program", "is no Context, Queue or Device")
+            for of in (None, 3, "cpu", [None])
+        ),
         (lambda: Program([], SOURCE), "Program", "no context in common"),
         (lambda: Program([device, other], SOURCE), "Program", "no context in common"),
-        *((lambda code=code: Program(queue, code), "Program", "is no source text or SPIR-V") for code in (None, 3, ["text"])),
+        *(
+            (lambda code=code: Program(queue, code), "Program", "is no source text or SPIR-V")
+            for code in (None, 3, ["text"])
+        ),
         (lambda: Program(queue, SOURCE, ["-w"]), "Program", "list is no text"),
         (lambda: Program.from_binary(queue, "text"), "Program.from_binary", "str is no bytes"),
         (lambda: program.kernel("x"), "Program.kernel", "no kernel 'x'"),
         (lambda: program.kernel(3), "Program.kernel", "int is no text"),
         (lambda: malloc_shared(4, "int32", context), "malloc_shared", "does not say which device"),
-        (lambda: malloc_device(4, "int32", (context, other)), "malloc_device", "not one of the context's"),
-        *((lambda of=of: malloc_host(4, "int32", of), "malloc_host", "is no Queue, Device or (context, device)")
-          for of in (None, 3, (context,), (device, context))),
-        *((lambda count=count: malloc_shared(count, "int32", queue), "malloc_shared", "is no number of elements") for count in NO_COUNT),
-        *((lambda count=count: malloc_device(count, "int32", queue), "malloc_device", "is too large") for count in (1 << 62, 1 << 70)),
-        (lambda: Buffer((1 << 40, 1 << 40), "int32"), "Buffer", "is too large for a number of bytes"),
-        (lambda: queue.memcpy(memory.pointer, memory.pointer, 1 << 64), "memcpy", "is too large for a number of bytes"),
-        *((lambda of=of: queue.memcpy(of, memory, 4), "memcpy", "is no address") for of in (-5, 1 << 64)),
+        (
+            lambda: malloc_device(4, "int32", (context, other)),
+            "malloc_device",
+            "not one of the context's",
+        ),
+        *(
+            (
+                lambda of=of: malloc_host(4, "int32", of),
+                "malloc_host",
+                "is no Queue, Device or (context, device)",
+            )
+            for of in (None, 3, (context,), (device, context))
+        ),
+        *(
+            (
+                lambda count=count: malloc_shared(count, "int32", queue),
+                "malloc_shared",
+                "is no number of elements",
+            )
+            for count in NO_COUNT
+        ),
+        *(
+            (
+                lambda count=count: malloc_device(count, "int32", queue),
+                "malloc_device",
+                "is too large",
+            )
+            for count in (1 << 62, 1 << 70)
+        ),
+        (
+            lambda: Buffer((1 << 40, 1 << 40), "int32"),
+            "Buffer",
+            "is too large for a number of bytes",
+        ),
+        (
+            lambda: queue.memcpy(memory.pointer, memory.pointer, 1 << 64),
+            "memcpy",
+            "is too large for a number of bytes",
+        ),
+        *(
+            (lambda of=of: queue.memcpy(of, memory, 4), "memcpy", "is no address")
+            for of in (-5, 1 << 64)
+        ),
         (lambda: queue.memcpy(memory, numpy.array([None] * N)), "memcpy", "Python objects"),
         (lambda: malloc_shared(4, "nonsense", queue), "malloc_shared", "is no dtype"),
         (lambda: malloc_shared(4, object, queue), "malloc_shared", "Python objects"),
         (lambda: memory + 1.5, "USM", "float is no number of elements"),
-        *((lambda group=group: submit(group), "submit", "is no command-group function") for group in (None, 3, program.add, lambda: 0)),
-        *((lambda graph=graph: queue.graph(graph), "graph", "is no ExecutableGraph") for graph in (None, 3, queue)),
-        (lambda: submit(lambda h: h.graph_execution(3)), "graph_execution", "int is no ExecutableGraph"),
-        *((lambda of=of: queue.memcpy(of, memory), "memcpy", "is no memory") for of in (*NO_MEMORY, buffer, Accessor(buffer))),
+        *(
+            (lambda group=group: submit(group), "submit", "is no command-group function")
+            for group in (None, 3, program.add, lambda: 0)
+        ),
+        *(
+            (lambda graph=graph: queue.graph(graph), "graph", "is no ExecutableGraph")
+            for graph in (None, 3, queue)
+        ),
+        (
+            lambda: submit(lambda h: h.graph_execution(3)),
+            "graph_execution",
+            "int is no ExecutableGraph",
+        ),
+        *(
+            (lambda of=of: queue.memcpy(of, memory), "memcpy", "is no memory")
+            for of in (*NO_MEMORY, buffer, Accessor(buffer))
+        ),
         *((lambda of=of: queue.copy(memory, of), "copy", "is no memory") for of in NO_MEMORY),
         *((lambda of=of: queue.memset(of, 1), "memset", "is no memory") for of in NO_MEMORY),
         *((lambda of=of: queue.fill(of, 1), "fill", "is no memory") for of in NO_MEMORY),
         *((lambda of=of: queue.prefetch(of), "prefetch", "is no memory") for of in NO_MEMORY),
-        *((lambda count=count: queue.memcpy(memory, memory, count), "memcpy", "is no number of bytes") for count in NO_COUNT),
-        *((lambda count=count: queue.copy(memory, memory, count), "copy", "is no count") for count in NO_COUNT),
-        *((lambda count=count: queue.memset(memory, 0, count), "memset", "is no number of bytes") for count in NO_COUNT),
-        *((lambda count=count: queue.fill(memory, 1, count), "fill", "is no count") for count in NO_COUNT),
+        *(
+            (
+                lambda count=count: queue.memcpy(memory, memory, count),
+                "memcpy",
+                "is no number of bytes",
+            )
+            for count in NO_COUNT
+        ),
+        *(
+            (lambda count=count: queue.copy(memory, memory, count), "copy", "is no count")
+            for count in NO_COUNT
+        ),
+        *(
+            (lambda count=count: queue.memset(memory, 0, count), "memset", "is no number of bytes")
+            for count in NO_COUNT
+        ),
+        *(
+            (lambda count=count: queue.fill(memory, 1, count), "fill", "is no count")
+            for count in NO_COUNT
+        ),
         (lambda: queue.fill(memory, 1, 4 * N), "fill", "more than there are"),
-        *((lambda byte=byte: queue.memset(memory, byte), "memset", "no value of a byte") for byte in (256, -1, 1.5, "a", None)),
+        *(
+            (lambda byte=byte: queue.memset(memory, byte), "memset", "no value of a byte")
+            for byte in (256, -1, 1.5, "a", None)
+        ),
         (lambda: queue.fill(memory, b""), "fill", "the pattern is empty"),
         (lambda: queue.fill(memory, None), "fill", "is no element"),
         (lambda: queue.mem_advise(memory, 3.5), "mem_advise", "float is no advice"),
         (lambda: queue.host_task(3), "host_task", "int is no function"),
         (lambda: submit(lambda h: h.native_command(3)), "native_command", "int is no function"),
-        *((lambda of=of: queue.memset(memory, 1, depends_on=of), "depends_on", "is no Event") for of in (3, "text", [None], None)),
+        *(
+            (lambda of=of: queue.memset(memory, 1, depends_on=of), "depends_on", "is no Event")
+            for of in (3, "text", [None], None)
+        ),
         *((lambda of=of: queue.barrier(of), "depends_on", "is no Event") for of in (3, [3])),
-        *((lambda of=of: queue.parallel_for(N, of, memory), "parallel_for", "is no Kernel") for of in (None, "add", program)),
-        (lambda: submit(lambda h: h.set_arg("a", numpy.int32(3))), "set_arg", "str is no argument's index"),
+        *(
+            (lambda of=of: queue.parallel_for(N, of, memory), "parallel_for", "is no Kernel")
+            for of in (None, "add", program)
+        ),
+        (
+            lambda: submit(lambda h: h.set_arg("a", numpy.int32(3))),
+            "set_arg",
+            "str is no argument's index",
+        ),
         (lambda: submit(lambda h: h.require(buffer)), "require", "Buffer is no Accessor"),
         (lambda: submit(lambda h: h.update_host(buffer)), "require", "Buffer is no Accessor"),
-        *((lambda of=of: Buffer(of, "int32"), "Buffer", "is no shape") for of in (None, "x", 4.5, memory, (2, "a"))),
-        *((lambda of=of: Buffer(of), "Buffer", "is no array, list or shape") for of in (None, "x", 4.5, memory)),
+        *(
+            (lambda of=of: Buffer(of, "int32"), "Buffer", "is no shape")
+            for of in (None, "x", 4.5, memory, (2, "a"))
+        ),
+        *(
+            (lambda of=of: Buffer(of), "Buffer", "is no array, list or shape")
+            for of in (None, "x", 4.5, memory)
+        ),
         (lambda: Buffer(N, "nonsense"), "Buffer", "is no dtype"),
         (lambda: Buffer(["a"], "int32"), "Buffer", "the list is none of int32"),
         (lambda: Buffer([[1], [1, 2]], "int32"), "Buffer", "the list is none of int32"),
@@ -105,10 +207,16 @@ def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> N
         (lambda: Accessor(buffer, ["read"]), "Accessor", "no access mode"),
         (lambda: Accessor(buffer, "read", "a"), "Accessor", "'a' is no shape"),
         (closed.numpy, "host_access", "the buffer is closed"),
-        *((lambda of=of: Event.wait_all(of), "Event.wait_all", "int is no Event") for of in (3, [3])),
+        *(
+            (lambda of=of: Event.wait_all(of), "Event.wait_all", "int is no Event")
+            for of in (3, [3])
+        ),
         (lambda: Event().add_callback(3), "Event.add_callback", "int is no function"),
         *((lambda of=of: LocalMemory(of), "LocalMemory", "is no number") for of in NO_COUNT),
-        *((lambda of=of: RawArgument(of), "RawArgument", "is no bytes") for of in (None, 3, "text")),
+        *(
+            (lambda of=of: RawArgument(of), "RawArgument", "is no bytes")
+            for of in (None, 3, "text")
+        ),
         *((lambda of=of: devices(of), "devices", "is no adapter") for of in (3, "cpu")),
         (lambda: platforms(3), "platforms", "int is no adapter"),
         (lambda: device.partition(counts=["1"]), "partition", "str is no int"),
@@ -117,13 +225,15 @@ def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> N
         (lambda: queue_of(3), "queue_of", "int is no Queue"),
         (lambda: event_of(3, context), "event_of", "int is no Event"),
         (lambda: kernel_of(3, context), "kernel_of", "int is no Kernel"),
-    ]  # fmt: skip
+    ]
     check_refused(table)
     queue.wait()
     assert not memory.array.any()
 
 
-def test_what_is_of_another_context_is_told_with_a_remedy(queue: Queue, device: Device, memory: USM) -> None:
+def test_what_is_of_another_context_is_told_with_a_remedy(
+    queue: Queue, device: Device, memory: USM
+) -> None:
     theirs = Program(Context(device), SOURCE)
     with pytest.raises(SYCLError) as caught:
         queue.parallel_for(N, theirs.add, memory, numpy.int32(1))
@@ -137,7 +247,9 @@ def test_what_an_adapter_says_of_its_last_error_is_told(queue: Queue, program: P
     """In the place of the code's own sentence, which it contains."""
     with pytest.raises(SYCLError) as caught:
         queue.adapter.made("urKernelCreate", program.handle, b"nothing", detail="(a detail)")
-    assert caught.value.message == "clCreateKernel: The program has no kernel of this name. (a detail)"
+    assert (
+        caught.value.message == "clCreateKernel: The program has no kernel of this name. (a detail)"
+    )
 
 
 def test_what_a_command_group_function_raises_is_its_own(queue: Queue) -> None:
@@ -160,7 +272,11 @@ def test_a_program_without_kernels_says_so(queue: Queue) -> None:
 
 
 def test_pyopencls_objects_are_told_the_way(queue: Queue) -> None:
-    for call in (lambda of: Queue(of), lambda of: Program(of, SOURCE), lambda of: malloc_device(4, "int32", of)):
+    for call in (
+        lambda of: Queue(of),
+        lambda of: Program(of, SOURCE),
+        lambda of: malloc_device(4, "int32", of),
+    ):
         with pytest.raises(SYCLError, match="pyopencl's Context is no") as caught:
             call(to_pyopencl(queue.context))
         assert "interop" in caught.value.remedy
@@ -214,7 +330,10 @@ def test_a_forked_child_is_refused_everything(device: Device, run_python: RunPyt
 
 def test_a_handler_is_good_for_its_function_alone(queue: Queue, memory: USM) -> None:
     kept: list[Handler] = []
-    for function in (kept.append, lambda handler: (kept.append(handler), handler.memset(memory, 0))):
+    for function in (
+        kept.append,
+        lambda handler: (kept.append(handler), handler.memset(memory, 0)),
+    ):
         queue.submit(function)
         with pytest.raises(SYCLError, match="names a second operation, memset after"):
             kept[-1].memset(memory, 1)

@@ -45,7 +45,9 @@ for device in devices(fairlead.adapters()):
 """
 
 
-def test_programs_usm_kernels_buffers_and_host_tasks(real_plugins: Path, tmp_path: Path, run_python: RunPython) -> None:
+def test_programs_usm_kernels_buffers_and_host_tasks(
+    real_plugins: Path, tmp_path: Path, run_python: RunPython
+) -> None:
     adapter = tmp_path / "libur_adapter_opencl.so.0"
     adapter.symlink_to(real_plugins / "ur-then" / adapter.name)
     (tmp_path / "libumf.so.1").symlink_to(real_plugins / "umf/libumf.so.1")

@@ -10,7 +10,17 @@ import numpy
 import pytest
 from sycl_support import SOURCE, Gate, N
 
-from fairlead.runtime import Accessor, Buffer, Context, Errc, Handler, Program, Queue, SYCLError, devices
+from fairlead.runtime import (
+    Accessor,
+    Buffer,
+    Context,
+    Errc,
+    Handler,
+    Program,
+    Queue,
+    SYCLError,
+    devices,
+)
 
 
 def add(buffer: Buffer, program: Program, value: int, mode: str = "read_write"):
@@ -110,7 +120,11 @@ def test_memory_is_made_when_it_is_needed(queue: Queue) -> None:
         queue.submit(lambda h: h.fill(h.access(buffer), 0))
 
 
-@pytest.mark.parametrize("modes", list(itertools.product(("read", "write", "read_write", "discard"), repeat=2)), ids="-".join)
+@pytest.mark.parametrize(
+    "modes",
+    list(itertools.product(("read", "write", "read_write", "discard"), repeat=2)),
+    ids="-".join,
+)
 def test_who_waits_for_whom(queue: Queue, gate: Gate, modes: tuple[str, str]) -> None:
     """Two readers do not wait for each other; everybody else waits for who came before."""
     buffer = Buffer(numpy.zeros(N, numpy.int32), write_back=False)
@@ -135,13 +149,22 @@ def test_who_waits_for_whom(queue: Queue, gate: Gate, modes: tuple[str, str]) ->
     assert order == (["second", "first"] if modes == ("read", "read") else ["first", "second"])
 
 
-def test_writers_and_readers_of_kernels_are_in_order(queue: Queue, program: Program, gate: Gate) -> None:
+def test_writers_and_readers_of_kernels_are_in_order(
+    queue: Queue, program: Program, gate: Gate
+) -> None:
     source, target = Buffer(numpy.full(N, 3, numpy.int32)), Buffer(N, "int32")
 
     def copy(handler: Handler) -> None:
-        handler.parallel_for(N, program.copy, handler.access(source, "read"), handler.access(target, "discard"))
+        handler.parallel_for(
+            N, program.copy, handler.access(source, "read"), handler.access(target, "discard")
+        )
 
-    queue.submit(lambda h: (h.depends_on(gate.event), h.parallel_for(N, program.mul, h.access(source), numpy.int32(5))))
+    queue.submit(
+        lambda h: (
+            h.depends_on(gate.event),
+            h.parallel_for(N, program.mul, h.access(source), numpy.int32(5)),
+        )
+    )
     queue.submit(copy)
     queue.submit(add(source, program, 1))  # after the read of before
     queue.submit(add(target, program, 2))
@@ -158,7 +181,9 @@ def test_contexts_and_drivers_share_a_buffer(queue: Queue) -> None:
             for other, build in zip(others, builds, strict=True):
                 other.submit(add(buffer, build, 1))
         totals = [Buffer(N, "int32") for _ in others]
-        for other, build, total in zip(others, builds, totals, strict=True):  # all read at the same time
+        for other, build, total in zip(
+            others, builds, totals, strict=True
+        ):  # all read at the same time
             other.submit(
                 lambda h, build=build, total=total: h.parallel_for(
                     N, build.copy, h.access(buffer, "read"), h.access(total, "discard")
@@ -171,12 +196,17 @@ def test_contexts_and_drivers_share_a_buffer(queue: Queue) -> None:
     assert (data == 3 * len(others) + 2).all()
 
 
-def test_the_host_reads_beside_readers_and_holds_off_who_writes(queue: Queue, program: Program) -> None:
+def test_the_host_reads_beside_readers_and_holds_off_who_writes(
+    queue: Queue, program: Program
+) -> None:
     buffer, target = Buffer(numpy.zeros(N, numpy.int32)), Buffer(N, "int32")
     queue.submit(add(buffer, program, 1))
     with buffer.host_access("read") as array, buffer.host_access("read") as again:
         assert (array == 1).all() and (again == 1).all() and not array.flags.writeable
-        read = lambda h: h.parallel_for(N, program.copy, h.access(buffer, "read"), h.access(target, "discard"))  # noqa: E731
+
+        def read(h: Handler) -> None:
+            h.parallel_for(N, program.copy, h.access(buffer, "read"), h.access(target, "discard"))
+
         queue.submit(read).wait()
         written = queue.submit(add(buffer, program, 1))
         assert not written.done
@@ -260,10 +290,17 @@ def test_a_closed_buffer_says_so(queue: Queue, program: Program) -> None:
         assert caught.value.errc is Errc.invalid
 
 
-def test_closing_waits_for_commands_that_have_not_begun(queue: Queue, program: Program, gate: Gate) -> None:
+def test_closing_waits_for_commands_that_have_not_begun(
+    queue: Queue, program: Program, gate: Gate
+) -> None:
     data = numpy.zeros(N, numpy.int32)
     buffer = Buffer(data)
-    queue.submit(lambda h: (h.depends_on(gate.event), h.parallel_for(N, program.add, h.access(buffer), numpy.int32(9))))
+    queue.submit(
+        lambda h: (
+            h.depends_on(gate.event),
+            h.parallel_for(N, program.add, h.access(buffer), numpy.int32(9)),
+        )
+    )
     closing = threading.Thread(target=buffer.close)
     closing.start()
     assert closing.is_alive() and not data.any()
@@ -272,7 +309,9 @@ def test_closing_waits_for_commands_that_have_not_begun(queue: Queue, program: P
     assert (data == 9).all()
 
 
-def test_a_buffer_that_nobody_names_is_written_back(queue: Queue, program: Program, gate: Gate) -> None:
+def test_a_buffer_that_nobody_names_is_written_back(
+    queue: Queue, program: Program, gate: Gate
+) -> None:
     data = numpy.zeros(N, numpy.int32)
     buffer = Buffer(data)
     event = queue.submit(add(buffer, program, 2))
@@ -315,7 +354,11 @@ def test_what_failed_is_told_and_not_written_back(queue: Queue) -> None:
 def test_many_readers_are_forgotten(queue: Queue, program: Program) -> None:
     buffer, target = Buffer(numpy.ones(N, numpy.int32)), Buffer(N, "int32")
     for number in range(300):
-        queue.submit(lambda h: h.parallel_for(N, program.copy, h.access(buffer, "read"), h.access(target, "discard")))
+        queue.submit(
+            lambda h: h.parallel_for(
+                N, program.copy, h.access(buffer, "read"), h.access(target, "discard")
+            )
+        )
         if number % 50 == 0:
             queue.wait()
     queue.submit(add(buffer, program, 1))
@@ -333,9 +376,14 @@ PARTS = [
 
 
 @pytest.mark.parametrize(("shape", "part", "offset"), PARTS)
-def test_parts_are_copied_in_every_direction(queue: Queue, shape: tuple, part: tuple, offset: tuple) -> None:
+def test_parts_are_copied_in_every_direction(
+    queue: Queue, shape: tuple, part: tuple, offset: tuple
+) -> None:
     count = int(numpy.prod(shape))
-    data, other = numpy.arange(count, dtype=numpy.int32).reshape(shape), numpy.full(shape, -1, numpy.int32)
+    data, other = (
+        numpy.arange(count, dtype=numpy.int32).reshape(shape),
+        numpy.full(shape, -1, numpy.int32),
+    )
     inside = tuple(slice(start, start + size) for start, size in zip(offset, part, strict=True))
     begin = tuple(slice(0, size) for size in part)
     source, target = Buffer(data, write_back=False), Buffer(other, write_back=False)
@@ -346,7 +394,9 @@ def test_parts_are_copied_in_every_direction(queue: Queue, shape: tuple, part: t
     expected = other.copy()
     expected[inside] = data[inside] * 2
     assert (target.numpy() == expected).all()
-    queue.submit(lambda h: h.copy(h.access(source, "read", part, offset), h.access(target, "write", part)))
+    queue.submit(
+        lambda h: h.copy(h.access(source, "read", part, offset), h.access(target, "write", part))
+    )
     expected[begin] = data[inside]
     assert (target.numpy() == expected).all()
 
@@ -365,17 +415,30 @@ def test_parts_are_filled_where_they_are_contiguous(queue: Queue) -> None:
 
 def test_parts_that_are_none(queue: Queue) -> None:
     buffer, small = Buffer(numpy.zeros((4, 6), numpy.int16)), numpy.zeros(3, numpy.int16)
-    for shape, offset in (((5, 1), None), ((4, 6), (0, 1)), ((0, 1), None), ((1, 1), (-1, 0)), ((2,), None), (None, (1,))):
+    for shape, offset in (
+        ((5, 1), None),
+        ((4, 6), (0, 1)),
+        ((0, 1), None),
+        ((1, 1), (-1, 0)),
+        ((2,), None),
+        (None, (1,)),
+    ):
         with pytest.raises(SYCLError) as caught:
             Accessor(buffer, "read", shape, offset)
         assert caught.value.errc is Errc.invalid
     with pytest.raises(SYCLError, match="the memory has 6 bytes, the accessor 48"):
         queue.submit(lambda h: h.copy(h.access(buffer, "read"), small))
     with pytest.raises(SYCLError, match="differ in size"):
-        queue.submit(lambda h: h.copy(h.access(buffer, "read", (2, 2)), h.access(Buffer(9, "int16"), "write")))
+        queue.submit(
+            lambda h: h.copy(
+                h.access(buffer, "read", (2, 2)), h.access(Buffer(9, "int16"), "write")
+            )
+        )
 
 
-def test_a_host_task_writes_to_the_copy_that_later_commands_see(queue: Queue, program: Program) -> None:
+def test_a_host_task_writes_to_the_copy_that_later_commands_see(
+    queue: Queue, program: Program
+) -> None:
     """Also where the buffer's first contents are an array that must not be written to."""
     for _ in range(20):
         buffer = Buffer(numpy.ones(N, numpy.int32), write_back=False)
@@ -389,7 +452,11 @@ def test_a_host_task_writes_to_the_copy_that_later_commands_see(queue: Queue, pr
             handler.host_task(add)
 
         queue.submit(ten_more)
-        queue.submit(lambda h, buffer=buffer: h.parallel_for(N, program.add, h.access(buffer), numpy.int32(1)))
+        queue.submit(
+            lambda h, buffer=buffer: h.parallel_for(
+                N, program.add, h.access(buffer), numpy.int32(1)
+            )
+        )
         assert (buffer.numpy() == 12).all()
 
 

@@ -19,7 +19,10 @@ LIST = "from fairlead.runtime import devices; print([device.platform.name for de
 def test_every_driver_has_a_platform_and_both_have_their_names() -> None:
     names = {platform.name for platform in platforms()}
     assert {"Portable Computing Language", "Intel(R) OpenCL"} <= names
-    assert all(platform.version.startswith("OpenCL ") and platform.backend == "opencl" for platform in platforms())
+    assert all(
+        platform.version.startswith("OpenCL ") and platform.backend == "opencl"
+        for platform in platforms()
+    )
 
 
 def test_a_device_is_one_object(device: Device) -> None:
@@ -30,7 +33,13 @@ def test_a_device_is_one_object(device: Device) -> None:
 
 
 def test_aspects_are_what_the_device_says(device: Device) -> None:
-    assert {"cpu", "queue_profiling", "online_compiler", "usm_device_allocations", "usm_shared_allocations"} <= device.aspects
+    assert {
+        "cpu",
+        "queue_profiling",
+        "online_compiler",
+        "usm_device_allocations",
+        "usm_shared_allocations",
+    } <= device.aspects
     assert {"ext_oneapi_graph", "ext_oneapi_limited_graph"} <= device.aspects
     assert device.has("fp64") == ("cl_khr_fp64" in device.info("EXTENSIONS"))
     assert not device.has("gpu")
@@ -71,7 +80,9 @@ else:
     assert said in ("cannot be divided runtime\n", "runs {7}\n")
 
 
-def test_other_adapters_can_be_forced(real_plugins: Path, tmp_path: Path, run_python: RunPython) -> None:
+def test_other_adapters_can_be_forced(
+    real_plugins: Path, tmp_path: Path, run_python: RunPython
+) -> None:
     adapter = tmp_path / "libur_adapter_opencl.so.0"
     adapter.symlink_to(real_plugins / "ur-then" / adapter.name)
     (tmp_path / "libumf.so.1").symlink_to(real_plugins / "umf/libumf.so.1")
@@ -83,7 +94,9 @@ def test_other_adapters_can_be_forced(real_plugins: Path, tmp_path: Path, run_py
 def test_a_device_is_divided(device: Device) -> None:
     units = device.info("MAX_COMPUTE_UNITS")
     parts = device.partition(equally=1)
-    assert len(parts) == units and all(part.parent is device and part.info("MAX_COMPUTE_UNITS") == 1 for part in parts)
+    assert len(parts) == units and all(
+        part.parent is device and part.info("MAX_COMPUTE_UNITS") == 1 for part in parts
+    )
     (one,) = device.partition(counts=[1])
     queue = Queue(one)
     assert queue.context.devices == (one,) and queue.context is default_context(one)

@@ -46,7 +46,9 @@ def test_the_compilers_words_are_in_the_error(context: Context) -> None:
 
 
 def test_options_reach_the_compiler(queue: Queue, context: Context, memory: USM) -> None:
-    built = Program(context, "kernel void value(global int *a) { a[get_global_id(0)] = VALUE; }", "-DVALUE=42")
+    built = Program(
+        context, "kernel void value(global int *a) { a[get_global_id(0)] = VALUE; }", "-DVALUE=42"
+    )
     queue.parallel_for(N, built.value, memory).wait()
     assert (memory.array == 42).all()
 
@@ -93,15 +95,27 @@ def test_values_of_every_type(queue: Queue, context: Context) -> None:
     ):
         out.array[:] = 0
         queue.parallel_for(
-            1, built.values, out, numpy.int8(-1), ctypes.c_short(-2), numpy.int32(3), ctypes.c_int64(1 << 40), numpy.float32(0.5),
-            ctypes.c_double(2.5), True, RawArgument(vector.tobytes()), pair,
-        ).wait()  # fmt: skip
+            1,
+            built.values,
+            out,
+            numpy.int8(-1),
+            ctypes.c_short(-2),
+            numpy.int32(3),
+            ctypes.c_int64(1 << 40),
+            numpy.float32(0.5),
+            ctypes.c_double(2.5),
+            True,
+            RawArgument(vector.tobytes()),
+            pair,
+        ).wait()
         assert out.array.tolist() == [-1, -2, 3, 1 << 40, 0.5, 2.5, 1, 3, 1.5]
 
 
 def test_local_memory_and_null(queue: Queue, context: Context, memory: USM) -> None:
     built = Program(context, ARGUMENTS)
-    queue.parallel_for(NDRange(N, 8), built.shared_sum, memory, LocalMemory(8, "int32"), LocalMemory(32)).wait()
+    queue.parallel_for(
+        NDRange(N, 8), built.shared_sum, memory, LocalMemory(8, "int32"), LocalMemory(32)
+    ).wait()
     assert (memory.array == 36).all()
     queue.parallel_for(1, built.is_null, memory, None).wait()
     assert memory.array[0] == 1
@@ -109,7 +123,9 @@ def test_local_memory_and_null(queue: Queue, context: Context, memory: USM) -> N
         LocalMemory(0)
 
 
-def test_an_accessor_made_elsewhere_is_required_by_being_an_argument(queue: Queue, program: Program) -> None:
+def test_an_accessor_made_elsewhere_is_required_by_being_an_argument(
+    queue: Queue, program: Program
+) -> None:
     buffer = Buffer(numpy.zeros(N, numpy.int32))
     queue.parallel_for(N, program.add, Accessor(buffer), numpy.int32(2))
     queue.parallel_for(N, program.mul, Accessor(buffer), numpy.int32(4))
@@ -118,7 +134,10 @@ def test_an_accessor_made_elsewhere_is_required_by_being_an_argument(queue: Queu
 
 def test_arguments_that_are_wrong_are_named(queue: Queue, program: Program, memory: USM) -> None:
     for arguments, message in (
-        ((memory, 3), r"(?s)argument 1 is a Python int, which does not say how many bytes.*numpy.int32"),
+        (
+            (memory, 3),
+            r"(?s)argument 1 is a Python int, which does not say how many bytes.*numpy.int32",
+        ),
         ((memory, 3.0), r"(?s)argument 1 is a Python float.*numpy.float32"),
         ((memory, "3"), "argument 1, of type str, can be no kernel's argument"),
         ((numpy.zeros(3), numpy.int32(1)), "argument 0, of type ndarray"),
@@ -134,7 +153,9 @@ def test_arguments_that_are_wrong_are_named(queue: Queue, program: Program, memo
         queue.submit(lambda h: h.set_arg(-1, numpy.int32(1)))
     with pytest.raises(SYCLError) as caught:
         queue.parallel_for(N, program.add, memory, numpy.int64(1))
-    assert caught.value.errc is Errc.kernel_argument and "UR_RESULT_ERROR_INVALID" in caught.value.code
+    assert (
+        caught.value.errc is Errc.kernel_argument and "UR_RESULT_ERROR_INVALID" in caught.value.code
+    )
     assert "argument 1" in caught.value.message and "numpy.float32" in caught.value.remedy
 
 
@@ -142,7 +163,9 @@ def test_ranges_of_every_dimension(queue: Queue, program: Program) -> None:
     memory = zeros(queue)
     z, y, x = numpy.mgrid[0:4, 0:4, 0:4]
     queue.parallel_for(NDRange((4, 4, 4), (2, 1, 4), (1, 2, 3)), program.ids, memory).wait()
-    assert (memory.array.reshape(4, 4, 4) == (x + 1) + 100 * (y + 2) + 10000 * (z + 3) + 2000000).all()
+    assert (
+        memory.array.reshape(4, 4, 4) == (x + 1) + 100 * (y + 2) + 10000 * (z + 3) + 2000000
+    ).all()
     queue.parallel_for(NDRange((8, 8), (4, 2)), program.ids, memory).wait()
     y, x = numpy.mgrid[0:8, 0:8]
     assert (memory.array.reshape(8, 8) == x + 100 * y + 4000000).all()
@@ -167,8 +190,12 @@ def test_ranges_that_are_none(queue: Queue, program: Program, memory: USM) -> No
     assert not memory.array.any()
 
 
-def test_an_event_knows_its_state_and_times(queue: Queue, program: Program, memory: USM, device_gate: Gate) -> None:
-    event = queue.parallel_for(N, program.add, memory, numpy.int32(1), depends_on=[device_gate.event])
+def test_an_event_knows_its_state_and_times(
+    queue: Queue, program: Program, memory: USM, device_gate: Gate
+) -> None:
+    event = queue.parallel_for(
+        N, program.add, memory, numpy.int32(1), depends_on=[device_gate.event]
+    )
     assert event.status == "submitted" and not event.done
     device_gate.open()
     waiting = [threading.Thread(target=event.wait) for _ in range(4)]
@@ -196,9 +223,13 @@ def test_times_need_a_queue_that_profiles(queue: Queue, program: Program, memory
     assert caught.value.errc is Errc.profiling and "profiling=True" in caught.value.remedy
 
 
-def test_callbacks_are_called_once_it_is_complete(queue: Queue, program: Program, memory: USM, device_gate: Gate) -> None:
+def test_callbacks_are_called_once_it_is_complete(
+    queue: Queue, program: Program, memory: USM, device_gate: Gate
+) -> None:
     seen, called = [], threading.Event()
-    event = queue.parallel_for(N, program.add, memory, numpy.int32(1), depends_on=[device_gate.event])
+    event = queue.parallel_for(
+        N, program.add, memory, numpy.int32(1), depends_on=[device_gate.event]
+    )
     event.add_callback(lambda one: (seen.append((one, one.status)), called.set()))
     assert not seen
     device_gate.open()
@@ -223,18 +254,26 @@ def test_two_threads_launch_one_kernel(queue: Queue, context: Context) -> None:
     assert [int(memory.array[3]) for memory in memories] == [50, 100, 150, 200]
 
 
-@pytest.mark.parametrize("wrong", [-1, (4, -4), 8.0, None, "8", True, NDRange(-8, 8), 1 << 64, (1, 1 << 64)], ids=repr)
-def test_what_is_no_range_is_refused(queue: Queue, program: Program, memory: USM, wrong: Any) -> None:
+@pytest.mark.parametrize(
+    "wrong", [-1, (4, -4), 8.0, None, "8", True, NDRange(-8, 8), 1 << 64, (1, 1 << 64)], ids=repr
+)
+def test_what_is_no_range_is_refused(
+    queue: Queue, program: Program, memory: USM, wrong: Any
+) -> None:
     with pytest.raises(SYCLError, match="is no range") as caught:
         queue.parallel_for(wrong, program.add, memory, numpy.int32(1))
     assert caught.value.errc is Errc.nd_range
 
 
-def test_more_local_memory_than_there_is_is_refused(queue: Queue, context: Context, memory: USM) -> None:
+def test_more_local_memory_than_there_is_is_refused(
+    queue: Queue, context: Context, memory: USM
+) -> None:
     """One driver ends the process otherwise."""
     built, most = Program(context, ARGUMENTS), queue.device.local_memory
     for sizes in ((most + 4,), (most, 4)):
-        with pytest.raises(SYCLError, match=f"{sum(sizes)} bytes of local memory, the device has {most}") as caught:
+        with pytest.raises(
+            SYCLError, match=f"{sum(sizes)} bytes of local memory, the device has {most}"
+        ) as caught:
             queue.parallel_for(NDRange(N, 8), built.shared_sum, memory, *map(LocalMemory, sizes))
         assert caught.value.errc is Errc.invalid and caught.value.routine == "set_arg"
 

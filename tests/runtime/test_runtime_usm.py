@@ -11,7 +11,16 @@ import pytest
 from support import RunPython
 from sycl_support import Gate, N, zeros
 
-from fairlead.runtime import USM, Errc, Program, Queue, SYCLError, malloc_device, malloc_host, malloc_shared
+from fairlead.runtime import (
+    USM,
+    Errc,
+    Program,
+    Queue,
+    SYCLError,
+    malloc_device,
+    malloc_host,
+    malloc_shared,
+)
 
 KINDS = {"device": malloc_device, "host": malloc_host, "shared": malloc_shared}
 
@@ -19,7 +28,12 @@ KINDS = {"device": malloc_device, "host": malloc_host, "shared": malloc_shared}
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_filled_and_copied(queue: Queue, program: Program, kind: str) -> None:
     memory = KINDS[kind](N, numpy.int32, queue)
-    assert (memory.kind, memory.size, memory.nbytes, memory.context) == (kind, N, 4 * N, queue.context)
+    assert (memory.kind, memory.size, memory.nbytes, memory.context) == (
+        kind,
+        N,
+        4 * N,
+        queue.context,
+    )
     assert memory.device is (None if kind == "host" else queue.device)
     event = queue.fill(memory, numpy.int32(5))
     event = queue.parallel_for(N, program.mul, memory, numpy.int32(3), depends_on=[event])
@@ -77,7 +91,10 @@ def test_sizes_that_are_nothing(queue: Queue, memory: USM) -> None:
 def test_more_memory_than_there_is(queue: Queue) -> None:
     with pytest.raises(SYCLError) as caught:
         malloc_device(1 << 60, "uint8", queue)
-    assert caught.value.errc in (Errc.memory_allocation, Errc.runtime) and caught.value.routine == "urUSMDeviceAlloc"
+    assert (
+        caught.value.errc in (Errc.memory_allocation, Errc.runtime)
+        and caught.value.routine == "urUSMDeviceAlloc"
+    )
 
 
 def test_memory_that_is_dropped_while_a_kernel_uses_it(queue: Queue, program: Program) -> None:
@@ -93,7 +110,9 @@ def test_memory_that_is_dropped_while_a_kernel_uses_it(queue: Queue, program: Pr
     gc.collect()
 
 
-def test_memory_that_is_dropped_before_its_command_began(queue: Queue, program: Program, gate: Gate) -> None:
+def test_memory_that_is_dropped_before_its_command_began(
+    queue: Queue, program: Program, gate: Gate
+) -> None:
     memory, result = zeros(queue), zeros(queue)
     gone = weakref.ref(memory)
     first = queue.parallel_for(N, program.add, memory, numpy.int32(4), depends_on=[gate.event])
@@ -106,11 +125,17 @@ def test_memory_that_is_dropped_before_its_command_began(queue: Queue, program: 
     assert (result.array == 4).all()
 
 
-def test_arrays_that_nobody_names_live_until_they_are_copied(queue: Queue, device_gate: Gate) -> None:
+def test_arrays_that_nobody_names_live_until_they_are_copied(
+    queue: Queue, device_gate: Gate
+) -> None:
     memories = [malloc_device(1 << 18, "int32", queue) for _ in range(8)]
     for number, memory in enumerate(memories):
-        queue.memcpy(memory, numpy.full(1 << 18, number, numpy.int32), depends_on=[device_gate.event])
-    noise = [numpy.full(1 << 18, -1, numpy.int32) for _ in range(8)]  # would take the places of what was freed
+        queue.memcpy(
+            memory, numpy.full(1 << 18, number, numpy.int32), depends_on=[device_gate.event]
+        )
+    noise = [
+        numpy.full(1 << 18, -1, numpy.int32) for _ in range(8)
+    ]  # would take the places of what was freed
     device_gate.open()
     queue.wait()
     for number, memory in enumerate(memories):
@@ -124,8 +149,12 @@ def test_memory_that_is_dropped_is_freed_after_what_waits_for_this_thread(
     freed, ur = threading.Event(), queue.adapter.ur
     other = malloc_device(N, numpy.int32, queue)
     address, free = other.pointer, ur.urUSMFree
-    monkeypatch.setattr(ur, "urUSMFree", lambda *what: (free(*what), what[1] == address and freed.set()))
-    event = queue.parallel_for(N, program.add, memory, numpy.int32(1), depends_on=[device_gate.event])
+    monkeypatch.setattr(
+        ur, "urUSMFree", lambda *what: (free(*what), what[1] == address and freed.set())
+    )
+    event = queue.parallel_for(
+        N, program.add, memory, numpy.int32(1), depends_on=[device_gate.event]
+    )
     del other  # garbage is collected at any time: it must not wait for the gate
     assert not freed.is_set()
     device_gate.open()

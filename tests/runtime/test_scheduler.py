@@ -10,28 +10,53 @@ import pytest
 from support import RunPython
 from sycl_support import SOURCE, Gate, N, driver_name, zeros
 
-from fairlead.runtime import USM, Buffer, Context, Device, Errc, Event, Handler, NDRange, Program, Queue, SYCLError, devices
+from fairlead.runtime import (
+    USM,
+    Buffer,
+    Context,
+    Device,
+    Errc,
+    Event,
+    Handler,
+    NDRange,
+    Program,
+    Queue,
+    SYCLError,
+    devices,
+)
 
 
 def store(program: Program, memory: USM, value: int, *events: Event):
-    return lambda handler: (handler.depends_on(*events), handler.parallel_for(N, program.store, memory, numpy.int32(value)))
+    return lambda handler: (
+        handler.depends_on(*events),
+        handler.parallel_for(N, program.store, memory, numpy.int32(value)),
+    )
 
 
-def test_a_host_task_comes_after_and_before_device_commands(queue: Queue, program: Program, memory: USM) -> None:
+def test_a_host_task_comes_after_and_before_device_commands(
+    queue: Queue, program: Program, memory: USM
+) -> None:
     seen = []
     first = queue.parallel_for(N, program.add, memory, numpy.int32(1))
-    task = queue.host_task(lambda: seen.append(memory.array.copy()) or memory.array.__setitem__(0, 10), depends_on=[first])
+    task = queue.host_task(
+        lambda: seen.append(memory.array.copy()) or memory.array.__setitem__(0, 10),
+        depends_on=[first],
+    )
     queue.parallel_for(N, program.mul, memory, numpy.int32(2), depends_on=[task]).wait()
     assert (seen[0] == 1).all()
     assert memory.array[0] == 20 and (memory.array[1:] == 2).all()
 
 
-def test_long_chains_of_host_tasks_and_commands(queue: Queue, program: Program, memory: USM, gate: Gate) -> None:
+def test_long_chains_of_host_tasks_and_commands(
+    queue: Queue, program: Program, memory: USM, gate: Gate
+) -> None:
     event, ran = gate.event, []
     for number in range(400):
         event = queue.parallel_for(N, program.add, memory, numpy.int32(1), depends_on=[event])
         if number % 40 == 0:
-            event = queue.host_task(lambda number=number: ran.append((number, int(memory.array[0]))), depends_on=[event])
+            event = queue.host_task(
+                lambda number=number: ran.append((number, int(memory.array[0]))), depends_on=[event]
+            )
     assert event.status == "submitted" and not memory.array.any()
     gate.open()
     event.wait()
@@ -48,7 +73,9 @@ def test_a_chain_behind_one_gate_is_no_recursion(in_order: Queue, program: Progr
     assert memory.array[0] == 1500
 
 
-def test_an_in_order_queue_keeps_its_order_through_host_tasks(in_order: Queue, program: Program) -> None:
+def test_an_in_order_queue_keeps_its_order_through_host_tasks(
+    in_order: Queue, program: Program
+) -> None:
     memory, opened, seen = zeros(in_order), threading.Event(), []
     in_order.parallel_for(N, program.store, memory, numpy.int32(1))
     in_order.host_task(lambda: (opened.wait(), seen.append(int(memory.array[5]))))
@@ -69,7 +96,9 @@ def test_a_barrier_is_after_everything_and_before_everything(
     after = queue.parallel_for(N, program.mul, memory, numpy.int32(10))
     task = queue.host_task(lambda: memory.array.__setitem__(0, -1))
     device_gate.open()
-    assert barrier.status == "submitted" and after.status == "submitted" and task.status == "submitted"
+    assert (
+        barrier.status == "submitted" and after.status == "submitted" and task.status == "submitted"
+    )
     gate.open()
     queue.wait()
     assert memory.array[0] in (-1, -10) and (memory.array[1:] == 10).all()
@@ -95,7 +124,9 @@ def test_a_barrier_of_events_waits_for_these(queue: Queue, gate: Gate) -> None:
     blocked.wait()
 
 
-def test_an_error_of_a_host_task_reaches_everyone_who_waits(queue: Queue, program: Program, memory: USM) -> None:
+def test_an_error_of_a_host_task_reaches_everyone_who_waits(
+    queue: Queue, program: Program, memory: USM
+) -> None:
     task = queue.host_task(lambda: 1 / 0)
     after = queue.submit(store(program, memory, 5, task))
     much_later = queue.host_task(lambda: memory.array.fill(6), depends_on=[after])
@@ -122,7 +153,9 @@ def test_the_first_error_of_many_tasks_is_what_a_queue_tells(queue: Queue) -> No
         queue.wait()
 
 
-def test_an_in_order_queue_goes_on_after_its_error_was_told(in_order: Queue, program: Program) -> None:
+def test_an_in_order_queue_goes_on_after_its_error_was_told(
+    in_order: Queue, program: Program
+) -> None:
     memory = zeros(in_order)
     in_order.host_task(lambda: {}["nothing"])
     in_order.submit(store(program, memory, 1))
@@ -146,12 +179,16 @@ def test_a_task_that_ends_its_thread_leaves_nobody_hanging(queue: Queue) -> None
     queue.wait()
 
 
-def test_a_command_that_is_refused_later_tells_it_in_wait(queue: Queue, program: Program, memory: USM, gate: Gate) -> None:
+def test_a_command_that_is_refused_later_tells_it_in_wait(
+    queue: Queue, program: Program, memory: USM, gate: Gate
+) -> None:
     size = 1 << 22  # work-items in one work-group
     assert size > queue.device.info("MAX_WORK_GROUP_SIZE")
     with pytest.raises(SYCLError) as at_once:
         queue.parallel_for(NDRange(size, size), program.add, memory, numpy.int32(1))
-    later = queue.parallel_for(NDRange(size, size), program.add, memory, numpy.int32(1), depends_on=[gate.event])
+    later = queue.parallel_for(
+        NDRange(size, size), program.add, memory, numpy.int32(1), depends_on=[gate.event]
+    )
     gate.open()
     with pytest.raises(SYCLError) as caught:
         later.wait()
@@ -160,7 +197,9 @@ def test_a_command_that_is_refused_later_tells_it_in_wait(queue: Queue, program:
         queue.wait()
 
 
-def test_queues_of_one_context_and_of_others_depend_on_each_other(queue: Queue, program: Program, memory: USM) -> None:
+def test_queues_of_one_context_and_of_others_depend_on_each_other(
+    queue: Queue, program: Program, memory: USM
+) -> None:
     other = Queue(queue.context, queue.device)
     third = Queue(Context(queue.device))
     theirs = zeros(third)
@@ -174,10 +213,16 @@ def test_queues_of_one_context_and_of_others_depend_on_each_other(queue: Queue, 
     third.wait()
 
 
-def test_drivers_depend_on_each_other(queue: Queue, program: Program, memory: USM, device_gate: Gate) -> None:
-    foreign = Queue(next(device for device in devices() if device.platform is not queue.device.platform))
+def test_drivers_depend_on_each_other(
+    queue: Queue, program: Program, memory: USM, device_gate: Gate
+) -> None:
+    foreign = Queue(
+        next(device for device in devices() if device.platform is not queue.device.platform)
+    )
     theirs, build = zeros(foreign), Program(foreign.context, SOURCE)
-    first = queue.parallel_for(N, program.add, memory, numpy.int32(1), depends_on=[device_gate.event])
+    first = queue.parallel_for(
+        N, program.add, memory, numpy.int32(1), depends_on=[device_gate.event]
+    )
     second = foreign.parallel_for(N, build.add, theirs, numpy.int32(2), depends_on=[first])
     third = queue.parallel_for(N, program.add, memory, numpy.int32(3), depends_on=[second])
     assert (first.done, second.done, third.done) == (False, False, False)
@@ -197,7 +242,9 @@ def test_many_threads_submit(queue: Queue, in_order: Queue, program: Program) ->
             at = (queue, in_order)[step % 2]
             event = at.parallel_for(N, program.add, memory, numpy.int32(1), depends_on=[event])
             if step % 5 == 0:
-                event = at.host_task(lambda step=step: ran.append((number, step)), depends_on=[event])
+                event = at.host_task(
+                    lambda step=step: ran.append((number, step)), depends_on=[event]
+                )
         event.wait()
 
     with ThreadPoolExecutor(8) as pool:
@@ -208,7 +255,10 @@ def test_many_threads_submit(queue: Queue, in_order: Queue, program: Program) ->
 
 def test_more_host_tasks_at_once_than_there_are_threads(queue: Queue, gate: Gate) -> None:
     ran = []
-    tasks = [queue.host_task(lambda number=number: ran.append(number), depends_on=[gate.event]) for number in range(500)]
+    tasks = [
+        queue.host_task(lambda number=number: ran.append(number), depends_on=[gate.event])
+        for number in range(500)
+    ]
     assert not ran
     gate.open()
     Event.wait_all(tasks)
@@ -222,16 +272,24 @@ def test_host_tasks_that_wait_for_each_other_all_run(queue: Queue) -> None:
     Event.wait_all([queue.host_task(together.wait) for _ in range(count)])
 
 
-def test_a_thread_does_not_wait_for_its_own_host_accessor(queue: Queue, program: Program, memory: USM) -> None:
+def test_a_thread_does_not_wait_for_its_own_host_accessor(
+    queue: Queue, program: Program, memory: USM
+) -> None:
     data = numpy.zeros(N, numpy.int32)
     buffer = Buffer(data)
     with buffer.host_access() as array:
-        used = queue.submit(lambda h: h.parallel_for(N, program.add, h.access(buffer), numpy.int32(1)))
-        after = queue.memset(memory, 1, depends_on=[queue.host_task(lambda: None, depends_on=[used])])
+        used = queue.submit(
+            lambda h: h.parallel_for(N, program.add, h.access(buffer), numpy.int32(1))
+        )
+        after = queue.memset(
+            memory, 1, depends_on=[queue.host_task(lambda: None, depends_on=[used])]
+        )
         waits = {
-            "wait": (used.wait, after.wait, lambda: Event.wait_all([after])), "Queue.wait": (queue.wait,), "Buffer.close": (buffer.close,),
+            "wait": (used.wait, after.wait, lambda: Event.wait_all([after])),
+            "Queue.wait": (queue.wait,),
+            "Buffer.close": (buffer.close,),
             "host_access": (buffer.numpy, lambda: buffer.host_access().__enter__()),
-        }  # fmt: skip
+        }
         for routine, calls in waits.items():
             for wait in calls:
                 with pytest.raises(SYCLError, match="this thread would wait for itself") as caught:
@@ -248,10 +306,14 @@ def test_a_thread_does_not_wait_for_its_own_host_accessor(queue: Queue, program:
     assert (data == 6).all() and (memory.array == 0x01010101).all()
 
 
-def test_two_accessors_that_read_are_open_at_once_and_other_buffers_are_none_of_it(queue: Queue, program: Program) -> None:
+def test_two_accessors_that_read_are_open_at_once_and_other_buffers_are_none_of_it(
+    queue: Queue, program: Program
+) -> None:
     buffer, other = Buffer(numpy.ones(N, numpy.int32)), Buffer(numpy.ones(N, numpy.int32))
     with buffer.host_access("read") as array, buffer.host_access("read") as again:
-        queue.submit(lambda h: h.parallel_for(N, program.add, h.access(other), numpy.int32(1))).wait()
+        queue.submit(
+            lambda h: h.parallel_for(N, program.add, h.access(other), numpy.int32(1))
+        ).wait()
         assert (array == again).all() and (other.numpy() == 2).all()
 
 
@@ -264,7 +326,9 @@ def test_a_host_task_does_not_wait_for_itself(queue: Queue) -> None:
     queue.host_task(lambda: other.host_task(lambda: None).wait() or other.wait()).wait()
 
 
-def test_an_interrupted_wait_can_be_made_again(queue: Queue, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_wait_can_be_made_again(
+    queue: Queue, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ran = []
     queue.host_task(lambda: ran.append(1), depends_on=[gate.event])
 
@@ -285,7 +349,9 @@ def test_threads_are_few_when_little_runs_at_once(queue: Queue) -> None:
     before = sum(thread.name.startswith("fairlead-") for thread in threading.enumerate())
     for _ in range(50):
         queue.host_task(lambda: None).wait()
-    assert sum(thread.name.startswith("fairlead-") for thread in threading.enumerate()) <= max(before, 64)
+    assert sum(thread.name.startswith("fairlead-") for thread in threading.enumerate()) <= max(
+        before, 64
+    )
 
 
 def test_callbacks_need_no_thread_while_they_wait(queue: Queue, gate: Gate) -> None:
@@ -293,7 +359,9 @@ def test_callbacks_need_no_thread_while_they_wait(queue: Queue, gate: Gate) -> N
     all_called = threading.Event()
     task = queue.host_task(lambda: None, depends_on=[gate.event])
     for _ in range(200):
-        task.add_callback(lambda event: (called.append(event), len(called) == 200 and all_called.set()))
+        task.add_callback(
+            lambda event: (called.append(event), len(called) == 200 and all_called.set())
+        )
     assert not called
     gate.open()
     assert all_called.wait(60) and set(called) == {task}
@@ -352,7 +420,9 @@ print("end", flush=True)
 
 
 @pytest.mark.parametrize("what", ["running", "waiting", "busy", "buffer", "failed", "chain"])
-def test_the_process_ends_whatever_is_pending(device: Device, what: str, run_python: RunPython) -> None:
+def test_the_process_ends_whatever_is_pending(
+    device: Device, what: str, run_python: RunPython
+) -> None:
     assert driver_name(device)
     done = run_python(EXIT, what, device.platform.version)
     assert (done.out, done.err) == ("end\n", "")

@@ -1,4 +1,4 @@
-/* Shells without Python: this program is linked with what a shell would find in one, and plays the part of plugins/start.py.
+/* Shells without Python: this program is linked with what a shell would find in one, and plays the part of plugins/sdk/start.py.
  *
  * `check` runs all scenarios, each in a process of its own, `check NAME…` those whose names begin so. With FL_PI it is the shell of a plugin. */
 #include "python.c"
@@ -59,7 +59,7 @@ int Py_AddPendingCall(int (*function)(void *), void *data) {
     return 0;
 }
 
-/* --- what plugins/start.py and an adapter do --- */
+/* --- what plugins/sdk/start.py and an adapter do --- */
 
 static int32_t body(uint32_t number) { return 1000 + (int32_t)number; }
 static int32_t ask(void);

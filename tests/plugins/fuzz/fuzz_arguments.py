@@ -14,8 +14,8 @@ from typing import Any, Final
 from fuzz_library import array, array_of
 from hypothesis import strategies as st
 
-from fairlead.loader.abi import Function, Parameter
-from fairlead.loader.ur import UR
+from fairlead.loader.base.abi import Function, Parameter
+from fairlead.loader.ur.abi import UR
 
 _ROOM: Final = 1 << 16  # bytes behind every pointer
 SMALL: Final = (0, 1, 3, 4, 8, 16, 64, 256)
@@ -23,12 +23,32 @@ HUGE: Final = (1 << 40, 1 << 63, (1 << 64) - 1, (1 << 64) - 8, (1 << 64) - 4096)
 _GIANT: Final = ((1 << 20) + 1, 1 << 31, (1 << 32) - 1)  # counts of lists that are shorter
 
 #: Sizes of memory that only the program knows: the adapter has to believe them.
-_BELIEVED: Final = frozenset((
-    "length", "hostRowPitch", "hostSlicePitch", "hostOrigin", "hostOffset", "propSize", "argSize", "dynamicSharedMemorySize",
-    "elementSizeBytes", "pLengths", "ipcMemHandleDataSize", "size_of_pool",
-))  # fmt: skip
+_BELIEVED: Final = frozenset(
+    (
+        "length",
+        "hostRowPitch",
+        "hostSlicePitch",
+        "hostOrigin",
+        "hostOffset",
+        "propSize",
+        "argSize",
+        "dynamicSharedMemorySize",
+        "elementSizeBytes",
+        "pLengths",
+        "ipcMemHandleDataSize",
+        "size_of_pool",
+    )
+)
 
-_NAMES: Final = (b"", b"store", b"nothing", b"-cl-opt-disable", b"no such name", b"-D=", b"\xff\xfe")
+_NAMES: Final = (
+    b"",
+    b"store",
+    b"nothing",
+    b"-cl-opt-disable",
+    b"no such name",
+    b"-D=",
+    b"\xff\xfe",
+)
 _NOTHING: Final = ctypes.CFUNCTYPE(None)(lambda: None)
 _CALLBACK: Final = ctypes.cast(_NOTHING, ctypes.c_void_p).value or 0
 
@@ -48,7 +68,9 @@ _LISTS: Final = {
 
 def codes_for(type_name: str) -> tuple[str, ...]:
     """What a call answers whose handle of a type is none."""
-    return _OWN_CODES.get(type_name) or (f"INVALID_{type_name.removeprefix('ur_').removesuffix('_handle_t').upper()}",)
+    return _OWN_CODES.get(type_name) or (
+        f"INVALID_{type_name.removeprefix('ur_').removesuffix('_handle_t').upper()}",
+    )
 
 
 @dataclass(frozen=True)
@@ -72,7 +94,14 @@ class Arguments:
         room: Callable[[int], int],
         wild: bool = False,
     ) -> None:
-        self._draw, self._live, self._gone, self._native, self._room, self._wild = draw, live, gone, native, room, wild
+        self._draw, self._live, self._gone, self._native, self._room, self._wild = (
+            draw,
+            live,
+            gone,
+            native,
+            room,
+            wild,
+        )
         self.kept: list[Any] = []
         self.missing: tuple[str, ...] = ()  # codes, since there are no objects of some types
 
@@ -86,12 +115,23 @@ class Arguments:
 
     def of(self, function: Function) -> dict[str, Any]:
         """The arguments of a call, by name."""
-        counts = {p.length: self._count(p.length) for p in function.parameters if self._is_count(function, p)}
-        return {p.name: counts[p.name] if p.name in counts else self._argument(p, counts) for p in function.parameters}
+        counts = {
+            p.length: self._count(p.length)
+            for p in function.parameters
+            if self._is_count(function, p)
+        }
+        return {
+            p.name: counts[p.name] if p.name in counts else self._argument(p, counts)
+            for p in function.parameters
+        }
 
     def _is_count(self, function: Function, p: Parameter) -> bool:
         """Whether the length of what a parameter leads to is a number of elements that another parameter has."""
-        return bool(p.stars) and p.type != "void" and any(p.length == other.name for other in function.parameters)
+        return (
+            bool(p.stars)
+            and p.type != "void"
+            and any(p.length == other.name for other in function.parameters)
+        )
 
     def _count(self, name: str) -> int:
         if name in ("workDim", "numWorkDim"):
@@ -112,7 +152,9 @@ class Arguments:
             return self._pointer(p, base, counts)
         if base == "callback":
             return _CALLBACK
-        return self._struct(p.type, p.name) if base == "struct" else self._number(p.name, p.type, base)
+        return (
+            self._struct(p.type, p.name) if base == "struct" else self._number(p.name, p.type, base)
+        )
 
     def handle(self, type_name: str) -> int:
         """A handle of an object that is alive; of nothing, where there is none of the type."""
@@ -132,7 +174,9 @@ class Arguments:
         if p.length in counts:
             return self._list(p, base, counts[p.length])
         if base == "struct":
-            return None if "optional" in p.words and self.chance(50) else self._struct(p.type, p.name)
+            return (
+                None if "optional" in p.words and self.chance(50) else self._struct(p.type, p.name)
+            )
         return self._numbers(p, 3)
 
     def _memory(self, p: Parameter) -> Any:
@@ -184,7 +228,9 @@ class Arguments:
             if field.name == "stype":
                 tag = f"UR_STRUCTURE_TYPE_{name.removeprefix('ur_').removesuffix('_t').upper()}"
                 value: Any = UR[tag] if tag in UR.constants else 0
-            elif field.name in ("pNext", "isNativeHandleOwned") or (field.length and not field.stars):
+            elif field.name in ("pNext", "isNativeHandleOwned") or (
+                field.length and not field.stars
+            ):
                 continue
             elif field.stars:
                 value = self._zeros() if self._wild and self.chance(30) else None
@@ -196,9 +242,17 @@ class Arguments:
     def _field(self, field: Parameter, parameter: str) -> Any:
         base = UR.resolve(field.type)
         if base == "struct":
-            return UR.struct(field.type)() if UR.structs[field.type].kind == "union" else self._struct(field.type, parameter)
+            return (
+                UR.struct(field.type)()
+                if UR.structs[field.type].kind == "union"
+                else self._struct(field.type, parameter)
+            )
         if base == "handle":
-            return self.handle(field.type) if self.chance(70) else self.pick([0, *self._gone(field.type)])
+            return (
+                self.handle(field.type)
+                if self.chance(70)
+                else self.pick([0, *self._gone(field.type)])
+            )
         name = parameter if parameter in _BELIEVED else field.name
         return self._number(name, field.type, base)
 
@@ -223,16 +277,32 @@ class Arguments:
                 yield from self._pointer_flaws(p, function, arguments)
             else:
                 yield from self._number_flaws(p)
-        if {"propName", "propSize", "pPropValue"} <= arguments.keys() and "pPropSizeRet" in arguments:
+        if {
+            "propName",
+            "propSize",
+            "pPropValue",
+        } <= arguments.keys() and "pPropSizeRet" in arguments:
             asked = {name: arguments[name] for name in ("propSize", "pPropValue", "pPropSizeRet")}
             yield Flaw({**asked, "propSize": 0}, ("INVALID_SIZE", "INVALID_VALUE"))
             yield Flaw({**asked, "pPropValue": None}, ("INVALID_NULL_POINTER",))
-            yield Flaw({"propSize": 0, "pPropValue": None, "pPropSizeRet": None}, ("INVALID_NULL_POINTER",))
+            yield Flaw(
+                {"propSize": 0, "pPropValue": None, "pPropSizeRet": None}, ("INVALID_NULL_POINTER",)
+            )
 
     def bad_handles(self, type_name: str) -> list[int]:
         """Handles that are none of this type: stale ones, those of other kinds, other memory, and anything else that is no address."""
-        others = [handle for other in _OWN_CODES for handle in self._live(other) if other != type_name]
-        return [*self._gone(type_name), *others, self._room(64), 1, 0xDEADBEEF, (1 << 64) - 1, (1 << 47) + 8]
+        others = [
+            handle for other in _OWN_CODES for handle in self._live(other) if other != type_name
+        ]
+        return [
+            *self._gone(type_name),
+            *others,
+            self._room(64),
+            1,
+            0xDEADBEEF,
+            (1 << 64) - 1,
+            (1 << 47) + 8,
+        ]
 
     def _handle_flaws(self, p: Parameter) -> Iterator[Flaw]:
         if "optional" not in p.words:
@@ -240,7 +310,9 @@ class Arguments:
         bad = self.bad_handles(p.type)
         yield Flaw({p.name: self.pick(bad)}, codes_for(p.type))
 
-    def _pointer_flaws(self, p: Parameter, function: Function, arguments: dict[str, Any]) -> Iterator[Flaw]:
+    def _pointer_flaws(
+        self, p: Parameter, function: Function, arguments: dict[str, Any]
+    ) -> Iterator[Flaw]:
         own = (_LISTS[p.name],) if p.name in _LISTS else ()
         if "optional" not in p.words:
             yield Flaw({p.name: None}, ("INVALID_NULL_POINTER", "INVALID_SIZE", "INVALID_VALUE"))
@@ -253,7 +325,9 @@ class Arguments:
         yield Flaw({count: 1, p.name: bad}, (*codes_for(p.type), "INVALID_NULL_HANDLE", *own))
         if self._is_alone(function, p):
             room = self._keep(array(self.handle(p.type), 0, 0, 0))
-            yield Flaw({count: self.pick(_GIANT), p.name: room}, ("INVALID_SIZE", "INVALID_VALUE", *own))
+            yield Flaw(
+                {count: self.pick(_GIANT), p.name: room}, ("INVALID_SIZE", "INVALID_VALUE", *own)
+            )
         if "optional" in p.words:
             yield from self._mismatches(p, own)
 
@@ -277,4 +351,7 @@ class Arguments:
             if unknown := [1 << bit for bit in range(32) if not known >> bit & 1]:
                 yield Flaw({p.name: self.pick(unknown)}, ("INVALID_ENUMERATION", "INVALID_VALUE"))
         elif values:
-            yield Flaw({p.name: self.pick((0x7FFFFF00, 0xFFFFFFFF))}, ("INVALID_ENUMERATION", "UNSUPPORTED_ENUMERATION"))
+            yield Flaw(
+                {p.name: self.pick((0x7FFFFF00, 0xFFFFFFFF))},
+                ("INVALID_ENUMERATION", "UNSUPPORTED_ENUMERATION"),
+            )

@@ -27,10 +27,13 @@ from hypothesis.internal.conjecture import engine
 from hypothesis.stateful import run_state_machine_as_test
 
 from fairlead import plugins
-from fairlead.loader.ur import API_VERSION
+from fairlead.loader.ur.abi import API_VERSION
 
 LIBRARY: Final = Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0")
-WAYS: Final = {"Intel": ("intel", "svm", "buffer"), "Portable Computing Language": ("svm", "buffer")}
+WAYS: Final = {
+    "Intel": ("intel", "svm", "buffer"),
+    "Portable Computing Language": ("svm", "buffer"),
+}
 
 #: A sequence that takes longer hangs.
 _HANG: Final = 100.0  # seconds
@@ -81,7 +84,9 @@ def main(platform: str, trail: str, sequences: int, steps: int, seconds: float) 
     session = Fuzz.session = Session(library, platform, WAYS[platform], check_all=seconds > 0)
     session.open()
     begun = time.monotonic()
-    seed, rounds = (None, 0) if not seconds else (int(os.environ.get("FAIRLEAD_FUZZ_SEED") or time.time()), 0)
+    seed, rounds = (
+        (None, 0) if not seconds else (int(os.environ.get("FAIRLEAD_FUZZ_SEED") or time.time()), 0)
+    )
     try:
         while not rounds or time.monotonic() - begun < seconds:
             run(sequences, steps, None if seed is None else seed + rounds)
@@ -91,12 +96,16 @@ def main(platform: str, trail: str, sequences: int, steps: int, seconds: float) 
             print(f"FAIRLEAD_FUZZ_SEED={seed + rounds} leads to it")
         for line, times in itertools.groupby(session.failing):
             print(line, f"({count} times)" if (count := len(list(times))) > 1 else "")
-        for one in getattr(error, "exceptions", ()):  # of what fails now and then Hypothesis only says that it does
+        for one in getattr(
+            error, "exceptions", ()
+        ):  # of what fails now and then Hypothesis only says that it does
             print("".join(traceback.format_exception(one)))
         raise SystemExit(f"{type(error).__name__}: {error}") from error
     calls, kinds = sum(library.codes.values()), len({name for name, _ in library.codes})
     failed = sum(count for (_, code), count in library.codes.items() if code != "SUCCESS")
-    print(f"{calls} calls of {kinds} entry points, {failed} of them refused, in {time.monotonic() - begun:.1f} s")
+    print(
+        f"{calls} calls of {kinds} entry points, {failed} of them refused, in {time.monotonic() - begun:.1f} s"
+    )
     if "--codes" in sys.argv:
         for (name, code), count in sorted(library.codes.items()):
             print(f"{count:7} {name} {code}")

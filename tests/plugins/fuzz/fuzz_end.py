@@ -11,18 +11,32 @@ import threading
 import time
 
 from fuzz_library import Failure
-from fuzz_model import Buffer, CommandBuffer, Context, Device, Event, Kernel, Pool, Program, Queue, Storage, Usm
+from fuzz_model import (
+    Buffer,
+    CommandBuffer,
+    Context,
+    Device,
+    Event,
+    Kernel,
+    Pool,
+    Program,
+    Queue,
+    Storage,
+    Usm,
+)
 from fuzz_world import PATIENCE, World
 
-from fairlead.plugins.objects import Object
 from fairlead.plugins.opencl.core import adapter as the_adapter
+from fairlead.plugins.sdk.objects import Object
 
 
 class Ending(World):
     """What is done when all steps are."""
 
     def teardown(self) -> None:
-        if isinstance(sys.exc_info()[1], Exception):  # of the rule before; what hypothesis itself raises is none
+        if isinstance(
+            sys.exc_info()[1], Exception
+        ):  # of the rule before; what hypothesis itself raises is none
             self._give_up()
             return
         try:
@@ -80,7 +94,9 @@ class Ending(World):
         """In any order, but for memory by address, of which the contexts are needed to free it."""
         for usm in list(self.allocations):
             self.free(usm)
-        while things := [one for one in self.things if not (self.is_base(one) and one.references == 1)]:
+        while things := [
+            one for one in self.things if not (self.is_base(one) and one.references == 1)
+        ]:
             thing = order.choice(things)
             for _ in range(thing.references - self.is_base(thing)):
                 self.release(thing)
@@ -124,17 +140,31 @@ class Ending(World):
         if left or not self.session.check_all:
             return left
         gc.collect()
-        python = {kind.type for kind in kinds if kind not in (Pool, Device)}  # a context keeps its devices' default pools
+        python = {
+            kind.type for kind in kinds if kind not in (Pool, Device)
+        }  # a context keeps its devices' default pools
         last = [*self.session.lasting]
-        last += [thing for kind in kinds for handle, thing in registry.of(kind.type).items() if handle in known]
+        last += [
+            thing
+            for kind in kinds
+            for handle, thing in registry.of(kind.type).items()
+            if handle in known
+        ]
         return [
             f"{type(thing).__name__} without a handle, in {_where(thing)}"
             for thing in gc.get_objects()
-            if isinstance(thing, Object) and thing.counted and thing not in last and thing.type in python
+            if isinstance(thing, Object)
+            and thing.counted
+            and thing not in last
+            and thing.type in python
         ]
 
 
 def _where(thing: object) -> str:
     """What refers to an object that is left."""
-    found = [one for one in gc.get_referrers(thing) if type(one).__name__ not in ("frame", "list_iterator")]
+    found = [
+        one
+        for one in gc.get_referrers(thing)
+        if type(one).__name__ not in ("frame", "list_iterator")
+    ]
     return ", ".join(sorted(str(type(one)) + str(one)[:200] for one in found))

@@ -12,10 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from fairlead.loader.abi import Function
-from fairlead.loader.ur import UR
+from fairlead.loader.base.abi import Function
+from fairlead.loader.ur.abi import UR
 
-_NAMES: Final = {value: name.removeprefix("UR_RESULT_").removeprefix("ERROR_") for name, value in UR.codes.items()}
+_NAMES: Final = {
+    value: name.removeprefix("UR_RESULT_").removeprefix("ERROR_")
+    for name, value in UR.codes.items()
+}
 
 #: The entry points that a shell exports: all but those of 2025.3 that newer releases have with other parameters.
 ENTRY_POINTS: Final = tuple(name for name in UR.functions if not name.endswith("_2025_3"))
@@ -49,11 +52,17 @@ class Library:
 
     def __call__(self, routine: str, **given: Any) -> str:
         function = UR.functions[routine]
-        values = [given.pop(p.name, None if p.stars or _is_pointer(p.type) else 0) for p in function.parameters]
+        values = [
+            given.pop(p.name, None if p.stars or _is_pointer(p.type) else 0)
+            for p in function.parameters
+        ]
         assert not given, f"{routine} has no parameter {', '.join(given)}"
         self.lines.append(self._line(function, values))
         os.write(self._trail, self.lines[-1].encode() + b"\n")
-        passed = [ctypes.byref(v) if p.stars and _is_struct(v) else v for p, v in zip(function.parameters, values, strict=True)]
+        passed = [
+            ctypes.byref(v) if p.stars and _is_struct(v) else v
+            for p, v in zip(function.parameters, values, strict=True)
+        ]
         number = self._function(function)(*passed)
         code = _NAMES.get(number, "")
         self.lines[-1] += f" -> {code or number}"
@@ -66,7 +75,10 @@ class Library:
 
     def fitting(self, routine: str, given: Mapping[str, Any]) -> str:
         """Call it with those of the arguments that it has."""
-        return self(routine, **{p.name: given[p.name] for p in UR.functions[routine].parameters if p.name in given})
+        return self(
+            routine,
+            **{p.name: given[p.name] for p in UR.functions[routine].parameters if p.name in given},
+        )
 
     def ok(self, routine: str, **given: Any) -> None:
         """Call what has to succeed."""
@@ -75,7 +87,9 @@ class Library:
     def expect(self, code: str, *codes: str) -> None:
         """The last call has to give one of these codes."""
         if code not in codes:
-            raise Failure(f"{' or '.join(codes)} was expected of this call, not {code}: {self._last_error()}\n{self.lines[-1]}")
+            raise Failure(
+                f"{' or '.join(codes)} was expected of this call, not {code}: {self._last_error()}\n{self.lines[-1]}"
+            )
 
     def made(self, routine: str, out: str, **given: Any) -> int:
         """The handle, or the address, that a function gives through its parameter `out`."""
@@ -94,19 +108,29 @@ class Library:
     def _function(self, function: Function) -> Any:
         found = self._functions.get(function.name)
         if found is None:
-            found = self._functions[function.name] = function.prototype((function.name, self._library))
+            found = self._functions[function.name] = function.prototype(
+                (function.name, self._library)
+            )
         return found
 
     def _last_error(self) -> str:
         adapter, text, code = ctypes.c_void_p(), ctypes.c_char_p(), ctypes.c_int32()
-        get, tell = self._function(UR.functions["urAdapterGet"]), self._function(UR.functions["urAdapterGetLastError"])
-        if get(1, ctypes.byref(adapter), None) or tell(adapter, ctypes.byref(text), ctypes.byref(code)):
+        get, tell = (
+            self._function(UR.functions["urAdapterGet"]),
+            self._function(UR.functions["urAdapterGetLastError"]),
+        )
+        if get(1, ctypes.byref(adapter), None) or tell(
+            adapter, ctypes.byref(text), ctypes.byref(code)
+        ):
             return "the adapter does not tell why"
         self._function(UR.functions["urAdapterRelease"])(adapter)
         return f"{(text.value or b'').decode('utf-8', 'replace')} ({code.value})"
 
     def _line(self, function: Function, values: list[Any]) -> str:
-        shown = (f"{p.name}={self._shown(value)}" for p, value in zip(function.parameters, values, strict=True))
+        shown = (
+            f"{p.name}={self._shown(value)}"
+            for p, value in zip(function.parameters, values, strict=True)
+        )
         return f"{function.name}({', '.join(shown)})"
 
     def _shown(self, value: Any) -> str:
@@ -149,4 +173,6 @@ def sizes(*numbers: int) -> Any:
 
 def struct(name: str, stype: str = "", **fields: Any) -> Any:
     """A struct of the API; `stype` is the name of its type after UR_STRUCTURE_TYPE_."""
-    return UR.struct(name)(**({"stype": UR[f"UR_STRUCTURE_TYPE_{stype}"]} if stype else {}), **fields)
+    return UR.struct(name)(
+        **({"stype": UR[f"UR_STRUCTURE_TYPE_{stype}"]} if stype else {}), **fields
+    )

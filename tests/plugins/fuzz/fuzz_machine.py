@@ -18,18 +18,28 @@ from fuzz_model import KINDS, Context, Event, Queue, Thing
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from fairlead.loader.abi import Function, Parameter
-from fairlead.loader.ur import UR
+from fairlead.loader.base.abi import Function, Parameter
+from fairlead.loader.ur.abi import UR
 from fairlead.plugins.opencl.core import adapter as the_adapter
 
 _BY_TYPE: Final = {kind.type: kind for kind in KINDS}
 
 #: What rules of their own do, since a kernel writes where it is told to; and what ends objects that rules know.
-_NOT_ANYTHING: Final = frozenset((
-    "urAdapterRelease", "urAdapterRetain", "urAdapterGet", "urEnqueueKernelLaunch", "urEnqueueKernelLaunchWithArgsExp",
-    "urCommandBufferAppendKernelLaunchExp", "urCommandBufferAppendKernelLaunchWithArgsExp", "urUSMPoolDestroyExp",
-    "urUSMFree", "urEnqueueUSMFreeExp", "urAdapterSetLoggerCallback",
-))  # fmt: skip
+_NOT_ANYTHING: Final = frozenset(
+    (
+        "urAdapterRelease",
+        "urAdapterRetain",
+        "urAdapterGet",
+        "urEnqueueKernelLaunch",
+        "urEnqueueKernelLaunchWithArgsExp",
+        "urCommandBufferAppendKernelLaunchExp",
+        "urCommandBufferAppendKernelLaunchWithArgsExp",
+        "urUSMPoolDestroyExp",
+        "urUSMFree",
+        "urEnqueueUSMFreeExp",
+        "urAdapterSetLoggerCallback",
+    )
+)
 
 #: What changes none of the objects that it is given.
 _LOOKS: Final = (
@@ -43,10 +53,17 @@ _LOOKS: Final = (
 )
 
 #: Types of objects of which only those that `anything` has made may be changed.
-_KEPT: Final = frozenset((
-    "ur_mem_handle_t", "ur_kernel_handle_t", "ur_program_handle_t", "ur_usm_pool_handle_t", "ur_exp_command_buffer_handle_t",
-    "ur_exp_command_buffer_command_handle_t", "ur_sampler_handle_t",
-))  # fmt: skip
+_KEPT: Final = frozenset(
+    (
+        "ur_mem_handle_t",
+        "ur_kernel_handle_t",
+        "ur_program_handle_t",
+        "ur_usm_pool_handle_t",
+        "ur_exp_command_buffer_handle_t",
+        "ur_exp_command_buffer_command_handle_t",
+        "ur_sampler_handle_t",
+    )
+)
 
 #: Where mixed objects are nothing wrong.
 _MIXES: Final = ("urEventWait", "urContextCreate", "urDeviceGet")
@@ -76,11 +93,19 @@ class Fuzz(MixingRules):
         if not flaws:
             return
         chosen = [self.pick(flaws)]
-        if self.chance(30) and (others := [flaw for flaw in flaws if flaw.values.keys().isdisjoint(chosen[0].values)]):
+        if self.chance(30) and (
+            others := [flaw for flaw in flaws if flaw.values.keys().isdisjoint(chosen[0].values)]
+        ):
             chosen.append(self.pick(others))
         self._refuse(function, arguments, chosen, made.missing)
 
-    def _refuse(self, function: Function, arguments: dict[str, Any], flaws: list[Flaw], codes: tuple[str, ...]) -> None:
+    def _refuse(
+        self,
+        function: Function,
+        arguments: dict[str, Any],
+        flaws: list[Flaw],
+        codes: tuple[str, ...],
+    ) -> None:
         for flaw in flaws:
             arguments |= flaw.values
             codes += flaw.codes
@@ -100,13 +125,21 @@ class Fuzz(MixingRules):
         function = UR.functions[self.pick(_mixing())]
         made = self.arguments(self.live)
         arguments = made.of(function)
-        places = [p for p in function.parameters if p.type in foreign and (not p.stars or (p.length and "out" not in p.words))]
+        places = [
+            p
+            for p in function.parameters
+            if p.type in foreign and (not p.stars or (p.length and "out" not in p.words))
+        ]
         p = self.pick(places)
         if p.stars:
             arguments |= {p.length: 1, p.name: (ctypes.c_void_p * 1)(foreign[p.type])}
         else:
             arguments[p.name] = foreign[p.type]
-        others = [arguments[o.name] for o in function.parameters if o is not p and o.type in _BY_TYPE and not _is_out(o)]
+        others = [
+            arguments[o.name]
+            for o in function.parameters
+            if o is not p and o.type in _BY_TYPE and not _is_out(o)
+        ]
         if not any(others):
             return
         self.unblock()
@@ -125,7 +158,9 @@ class Fuzz(MixingRules):
 
     def _anything(self) -> None:
         function = UR.functions[self.pick(_tame())]
-        looks = function.name.endswith(_LOOKS) or any(word in p.words for p in function.parameters for word in ("retain",))
+        looks = function.name.endswith(_LOOKS) or any(
+            word in p.words for p in function.parameters for word in ("retain",)
+        )
         made = self.arguments(functools.partial(self._own, looks=looks), wild=True)
         arguments = made.of(function)
         for p in function.parameters:  # what is given back begins as nothing
@@ -140,7 +175,11 @@ class Fuzz(MixingRules):
         if looks or type_name not in _KEPT:
             pending = [event.handle for event in self.of(Event) if not event.signals]
             return [handle for handle in self.live(type_name) if handle not in pending]
-        return [one.handle for one in self.things if one.type == type_name and one.foreign and not one.alias]
+        return [
+            one.handle
+            for one in self.things
+            if one.type == type_name and one.foreign and not one.alias
+        ]
 
     def _count(self, function: Function, arguments: dict[str, Any]) -> None:
         """The references that a call has made or ended."""
@@ -148,31 +187,55 @@ class Fuzz(MixingRules):
         for p in function.parameters:
             value = arguments[p.name]
             if p.type in _BY_TYPE and not p.stars:
-                thing = next((one for one in self.things if one.handle == value and one.type == p.type), None)
+                thing = next(
+                    (one for one in self.things if one.handle == value and one.type == p.type), None
+                )
                 if thing is not None and "retain" in p.words:
                     thing.references += 1
             elif p.type in _BY_TYPE and _is_out(p) and value and not p.length:
-                self._made(function, p.type, ctypes.c_void_p.from_address(value).value or 0, context)
+                self._made(
+                    function, p.type, ctypes.c_void_p.from_address(value).value or 0, context
+                )
             elif p.type in _BY_TYPE and _is_out(p) and value:
                 for index in range(min(arguments[p.length], 16)):
-                    self._made(function, p.type, ctypes.c_void_p.from_address(value + 8 * index).value or 0, context)
+                    self._made(
+                        function,
+                        p.type,
+                        ctypes.c_void_p.from_address(value + 8 * index).value or 0,
+                        context,
+                    )
         if function.name == "urEventSetCallback":
-            next(one for one in self.of(Event, foreign=True) if one.handle == arguments["hEvent"]).called_back += 1
+            next(
+                one for one in self.of(Event, foreign=True) if one.handle == arguments["hEvent"]
+            ).called_back += 1
         self._count_memory(function, arguments, context)
 
-    def _made(self, function: Function, type_name: str, handle: int, context: Context | None) -> None:
-        if not handle or (type_name == "ur_device_handle_t" and handle in (self.session.device, self.session.other)):
+    def _made(
+        self, function: Function, type_name: str, handle: int, context: Context | None
+    ) -> None:
+        if not handle or (
+            type_name == "ur_device_handle_t"
+            and handle in (self.session.device, self.session.other)
+        ):
             return
         alias = function.name.endswith("CreateWithNativeHandle")
         thing = self.add(_BY_TYPE[type_name](handle, context, foreign=True, alias=alias))
         if "DevicePoolExp" in function.name:  # it ends with the context, whoever has references
             self.release(thing)
 
-    def _count_memory(self, function: Function, arguments: dict[str, Any], context: Context | None) -> None:
+    def _count_memory(
+        self, function: Function, arguments: dict[str, Any], context: Context | None
+    ) -> None:
         if "ppMem" in arguments and context is not None:
-            self.loose.append((context, "urUSMFree", ctypes.c_void_p.from_address(arguments["ppMem"]).value or 0))
-        elif function.name in ("urUSMImportExp", "urUSMHostAllocRegisterExp") and context is not None:
-            self.loose.append((context, "urUSMReleaseExp", arguments.get("pMem") or arguments["pHostMem"]))
+            self.loose.append(
+                (context, "urUSMFree", ctypes.c_void_p.from_address(arguments["ppMem"]).value or 0)
+            )
+        elif (
+            function.name in ("urUSMImportExp", "urUSMHostAllocRegisterExp") and context is not None
+        ):
+            self.loose.append(
+                (context, "urUSMReleaseExp", arguments.get("pMem") or arguments["pHostMem"])
+            )
         elif function.name in ("urUSMReleaseExp", "urUSMHostAllocUnregisterExp"):
             address = arguments.get("pMem") or arguments["pHostMem"]
             self.loose = [one for one in self.loose if one[2] != address]
@@ -199,20 +262,33 @@ class Fuzz(MixingRules):
 
     def arguments(self, live: Any, wild: bool = False) -> Arguments:
         """What makes arguments, for `live` objects."""
-        return Arguments(self.data.draw, live, lambda name: self.stale.get(name, []), self._native, self.host.scratch, wild)
+        return Arguments(
+            self.data.draw,
+            live,
+            lambda name: self.stale.get(name, []),
+            self._native,
+            self.host.scratch,
+            wild,
+        )
 
     def _native(self, parameter: str) -> int:
         """One of OpenCL's handles for a parameter, of an object that there is."""
         word = parameter.removeprefix("hNative")
         if word in ("Platform", "Device"):
             handle = self.session.platform if word == "Platform" else self.session.device
-            return self.library.made(f"ur{word}GetNativeHandle", f"phNative{word}", **{f"h{word}": handle})
+            return self.library.made(
+                f"ur{word}GetNativeHandle", f"phNative{word}", **{f"h{word}": handle}
+            )
         kinds = {"Context": Context, "Queue": Queue, "Event": Event}
-        found = [one for one in self.things if type(one).__name__ == {"Mem": "Buffer"}.get(word, word)]
+        found = [
+            one for one in self.things if type(one).__name__ == {"Mem": "Buffer"}.get(word, word)
+        ]
         found = [one for one in found if not isinstance(one, Event) or one.signals]
         if not found or (word in kinds and self.chance(10)):
             return 0
-        return self.library.made(f"ur{word}GetNativeHandle", f"phNative{word}", **{f"h{word}": self.pick(found).handle})
+        return self.library.made(
+            f"ur{word}GetNativeHandle", f"phNative{word}", **{f"h{word}": self.pick(found).handle}
+        )
 
 
 def _is_out(p: Parameter) -> bool:
@@ -236,9 +312,14 @@ def _mixing() -> tuple[str, ...]:
 @functools.cache
 def _tame() -> tuple[str, ...]:
     """The entry points that `anything` calls: those that there are, without releases, which rules do."""
-    words = {name: {word for p in UR.functions[name].parameters for word in p.words} for name in ENTRY_POINTS}
+    words = {
+        name: {word for p in UR.functions[name].parameters for word in p.words}
+        for name in ENTRY_POINTS
+    }
     return tuple(
         name
         for name in ENTRY_POINTS
-        if name in the_adapter.declared and name not in _NOT_ANYTHING and "release" not in words[name]
+        if name in the_adapter.declared
+        and name not in _NOT_ANYTHING
+        and "release" not in words[name]
     )

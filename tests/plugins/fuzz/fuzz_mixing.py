@@ -33,12 +33,15 @@ from fuzz_operations import given_of
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 
 _NATIVE: Final[dict[type[Thing], str]] = {
-    Queue: "urQueueCreateWithNativeHandle", Event: "urEventCreateWithNativeHandle", Buffer: "urMemBufferCreateWithNativeHandle",
-    Program: "urProgramCreateWithNativeHandle", Kernel: "urKernelCreateWithNativeHandle",
-}  # fmt: skip
+    Queue: "urQueueCreateWithNativeHandle",
+    Event: "urEventCreateWithNativeHandle",
+    Buffer: "urMemBufferCreateWithNativeHandle",
+    Program: "urProgramCreateWithNativeHandle",
+    Kernel: "urKernelCreateWithNativeHandle",
+}
 _NOTHING: Final = ctypes.cast(ctypes.CFUNCTYPE(None)(lambda: None), ctypes.c_void_p)
 
 #: Commands that need nothing but a queue, and what they have to be given besides.
@@ -62,7 +65,9 @@ class MixingRules(CommandBufferRules):
         self.data = data
         if len(self.of(Context)) < 2:
             self.new_context()
-        here = self.context if self.chance(50) else self.pick(self.of(Context))  # where there always is a program
+        here = (
+            self.context if self.chance(50) else self.pick(self.of(Context))
+        )  # where there always is a program
         there = self.pick([context for context in self.of(Context) if context is not here])
         for _ in range(self.number(1, 4)):
             self.pick(_MIXES)(self, here, there)
@@ -70,7 +75,9 @@ class MixingRules(CommandBufferRules):
     def refuse(self, code: str, routine: str, given: dict[str, Any], *things: Thing) -> None:
         """A call that has to give a code; no event is made, and the objects have the references that they had."""
         made = ctypes.c_void_p()
-        self.library.expect(self.library.fitting(routine, {"phEvent": ctypes.byref(made), **given}), code)
+        self.library.expect(
+            self.library.fitting(routine, {"phEvent": ctypes.byref(made), **given}), code
+        )
         if made.value:
             raise Failure(f"a call that was refused has made something\n{self.library.lines[-1]}")
         for thing in things:
@@ -80,11 +87,21 @@ class MixingRules(CommandBufferRules):
 
     def a_buffer(self, context: Context) -> Buffer | None:
         found = self.buffers(context)
-        return self.pick(found) if found else self.new_buffer(context, 64) if self.room_for(Buffer) else None
+        return (
+            self.pick(found)
+            if found
+            else self.new_buffer(context, 64)
+            if self.room_for(Buffer)
+            else None
+        )
 
     def an_event(self, context: Context) -> Event:
         found = [event for event in self.of(Event, context) if event.signals]
-        return self.pick(found) if found else self.event_of(self.queue_for(context), "urEnqueueEventsWait")
+        return (
+            self.pick(found)
+            if found
+            else self.event_of(self.queue_for(context), "urEnqueueEventsWait")
+        )
 
     def device_memory(self, context: Context) -> Usm | None:
         """USM that the host has no business with: by its address, other memory is as good as any of the host's."""
@@ -142,7 +159,9 @@ class MixingRules(CommandBufferRules):
         }
         found = self.an_operation(here) if self.chance(50) else None
         if found is not None and found[0].enqueue != "urEnqueueUSMAdvise":
-            self.refuse("INVALID_CONTEXT", found[0].enqueue, {**found[0].given, **waits}, queue, *events)
+            self.refuse(
+                "INVALID_CONTEXT", found[0].enqueue, {**found[0].given, **waits}, queue, *events
+            )
             return
         routine = self.pick(list(_PLAIN))
         if "USM" not in routine or "device" in self.kinds:
@@ -164,9 +183,16 @@ class MixingRules(CommandBufferRules):
     def mix_native_command(self, here: Context, there: Context) -> None:
         """A native command that says it uses a buffer of the other context."""
         if (buffer := self.a_buffer(there)) is not None:
-            given = {**_PLAIN["urEnqueueNativeCommandExp"], "numMemsInMemList": 1, "phMemList": array(buffer.handle)}
+            given = {
+                **_PLAIN["urEnqueueNativeCommandExp"],
+                "numMemsInMemList": 1,
+                "phMemList": array(buffer.handle),
+            }
             self.refuse(
-                "INVALID_CONTEXT", "urEnqueueNativeCommandExp", {**given, "hQueue": self.queue_for(here).handle}, buffer
+                "INVALID_CONTEXT",
+                "urEnqueueNativeCommandExp",
+                {**given, "hQueue": self.queue_for(here).handle},
+                buffer,
             )
 
     # kernels
@@ -174,21 +200,37 @@ class MixingRules(CommandBufferRules):
     def mix_arguments(self, here: Context, there: Context) -> None:
         """The last argument is a buffer of the other context: those before it are not set either."""
         kernel, buffer = self.a_kernel(here), self.a_buffer(there)
-        if kernel is None or buffer is None or buffer.size < 16 or "memory" not in KERNELS[kernel.name]:
+        if (
+            kernel is None
+            or buffer is None
+            or buffer.size < 16
+            or "memory" not in KERNELS[kernel.name]
+        ):
             return
         launch = self.launch(kernel, [*self.buffers(here), *self.usm(here)])
         if launch is None:
             return
         if self.chance(50):
             self.enqueue(self.queue_for(here), self.launched(launch))
-            launch = Launch(kernel, [], list(launch.arguments), launch.offset, launch.size, launch.local)
+            launch = Launch(
+                kernel, [], list(launch.arguments), launch.offset, launch.size, launch.local
+            )
         last = max(index for index, kind in enumerate(KERNELS[kernel.name]) if kind == "memory")
         launch.arguments[last] = self.argument(buffer)
         queue, suggested = self.queue_for(here), sizes(0, 0, 0)
-        given = {**given_of(launch), "hQueue": queue.handle, "numWorkDim": 1, "pSuggestedLocalWorkSize": suggested}
+        given = {
+            **given_of(launch),
+            "hQueue": queue.handle,
+            "numWorkDim": 1,
+            "pSuggestedLocalWorkSize": suggested,
+        }
         given["pGlobalWorkOffset"] = given["pGlobalWorkOffset"] or sizes(0, 0, 0)
         routine = self.pick(
-            ("urEnqueueKernelLaunchWithArgsExp", "urKernelGetSuggestedLocalWorkSizeWithArgs", "urKernelSetArgMemObj")
+            (
+                "urEnqueueKernelLaunchWithArgsExp",
+                "urKernelGetSuggestedLocalWorkSizeWithArgs",
+                "urKernelSetArgMemObj",
+            )
         )
         given |= {"argIndex": last, "hArgValue": buffer.handle}
         self.refuse("INVALID_CONTEXT", routine, given, kernel, buffer, queue)
@@ -211,17 +253,30 @@ class MixingRules(CommandBufferRules):
     def mix_append(self, here: Context, there: Context) -> None:
         """To a command-buffer of the other context; hints about any memory are allowed."""
         found, buffer = self.an_operation(here), self.an_open_one(there)
-        if found is None or buffer is None or not found[0].append or found[0].append.endswith(("PrefetchExp", "AdviseExp")):
+        if (
+            found is None
+            or buffer is None
+            or not found[0].append
+            or found[0].append.endswith(("PrefetchExp", "AdviseExp"))
+        ):
             return
         operation, code = found
-        self.refuse(code, operation.append, {**operation.given, "hCommandBuffer": buffer.handle}, buffer)
+        self.refuse(
+            code, operation.append, {**operation.given, "hCommandBuffer": buffer.handle}, buffer
+        )
 
     def mix_appended_waits(self, here: Context, there: Context) -> None:
         """A command that waits for an event of the other context."""
         found, buffer, event = self.an_operation(here), self.an_open_one(here), self.an_event(there)
         if found is not None and buffer is not None and found[0].append:
-            given = {"hCommandBuffer": buffer.handle, "numEventsInWaitList": 1, "phEventWaitList": array(event.handle)}
-            self.refuse("INVALID_CONTEXT", found[0].append, {**found[0].given, **given}, buffer, event)
+            given = {
+                "hCommandBuffer": buffer.handle,
+                "numEventsInWaitList": 1,
+                "phEventWaitList": array(event.handle),
+            }
+            self.refuse(
+                "INVALID_CONTEXT", found[0].append, {**found[0].given, **given}, buffer, event
+            )
 
     def mix_alternatives(self, here: Context, there: Context) -> None:
         """A kernel of the other context as an alternative."""
@@ -231,7 +286,14 @@ class MixingRules(CommandBufferRules):
             if launch is not None:
                 launch.alternatives = [other]
                 given = {**given_of(launch), "hCommandBuffer": buffer.handle}
-                self.refuse("INVALID_CONTEXT", "urCommandBufferAppendKernelLaunchWithArgsExp", given, buffer, kernel, other)
+                self.refuse(
+                    "INVALID_CONTEXT",
+                    "urCommandBufferAppendKernelLaunchWithArgsExp",
+                    given,
+                    buffer,
+                    kernel,
+                    other,
+                )
 
     def mix_run(self, here: Context, there: Context) -> None:
         """A command-buffer that is enqueued on a queue of the other context, or that waits for an event of it."""
@@ -241,7 +303,11 @@ class MixingRules(CommandBufferRules):
         self.refuse("INVALID_CONTEXT", "urEnqueueCommandBufferExp", given, buffer)
         if queues := [queue for queue in self.of(Queue, here) if queue.device == buffer.device]:
             event = self.an_event(there)
-            given |= {"hQueue": self.pick(queues).handle, "numEventsInWaitList": 1, "phEventWaitList": array(event.handle)}
+            given |= {
+                "hQueue": self.pick(queues).handle,
+                "numEventsInWaitList": 1,
+                "phEventWaitList": array(event.handle),
+            }
             self.refuse("INVALID_CONTEXT", "urEnqueueCommandBufferExp", given, buffer, event)
 
     def mix_update(self, here: Context, there: Context) -> None:
@@ -253,13 +319,29 @@ class MixingRules(CommandBufferRules):
         launch, other = command.operation.launch, self.a_buffer(there)
         assert launch is not None
         if "memory" in KERNELS[launch.kernel.name] and other is not None:
-            row = struct(UPDATE.format("memobj_arg"), "EXP_COMMAND_BUFFER_UPDATE_MEMOBJ_ARG_DESC", argIndex=0)
+            row = struct(
+                UPDATE.format("memobj_arg"), "EXP_COMMAND_BUFFER_UPDATE_MEMOBJ_ARG_DESC", argIndex=0
+            )
             row.hNewMemObjArg = other.handle
-            fields = {"hCommand": command.handle, "newWorkDim": len(launch.size), "numNewMemObjArgs": 1}
+            fields = {
+                "hCommand": command.handle,
+                "newWorkDim": len(launch.size),
+                "numNewMemObjArgs": 1,
+            }
             fields["pNewMemObjArgList"] = ctypes.addressof(row)
-            desc = struct(UPDATE.format("kernel_launch"), "EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC", **fields)
-            given = {"hCommandBuffer": buffer.handle, "numKernelUpdates": 1, "pUpdateKernelLaunch": desc}
-            self.refuse("INVALID_CONTEXT", "urCommandBufferUpdateKernelLaunchExp", given, buffer, other)
+            desc = struct(
+                UPDATE.format("kernel_launch"),
+                "EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC",
+                **fields,
+            )
+            given = {
+                "hCommandBuffer": buffer.handle,
+                "numKernelUpdates": 1,
+                "pUpdateKernelLaunch": desc,
+            }
+            self.refuse(
+                "INVALID_CONTEXT", "urCommandBufferUpdateKernelLaunchExp", given, buffer, other
+            )
         if command.waits:
             events = [self.an_event(there) for _ in command.waits]
             given = {"hCommand": command.handle, "numEventsInWaitList": len(events)}
@@ -275,11 +357,19 @@ class MixingRules(CommandBufferRules):
             return
         program = self.pick(theirs)
         given: dict[str, Any] = {"hContext": here.handle, "hProgram": program.handle}
-        self.refuse("INVALID_CONTEXT", self.pick(("urProgramBuild", "urProgramCompile")), given, program)
+        self.refuse(
+            "INVALID_CONTEXT", self.pick(("urProgramBuild", "urProgramCompile")), given, program
+        )
         linked = [*([self.pick(ours)] if ours else []), program]
         made = ctypes.c_void_p(1)
-        given = {"hContext": here.handle, "count": len(linked), "phPrograms": array(*(one.handle for one in linked))}
-        self.refuse("INVALID_CONTEXT", "urProgramLink", {**given, "phProgram": ctypes.byref(made)}, *linked)
+        given = {
+            "hContext": here.handle,
+            "count": len(linked),
+            "phPrograms": array(*(one.handle for one in linked)),
+        }
+        self.refuse(
+            "INVALID_CONTEXT", "urProgramLink", {**given, "phProgram": ctypes.byref(made)}, *linked
+        )
         if made.value:
             raise Failure("a program was linked of those of two contexts")
 
@@ -290,11 +380,17 @@ class MixingRules(CommandBufferRules):
         if not (found := self.usm(here)):
             return
         usm = self.pick(found)
-        given = {"hContext": there.handle, "hQueue": self.queue_for(there).handle, "pMem": usm.address}
+        given = {
+            "hContext": there.handle,
+            "hQueue": self.queue_for(there).handle,
+            "pMem": usm.address,
+        }
         self.refuse("INVALID_MEM_OBJECT", self.pick(("urUSMFree", "urEnqueueUSMFreeExp")), given)
         asked = "urUSMGetMemAllocInfo", "UR_USM_ALLOC_INFO_TYPE"
         found_there = self.library.number(*asked, hContext=there.handle, pMem=usm.address)
-        if found_there != UR["UR_USM_TYPE_UNKNOWN"] or not self.library.number(*asked, hContext=here.handle, pMem=usm.address):
+        if found_there != UR["UR_USM_TYPE_UNKNOWN"] or not self.library.number(
+            *asked, hContext=here.handle, pMem=usm.address
+        ):
             raise Failure(f"{usm} is of the type {found_there} in another context")
 
     def mix_import(self, here: Context, there: Context) -> None:
@@ -306,17 +402,23 @@ class MixingRules(CommandBufferRules):
         given = {"pMem": address, "size": size}
         known = []
         for context in (here, there):
-            if (code := self.library("urUSMImportExp", hContext=context.handle, **given)) == "SUCCESS":
+            if (
+                code := self.library("urUSMImportExp", hContext=context.handle, **given)
+            ) == "SUCCESS":
                 known.append(context)
             else:
                 self.library.expect(code, "UNSUPPORTED_FEATURE")
         if self.chance(50):
             known.reverse()
         for context in known:
-            self.library.expect(self.library("urUSMImportExp", hContext=context.handle, **given), "INVALID_VALUE")
+            self.library.expect(
+                self.library("urUSMImportExp", hContext=context.handle, **given), "INVALID_VALUE"
+            )
             self.unblock()
             self.library.ok(end, hContext=context.handle, pMem=address)
-            self.library.expect(self.library(end, hContext=context.handle, pMem=address), "INVALID_VALUE")
+            self.library.expect(
+                self.library(end, hContext=context.handle, pMem=address), "INVALID_VALUE"
+            )
 
     def mix_pools(self, here: Context, there: Context) -> None:
         """A pool of the other context."""
@@ -327,9 +429,20 @@ class MixingRules(CommandBufferRules):
             return
         queue, room = self.queue_for(here), ctypes.byref(ctypes.c_void_p())
         device = self.pick(devices)
-        given = {"hContext": here.handle, "hDevice": device, "pool": pool.handle, "hPool": pool.handle, "pPool": pool.handle}
+        given = {
+            "hContext": here.handle,
+            "hDevice": device,
+            "pool": pool.handle,
+            "hPool": pool.handle,
+            "pPool": pool.handle,
+        }
         given |= {"hQueue": queue.handle, "size": 64, "ppMem": room}
-        names = "urUSMDeviceAlloc", "urEnqueueUSMDeviceAllocExp", "urUSMPoolSetDevicePoolExp", "urUSMPoolTrimToExp"
+        names = (
+            "urUSMDeviceAlloc",
+            "urEnqueueUSMDeviceAllocExp",
+            "urUSMPoolSetDevicePoolExp",
+            "urUSMPoolTrimToExp",
+        )
         self.refuse("INVALID_VALUE", self.pick((*names, "urUSMPoolDestroyExp")), given, pool)
         if memory := self.usm(here):
             given["pMem"] = self.pick(memory).address
@@ -346,7 +459,9 @@ class MixingRules(CommandBufferRules):
             routine, made = _NATIVE[type(thing)], ctypes.c_void_p()
             function = UR.functions[routine]
             ask = UR.functions[f"{thing.stem}GetNativeHandle"].parameters
-            native = self.library.made(f"{thing.stem}GetNativeHandle", ask[-1].name, **{ask[0].name: thing.handle})
+            native = self.library.made(
+                f"{thing.stem}GetNativeHandle", ask[-1].name, **{ask[0].name: thing.handle}
+            )
             given = {
                 function.parameters[0].name: native,
                 "hContext": here.handle,
@@ -367,7 +482,9 @@ class MixingRules(CommandBufferRules):
         given |= dict.fromkeys(("phQueue", "ppMem", "phCommandBuffer"), ctypes.byref(out))
         is_part = whole in here.devices and device != whole
         routine = self.pick(
-            ("urQueueCreate",) if is_part else ("urQueueCreate", "urUSMDeviceAlloc", "urCommandBufferCreateExp")
+            ("urQueueCreate",)
+            if is_part
+            else ("urQueueCreate", "urUSMDeviceAlloc", "urCommandBufferCreateExp")
         )
         code = self.library.fitting(routine, given)
         if is_part and code == "SUCCESS":

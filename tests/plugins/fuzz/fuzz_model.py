@@ -21,7 +21,9 @@ class Thing:
     handle: int
     context: Context | None = None
     references: int = 1
-    foreign: bool = False  # made by the rule that calls anything: nothing is known of it but its references
+    foreign: bool = (
+        False  # made by the rule that calls anything: nothing is known of it but its references
+    )
     alias: bool = False  # made of a native handle: what changes it changes another object as well
 
     type: ClassVar[str]
@@ -106,10 +108,24 @@ class CommandBuffer(Thing):
     @property
     def touches(self) -> list[Storage]:
         """All memory that it uses."""
-        return list(dict.fromkeys(storage for command in self.commands for storage in command.operation.touches))
+        return list(
+            dict.fromkeys(
+                storage for command in self.commands for storage in command.operation.touches
+            )
+        )
 
 
-KINDS: tuple[Any, ...] = (Context, Device, Queue, Event, Program, Kernel, Sampler, Pool, CommandBuffer)
+KINDS: tuple[Any, ...] = (
+    Context,
+    Device,
+    Queue,
+    Event,
+    Program,
+    Kernel,
+    Sampler,
+    Pool,
+    CommandBuffer,
+)
 
 
 @dataclass(eq=False)

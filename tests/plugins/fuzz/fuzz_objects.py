@@ -8,12 +8,25 @@ from typing import Any, Final
 
 from fuzz_library import Failure, array, sizes, struct
 from fuzz_memory import MemoryRules
-from fuzz_model import KERNELS, SOURCE, Buffer, CommandBuffer, Context, Device, Event, Kernel, Program, Queue, Span, Thing
+from fuzz_model import (
+    KERNELS,
+    SOURCE,
+    Buffer,
+    CommandBuffer,
+    Context,
+    Device,
+    Event,
+    Kernel,
+    Program,
+    Queue,
+    Span,
+    Thing,
+)
 from fuzz_world import OUT_OF_ORDER, PROFILING
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 
 _Notify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p)
 _Task: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -33,8 +46,12 @@ class ObjectRules(MemoryRules):
     def new_context(self) -> None:
         """A context of the device, of parts of it, or of both."""
         parts = [device.handle for device in self.of(Device)]
-        devices = self.pick(([self.session.device], [self.session.device, *parts], parts or [self.session.device]))
-        made = self.library.made("urContextCreate", "phContext", DeviceCount=len(devices), phDevices=array(*devices))
+        devices = self.pick(
+            ([self.session.device], [self.session.device, *parts], parts or [self.session.device])
+        )
+        made = self.library.made(
+            "urContextCreate", "phContext", DeviceCount=len(devices), phDevices=array(*devices)
+        )
         self.add(Context(made, devices=devices))
 
     @rule(data=st.data())
@@ -53,9 +70,15 @@ class ObjectRules(MemoryRules):
         one = UR.struct("ur_device_partition_property_t")(type=UR["UR_DEVICE_PARTITION_EQUALLY"])
         one.value.equally = 1
         given = {"pProperties": ctypes.addressof(one), "PropCount": 1}
-        properties = struct("ur_device_partition_properties_t", "DEVICE_PARTITION_PROPERTIES", **given)
+        properties = struct(
+            "ur_device_partition_properties_t", "DEVICE_PARTITION_PROPERTIES", **given
+        )
         count, made = ctypes.c_uint32(), (ctypes.c_void_p * 2)()
-        asked = {"hDevice": self.session.device, "pProperties": properties, "pNumDevicesRet": ctypes.byref(count)}
+        asked = {
+            "hDevice": self.session.device,
+            "pProperties": properties,
+            "pNumDevicesRet": ctypes.byref(count),
+        }
         code = self.library("urDevicePartition", **asked)
         if code == "SUCCESS" and self.room_for(Device):
             self.library.ok("urDevicePartition", **asked, NumDevices=2, phSubDevices=made)
@@ -70,7 +93,13 @@ class ObjectRules(MemoryRules):
             return
         context = self.pick(self.of(Context))
         il = ctypes.create_string_buffer(SOURCE, len(SOURCE))
-        made = self.library.made("urProgramCreateWithIL", "phProgram", hContext=context.handle, pIL=il, length=len(SOURCE))
+        made = self.library.made(
+            "urProgramCreateWithIL",
+            "phProgram",
+            hContext=context.handle,
+            pIL=il,
+            length=len(SOURCE),
+        )
         self.library.ok("urProgramBuild", hContext=context.handle, hProgram=made)
         self.add(Program(made, context))
 
@@ -83,7 +112,9 @@ class ObjectRules(MemoryRules):
 
     def kernel_of(self, program: Program, name: str) -> Kernel:
         """One of KERNELS."""
-        made = self.library.made("urKernelCreate", "phKernel", hProgram=program.handle, pKernelName=name.encode())
+        made = self.library.made(
+            "urKernelCreate", "phKernel", hProgram=program.handle, pKernelName=name.encode()
+        )
         return self.add(Kernel(made, program.context, name=name))
 
     # references
@@ -101,7 +132,11 @@ class ObjectRules(MemoryRules):
     def release_one(self, data: Any) -> None:
         """With everything that it is used by still alive, and running."""
         self.data = data
-        things = [one for one in self.of(Thing, foreign=True) if not (self.is_base(one) and one.references == 1)]
+        things = [
+            one
+            for one in self.of(Thing, foreign=True)
+            if not (self.is_base(one) and one.references == 1)
+        ]
         if things:
             thing = self.pick(things)
             for _ in range(self.pick((1, thing.references - self.is_base(thing)))):
@@ -117,7 +152,9 @@ class ObjectRules(MemoryRules):
             handle = self.revive(thing).handle
             if not isinstance(thing, CommandBuffer):
                 first = UR.functions[f"{thing.stem}GetInfo"].parameters[0].name
-                found = self.library.number(f"{thing.stem}GetInfo", f"{thing.query}_CONTEXT", **{first: thing.handle})
+                found = self.library.number(
+                    f"{thing.stem}GetInfo", f"{thing.query}_CONTEXT", **{first: thing.handle}
+                )
                 if found != handle:
                     raise Failure(f"the context of {thing} is {found:#x}, not {handle:#x}")
 
@@ -132,7 +169,10 @@ class ObjectRules(MemoryRules):
             if self.chance(70):
                 self.finish(queue)
                 asked = "urQueueGetInfo", "UR_QUEUE_INFO_EMPTY"
-                self.becomes(lambda: self.library.number(*asked, hQueue=queue.handle) == 1, "the queue is empty")
+                self.becomes(
+                    lambda: self.library.number(*asked, hQueue=queue.handle) == 1,
+                    "the queue is empty",
+                )
             else:
                 self.library.ok("urQueueFlush", hQueue=queue.handle)
 
@@ -155,27 +195,44 @@ class ObjectRules(MemoryRules):
         queues = self.of(Queue)
         if queues and len(self.of(Event)) < 20:
             queue = self.pick(queues)
-            self.event_of(queue, self.pick(("urEnqueueEventsWait", "urEnqueueEventsWaitWithBarrier")), self.some_events(queue))
+            self.event_of(
+                queue,
+                self.pick(("urEnqueueEventsWait", "urEnqueueEventsWaitWithBarrier")),
+                self.some_events(queue),
+            )
 
     @rule(data=st.data())
     def call_back(self, data: Any) -> None:
         """A callback on an event, or a task of the host's in a queue."""
         self.data = data
-        events, queues, called = [event for event in self.of(Event) if event.signals], self.of(Queue), threading.Event()
+        events, queues, called = (
+            [event for event in self.of(Event) if event.signals],
+            self.of(Queue),
+            threading.Event(),
+        )
         if events and self.chance(60):
             function: Any = _Notify(lambda event, status, data: called.set())
             status = UR["UR_EXECUTION_INFO_COMPLETE"]
             address, event = ctypes.cast(function, ctypes.c_void_p), self.pick(events)
             event.called_back += 1
-            self.library.ok("urEventSetCallback", hEvent=event.handle, execStatus=status, pfnNotify=address)
+            self.library.ok(
+                "urEventSetCallback", hEvent=event.handle, execStatus=status, pfnNotify=address
+            )
         elif queues:
             queue = self.pick(queues)
             function, waits = _Task(lambda data: called.set()), self.some_events(queue)
             made = ctypes.c_void_p()
-            given = {"numEventsInWaitList": len(waits), "phEventWaitList": array(*(event.handle for event in waits))}
+            given = {
+                "numEventsInWaitList": len(waits),
+                "phEventWaitList": array(*(event.handle for event in waits)),
+            }
             address = ctypes.cast(function, ctypes.c_void_p)
             self.library.ok(
-                "urEnqueueHostTaskExp", hQueue=queue.handle, pfnHostTask=address, **given, phEvent=ctypes.byref(made)
+                "urEnqueueHostTaskExp",
+                hQueue=queue.handle,
+                pfnHostTask=address,
+                **given,
+                phEvent=ctypes.byref(made),
             )
             self.add(Event(made.value or 0, queue.context, queue=queue))
         else:
@@ -217,14 +274,21 @@ class ObjectRules(MemoryRules):
     def _is_set(self, kernel: Kernel) -> bool:
         """Whether all of its arguments were set, and are still there."""
         spans = [one for one in kernel.arguments.values() if isinstance(one, Span)]
-        return bool(kernel.name) and len(kernel.arguments) == len(KERNELS[kernel.name]) and all(map(self._is_there, spans))
+        return (
+            bool(kernel.name)
+            and len(kernel.arguments) == len(KERNELS[kernel.name])
+            and all(map(self._is_there, spans))
+        )
 
     def launch_again(self, kernel: Kernel) -> None:
         """Launch a kernel with the arguments that were last set, if it can be."""
         queues = [queue for queue in self.of(Queue) if queue.context is kernel.context]
         if not queues or not self._is_set(kernel):
             return
-        queue, arguments = self.pick(queues), [kernel.arguments[index] for index in range(len(kernel.arguments))]
+        queue, arguments = (
+            self.pick(queues),
+            [kernel.arguments[index] for index in range(len(kernel.arguments))],
+        )
         if kernel.name in ("store", "add"):
             value = ctypes.c_uint32(self.number(0, 99))
             arguments[1] = value.value
@@ -239,7 +303,9 @@ class ObjectRules(MemoryRules):
         self.enqueue(queue, operation)
 
     def _is_there(self, span: Span) -> bool:
-        if span.storage.freed or span.storage in [buffer.storage for buffer in self.of(Buffer) if buffer.mapped]:
+        if span.storage.freed or span.storage in [
+            buffer.storage for buffer in self.of(Buffer) if buffer.mapped
+        ]:
             return False
         return span.buffer is None or span.buffer.alive
 
@@ -250,8 +316,14 @@ class ObjectRules(MemoryRules):
         for kernel in self.of(Kernel):
             spans = [one for one in kernel.arguments.values() if isinstance(one, Span)]
             queues = [queue for queue in self.of(Queue) if queue.context is kernel.context]
-            gone = [one for one in spans if one.buffer is not None and not one.buffer.alive and not one.storage.kept]
-            if queues and any(not any(buffer.storage is one.storage for buffer in self.of(Buffer)) for one in gone):
+            gone = [
+                one
+                for one in spans
+                if one.buffer is not None and not one.buffer.alive and not one.storage.kept
+            ]
+            if queues and any(
+                not any(buffer.storage is one.storage for buffer in self.of(Buffer)) for one in gone
+            ):
                 given = {"hKernel": kernel.handle, "workDim": 1, "pGlobalWorkSize": sizes(1)}
                 code = self.library("urEnqueueKernelLaunch", hQueue=queues[0].handle, **given)
                 self.library.expect(code, "INVALID_KERNEL_ARGS")

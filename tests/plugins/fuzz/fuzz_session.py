@@ -13,10 +13,10 @@ from fuzz_library import Library, array, struct
 from fuzz_model import SOURCE, Context
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.memory import read_word
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
-from fairlead.plugins.objects import Object
+from fairlead.loader.base.memory import read_word
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
+from fairlead.plugins.sdk.objects import Object
 
 _KINDS: Final = {
     "host": "UR_DEVICE_INFO_USM_HOST_SUPPORT",
@@ -90,10 +90,14 @@ class Session:
         self.adapter = library.made("urAdapterGet", "phAdapters", NumEntries=1)
         library.ok("urPlatformGet", hAdapter=self.adapter, pNumPlatforms=ctypes.byref(count))
         platforms = (ctypes.c_void_p * count.value)()
-        library.ok("urPlatformGet", hAdapter=self.adapter, NumEntries=count.value, phPlatforms=platforms)
+        library.ok(
+            "urPlatformGet", hAdapter=self.adapter, NumEntries=count.value, phPlatforms=platforms
+        )
         for platform in platforms:
             kind = UR["UR_DEVICE_TYPE_ALL"]
-            device = library.made("urDeviceGet", "phDevices", hPlatform=platform, DeviceType=kind, NumEntries=1)
+            device = library.made(
+                "urDeviceGet", "phDevices", hPlatform=platform, DeviceType=kind, NumEntries=1
+            )
             name = ctypes.create_string_buffer(256)
             asked = {"propName": UR["UR_PLATFORM_INFO_NAME"], "propSize": 256, "pPropValue": name}
             library.ok("urPlatformGetInfo", hPlatform=platform, **asked)
@@ -102,16 +106,22 @@ class Session:
             else:
                 self.other = device
         assert self.device and self.other, "two drivers are needed"
-        library.ok("urDeviceGetGlobalTimestamps", hDevice=self.device)  # the adapter may keep objects for it
+        library.ok(
+            "urDeviceGetGlobalTimestamps", hDevice=self.device
+        )  # the adapter may keep objects for it
         self.lasting = [thing for thing in gc.get_objects() if isinstance(thing, Object)]
 
     def base(self, way: str) -> Base:
         """The context whose USM is `way`, which the environment names now."""
         if way not in self.bases:
             library = self.library
-            context = library.made("urContextCreate", "phContext", DeviceCount=1, phDevices=array(self.device))
+            context = library.made(
+                "urContextCreate", "phContext", DeviceCount=1, phDevices=array(self.device)
+            )
             il = ctypes.create_string_buffer(SOURCE, len(SOURCE))
-            program = library.made("urProgramCreateWithIL", "phProgram", hContext=context, pIL=il, length=len(SOURCE))
+            program = library.made(
+                "urProgramCreateWithIL", "phProgram", hContext=context, pIL=il, length=len(SOURCE)
+            )
             library.ok("urProgramBuild", hContext=context, hProgram=program)
             self.bases[way] = Base(context, program)
         return self.bases[way]
@@ -130,13 +140,19 @@ class Session:
         way = os.environ["FAIRLEAD_USM"]
         if way not in self.kinds:
             ask = self.library.number
-            self.kinds[way] = [kind for kind, name in _KINDS.items() if ask("urDeviceGetInfo", name, hDevice=self.device)]
+            self.kinds[way] = [
+                kind
+                for kind, name in _KINDS.items()
+                if ask("urDeviceGetInfo", name, hDevice=self.device)
+            ]
         return self.kinds[way]
 
     @property
     def known(self) -> set[int]:
         """The handles of objects that last."""
-        return {handle for base in self.bases.values() for handle in (base.context, base.program)} | set(self.abroad.values())
+        return {
+            handle for base in self.bases.values() for handle in (base.context, base.program)
+        } | set(self.abroad.values())
 
 
 def _objects_of(library: Library, device: int) -> dict[str, int]:
@@ -145,7 +161,9 @@ def _objects_of(library: Library, device: int) -> dict[str, int]:
     flags = UR["UR_MEM_FLAG_READ_WRITE"]
     buffer = library.made("urMemBufferCreate", "phBuffer", hContext=context, flags=flags, size=256)
     il = ctypes.create_string_buffer(SOURCE, len(SOURCE))
-    program = library.made("urProgramCreateWithIL", "phProgram", hContext=context, pIL=il, length=len(SOURCE))
+    program = library.made(
+        "urProgramCreateWithIL", "phProgram", hContext=context, pIL=il, length=len(SOURCE)
+    )
     library.ok("urProgramBuild", hContext=context, hProgram=program)
     kernel = library.made("urKernelCreate", "phKernel", hProgram=program, pKernelName=b"store")
     event = library.made("urEnqueueEventsWait", "phEvent", hQueue=queue)
@@ -161,9 +179,15 @@ def _objects_of(library: Library, device: int) -> dict[str, int]:
         "ur_program_handle_t": program,
         "ur_kernel_handle_t": kernel,
         "ur_event_handle_t": event,
-        "ur_exp_command_buffer_handle_t": library.made("urCommandBufferCreateExp", "phCommandBuffer", **made),
-        "ur_usm_pool_handle_t": library.made("urUSMPoolCreate", "ppPool", hContext=context, pPoolDesc=pool),
-        "usm": library.made("urUSMDeviceAlloc", "ppMem", hContext=context, hDevice=device, size=256),
+        "ur_exp_command_buffer_handle_t": library.made(
+            "urCommandBufferCreateExp", "phCommandBuffer", **made
+        ),
+        "ur_usm_pool_handle_t": library.made(
+            "urUSMPoolCreate", "ppPool", hContext=context, pPoolDesc=pool
+        ),
+        "usm": library.made(
+            "urUSMDeviceAlloc", "ppMem", hContext=context, hDevice=device, size=256
+        ),
     }
 
 

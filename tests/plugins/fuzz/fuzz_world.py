@@ -10,13 +10,24 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Final, TypeVar
 
 from fuzz_library import Failure, Library, array, struct
-from fuzz_model import Access, Buffer, CommandBuffer, Context, Event, Program, Queue, Storage, Thing, Usm
+from fuzz_model import (
+    Access,
+    Buffer,
+    CommandBuffer,
+    Context,
+    Event,
+    Program,
+    Queue,
+    Storage,
+    Thing,
+    Usm,
+)
 from fuzz_session import Session, choose, driver_table
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 
 _Thing = TypeVar("_Thing", bound=Thing)
 _Any = TypeVar("_Any")
@@ -82,25 +93,36 @@ class World(RuleBasedStateMachine):
                 return known  # pyright: ignore
         self.things.append(thing)
         name = type(thing).__name__.lower()
-        self.library.labels[thing.handle] = f"{name}{sum(isinstance(one, type(thing)) for one in self.things)}"
+        self.library.labels[thing.handle] = (
+            f"{name}{sum(isinstance(one, type(thing)) for one in self.things)}"
+        )
         return thing
 
-    def of(self, kind: type[_Thing], context: Context | None = None, foreign: bool = False) -> list[_Thing]:
+    def of(
+        self, kind: type[_Thing], context: Context | None = None, foreign: bool = False
+    ) -> list[_Thing]:
         """The living objects of a kind, of a context if one is given; those that nothing is known of only if asked for."""
         return [
             one
             for one in self.things
-            if isinstance(one, kind) and one.foreign <= foreign and (context is None or one.context is context)
+            if isinstance(one, kind)
+            and one.foreign <= foreign
+            and (context is None or one.context is context)
         ]
 
     def live(self, type_name: str) -> list[int]:
         """The handles of a type that are alive."""
-        last = {"ur_adapter_handle_t": self.session.adapter, "ur_platform_handle_t": self.session.platform}
+        last = {
+            "ur_adapter_handle_t": self.session.adapter,
+            "ur_platform_handle_t": self.session.platform,
+        }
         found = [one.handle for one in self.things if one.type == type_name]
         if type_name == "ur_device_handle_t":
             found.append(self.session.device)
         if type_name == "ur_exp_command_buffer_command_handle_t":
-            found += [c.handle for buffer in self.of(CommandBuffer) for c in buffer.commands if c.handle]
+            found += [
+                c.handle for buffer in self.of(CommandBuffer) for c in buffer.commands if c.handle
+            ]
         return [*found, last[type_name]] if type_name in last else found
 
     def is_base(self, thing: Thing) -> bool:
@@ -123,7 +145,11 @@ class World(RuleBasedStateMachine):
 
     def _prepare_end(self, thing: Thing) -> None:
         if isinstance(thing, Queue):
-            left = [s for s in self.storages if s.last and s.last.queue is thing and not (s.last.event and s.last.event.alive)]
+            left = [
+                s
+                for s in self.storages
+                if s.last and s.last.queue is thing and not (s.last.event and s.last.event.alive)
+            ]
             if left:
                 access = Access(thing, self.event_of(thing, "urEnqueueEventsWaitWithBarrier"))
                 for storage in left:
@@ -141,15 +167,23 @@ class World(RuleBasedStateMachine):
     def references(self, thing: Thing) -> int:
         """What the adapter says."""
         first = UR.functions[f"{thing.stem}GetInfo{thing.end}"].parameters[0].name
-        return self.library.number(f"{thing.stem}GetInfo{thing.end}", f"{thing.query}_REFERENCE_COUNT", **{first: thing.handle})
+        return self.library.number(
+            f"{thing.stem}GetInfo{thing.end}",
+            f"{thing.query}_REFERENCE_COUNT",
+            **{first: thing.handle},
+        )
 
     def check_references(self, thing: Thing) -> None:
         """Compare the count with the model."""
         more = thing.called_back if isinstance(thing, Event) else 0
         if isinstance(thing, Event) and thing.done and more:
-            self.becomes(lambda: self.references(thing) == thing.references, "all callbacks were called")
+            self.becomes(
+                lambda: self.references(thing) == thing.references, "all callbacks were called"
+            )
         elif not 0 <= (found := self.references(thing)) - thing.references <= more:
-            raise Failure(f"{self.library.labels[thing.handle]} has {found} references, not {thing.references}")
+            raise Failure(
+                f"{self.library.labels[thing.handle]} has {found} references, not {thing.references}"
+            )
 
     def becomes(self, condition: Callable[[], bool], what: str) -> None:
         """Raise Failure unless it comes true, by what another thread does."""
@@ -165,15 +199,36 @@ class World(RuleBasedStateMachine):
         """A new queue."""
         device = device or self.session.device
         properties = struct("ur_queue_properties_t", "QUEUE_PROPERTIES", flags=flags)
-        made = self.library.made("urQueueCreate", "phQueue", hContext=context.handle, hDevice=device, pProperties=properties)
+        made = self.library.made(
+            "urQueueCreate",
+            "phQueue",
+            hContext=context.handle,
+            hDevice=device,
+            pProperties=properties,
+        )
         return self.add(
-            Queue(made, context, device=device, in_order=not flags & OUT_OF_ORDER, profiling=bool(flags & PROFILING))
+            Queue(
+                made,
+                context,
+                device=device,
+                in_order=not flags & OUT_OF_ORDER,
+                profiling=bool(flags & PROFILING),
+            )
         )
 
     def event_of(self, queue: Queue, routine: str, waits: Sequence[Event] = ()) -> Event:
         """The event of a command that does nothing."""
-        given = {"numEventsInWaitList": len(waits), "phEventWaitList": array(*(event.handle for event in waits))}
-        return self.add(Event(self.library.made(routine, "phEvent", hQueue=queue.handle, **given), queue.context, queue=queue))
+        given = {
+            "numEventsInWaitList": len(waits),
+            "phEventWaitList": array(*(event.handle for event in waits)),
+        }
+        return self.add(
+            Event(
+                self.library.made(routine, "phEvent", hQueue=queue.handle, **given),
+                queue.context,
+                queue=queue,
+            )
+        )
 
     def hold(self, context: Context) -> Event:
         """An event that is not complete before `let_go`: a user event of OpenCL's, which we keep if its handle here is released."""
@@ -181,13 +236,22 @@ class World(RuleBasedStateMachine):
         code = ctypes.c_int32()
         user = table.clCreateUserEvent(native, ctypes.byref(code))
         assert code.value == 0 and table.clRetainEvent(user) == 0
-        properties = struct("ur_event_native_properties_t", "EVENT_NATIVE_PROPERTIES", isNativeHandleOwned=True)
+        properties = struct(
+            "ur_event_native_properties_t", "EVENT_NATIVE_PROPERTIES", isNativeHandleOwned=True
+        )
         given = {"hNativeEvent": user, "hContext": context.handle, "pProperties": properties}
-        event = self.add(Event(self.library.made("urEventCreateWithNativeHandle", "phEvent", **given), context))
+        event = self.add(
+            Event(self.library.made("urEventCreateWithNativeHandle", "phEvent", **given), context)
+        )
 
         def complete() -> None:
-            self.library.lines.append(f"clSetUserEventStatus({self.library.labels[event.handle]}, CL_COMPLETE)")
-            assert table.clSetUserEventStatus(user, OPENCL["CL_COMPLETE"]) == 0 and table.clReleaseEvent(user) == 0
+            self.library.lines.append(
+                f"clSetUserEventStatus({self.library.labels[event.handle]}, CL_COMPLETE)"
+            )
+            assert (
+                table.clSetUserEventStatus(user, OPENCL["CL_COMPLETE"]) == 0
+                and table.clReleaseEvent(user) == 0
+            )
 
         event.complete = complete
         self.held.append(event)
@@ -211,15 +275,23 @@ class World(RuleBasedStateMachine):
         self.library.ok("urQueueFinish", hQueue=queue.handle)
         for event in self.of(Event):
             event.done |= event.queue is queue
-        self._reached(storage for storage in self.storages if storage.last and storage.last.queue is queue)
+        self._reached(
+            storage for storage in self.storages if storage.last and storage.last.queue is queue
+        )
 
     def wait(self, events: Sequence[Event]) -> None:
         """Wait for events."""
         self.unblock()
-        self.library.ok("urEventWait", numEvents=len(events), phEventWaitList=array(*(event.handle for event in events)))
+        self.library.ok(
+            "urEventWait",
+            numEvents=len(events),
+            phEventWaitList=array(*(event.handle for event in events)),
+        )
         for event in events:
             event.done = True
-        self._reached(storage for storage in self.storages if storage.last and storage.last.event in events)
+        self._reached(
+            storage for storage in self.storages if storage.last and storage.last.event in events
+        )
 
     def settle(self, storage: Storage) -> None:
         """Wait until nothing uses the memory."""
@@ -244,7 +316,9 @@ class World(RuleBasedStateMachine):
                 self.settle(storage)
         return list(dict.fromkeys(waits))
 
-    def after(self, queue: Queue, touched: Iterable[Storage], event: Event | None, done: bool) -> None:
+    def after(
+        self, queue: Queue, touched: Iterable[Storage], event: Event | None, done: bool
+    ) -> None:
         """A command that uses this memory was enqueued."""
         for storage in touched:
             storage.last = Access(queue, event)
@@ -286,12 +360,18 @@ class World(RuleBasedStateMachine):
 
     def queue_for(self, context: Context) -> Queue:
         """A queue of the context: one that there is, or a new one."""
-        return next(iter(self.of(Queue, context)), None) or self.queue_of(context, 0, self.some_device(context))
+        return next(iter(self.of(Queue, context)), None) or self.queue_of(
+            context, 0, self.some_device(context)
+        )
 
     def some_device(self, context: Context) -> int:
         """A device of a context, by whatever handle it has now."""
         devices = (ctypes.c_void_p * len(context.devices))()
-        asked = {"propName": UR["UR_CONTEXT_INFO_DEVICES"], "propSize": ctypes.sizeof(devices), "pPropValue": devices}
+        asked = {
+            "propName": UR["UR_CONTEXT_INFO_DEVICES"],
+            "propSize": ctypes.sizeof(devices),
+            "pPropValue": devices,
+        }
         self.library.ok("urContextGetInfo", hContext=context.handle, **asked)
         return devices[0] or 0
 
@@ -323,6 +403,8 @@ class World(RuleBasedStateMachine):
             ctypes.memmove(address, data, size)
             buffer.storage.data[buffer.origin + offset : buffer.origin + offset + size] = data
         queue = self.queue_for(self.revive(buffer))
-        self.library.ok("urEnqueueMemUnmap", hQueue=queue.handle, hMem=buffer.handle, pMappedPtr=address)
+        self.library.ok(
+            "urEnqueueMemUnmap", hQueue=queue.handle, hMem=buffer.handle, pMappedPtr=address
+        )
         buffer.mapped = None
         self.after(queue, [buffer.storage], None, False)

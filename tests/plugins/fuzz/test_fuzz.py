@@ -26,7 +26,11 @@ def test_no_sequence_of_calls_does_what_it_should_not(platform: str, tmp_path: P
     trail = tmp_path / "trail"
     command = [sys.executable, CHILD, platform, trail, SEQUENCES, STEPS, SECONDS]
     done = subprocess.run(
-        [*map(str, command)], capture_output=True, text=True, timeout=SECONDS + 5 * CHILD_TIMEOUT, stdin=subprocess.DEVNULL
+        [*map(str, command)],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS + 5 * CHILD_TIMEOUT,
+        stdin=subprocess.DEVNULL,
     )
     last = trail.read_text(encoding="utf-8").splitlines()[-1:] if trail.exists() else []
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\nlast call: {last}"

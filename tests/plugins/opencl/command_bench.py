@@ -8,7 +8,7 @@ from typing import Any
 
 from ur_calls import Calls, array
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 from fairlead.plugins.opencl.core import adapter as reference
 
 SOURCE = b"""
@@ -83,7 +83,9 @@ class Bench:
 
     def __post_init__(self) -> None:
         made = ctypes.c_void_p()
-        self.ur.ok("urUSMSharedAlloc", self.context, self.device, None, None, 4 * COUNT, ctypes.byref(made))
+        self.ur.ok(
+            "urUSMSharedAlloc", self.context, self.device, None, None, 4 * COUNT, ctypes.byref(made)
+        )
         self.address = made.value or 0
         self.cells = (ctypes.c_int * COUNT).from_address(self.address)
         self.reset()
@@ -91,36 +93,96 @@ class Bench:
     def reset(self) -> None:
         self.cells[:] = range(COUNT)
 
-    def buffer(self, updatable: bool = False, in_order: bool = True, profiling: bool = False) -> int:
-        desc = UR.struct("ur_exp_command_buffer_desc_t")(0x1000, None, updatable, in_order, profiling)
-        return self.ur.made("urCommandBufferCreateExp", self.context, self.device, ctypes.byref(desc)).value or 0
+    def buffer(
+        self, updatable: bool = False, in_order: bool = True, profiling: bool = False
+    ) -> int:
+        desc = UR.struct("ur_exp_command_buffer_desc_t")(
+            0x1000, None, updatable, in_order, profiling
+        )
+        return (
+            self.ur.made(
+                "urCommandBufferCreateExp", self.context, self.device, ctypes.byref(desc)
+            ).value
+            or 0
+        )
 
     def launch(
-        self, buffer: int, kernel: str, *given: Any, after: tuple[int, ...] = (), others: tuple[str, ...] = (), handle: bool = False,
-        waits: tuple[int, ...] = (), event: Any = None, size: Any = None, offset: Any = None, local_size: Any = None,
-    ) -> tuple[int, int]:  # fmt: skip
+        self,
+        buffer: int,
+        kernel: str,
+        *given: Any,
+        after: tuple[int, ...] = (),
+        others: tuple[str, ...] = (),
+        handle: bool = False,
+        waits: tuple[int, ...] = (),
+        event: Any = None,
+        size: Any = None,
+        offset: Any = None,
+        local_size: Any = None,
+    ) -> tuple[int, int]:
         """Append a launch: its sync-point, and its command handle if wanted."""
         point, command = ctypes.c_uint32(), ctypes.c_void_p()
         rows, size = arguments(*given), size or sizes(COUNT)
         alternatives = array(*(self.kernels[name] for name in others)) if others else None
         self.ur.ok(
             "urCommandBufferAppendKernelLaunchWithArgsExp",
-            buffer, self.kernels[kernel], len(size), offset, size, local_size, len(rows), rows,
-            len(others), alternatives, len(after), (ctypes.c_uint32 * len(after))(*after) if after else None,
-            len(waits), array(*waits) if waits else None, ctypes.byref(point), event, ctypes.byref(command) if handle else None,
-        )  # fmt: skip
+            buffer,
+            self.kernels[kernel],
+            len(size),
+            offset,
+            size,
+            local_size,
+            len(rows),
+            rows,
+            len(others),
+            alternatives,
+            len(after),
+            (ctypes.c_uint32 * len(after))(*after) if after else None,
+            len(waits),
+            array(*waits) if waits else None,
+            ctypes.byref(point),
+            event,
+            ctypes.byref(command) if handle else None,
+        )
         return point.value, command.value or 0
 
     def try_launch(self, buffer: int, given: list[Any], *others: int) -> str:
         """The code of a launch of `bump`."""
-        rows, kernel, alternatives = arguments(*given), self.kernels["bump"], array(*others) if others else None
+        rows, kernel, alternatives = (
+            arguments(*given),
+            self.kernels["bump"],
+            array(*others) if others else None,
+        )
         head = (buffer, kernel, 1, None, sizes(1), None, len(rows), rows, len(others), alternatives)
-        return self.ur("urCommandBufferAppendKernelLaunchWithArgsExp", *head, 0, None, 0, None, None, None, None)
+        return self.ur(
+            "urCommandBufferAppendKernelLaunchWithArgsExp",
+            *head,
+            0,
+            None,
+            0,
+            None,
+            None,
+            None,
+            None,
+        )
 
-    def advise(self, buffer: int, points: int, listed: Any, events: int, command: Any = None) -> str:
+    def advise(
+        self, buffer: int, points: int, listed: Any, events: int, command: Any = None
+    ) -> str:
         """The code of a command that does nothing."""
         return self.ur(
-            "urCommandBufferAppendUSMAdviseExp", buffer, self.address, 4, 1, points, listed, events, None, None, None, command
+            "urCommandBufferAppendUSMAdviseExp",
+            buffer,
+            self.address,
+            4,
+            1,
+            points,
+            listed,
+            events,
+            None,
+            None,
+            None,
+            command,
         )
 
     def finalize(self, buffer: int) -> int:
@@ -140,7 +202,12 @@ class Bench:
 
 def update(command: int, **fields: Any) -> Any:
     """An update: `values`, `memory`, `pointers` are dictionaries by index; the rest are fields of the struct."""
-    made = Update(UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC"], None, command, newWorkDim=1)
+    made = Update(
+        UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC"],
+        None,
+        command,
+        newWorkDim=1,
+    )
     made.keep = []
 
     def rows(struct: Any, entries: list[Any]) -> int:
@@ -155,18 +222,31 @@ def update(command: int, **fields: Any) -> Any:
     if given := fields.pop("values", {}):
         made.numNewValueArgs = len(given)
         made.pNewValueArgList = rows(
-            ValueUpdate, [ValueUpdate(0x1004, None, i, ctypes.sizeof(v), None, where(v)) for i, v in given.items()]
+            ValueUpdate,
+            [
+                ValueUpdate(0x1004, None, i, ctypes.sizeof(v), None, where(v))
+                for i, v in given.items()
+            ],
         )
     if given := fields.pop("locals", {}):
         made.numNewValueArgs = len(given)
-        made.pNewValueArgList = rows(ValueUpdate, [ValueUpdate(0x1004, None, i, size, None, None) for i, size in given.items()])
+        made.pNewValueArgList = rows(
+            ValueUpdate,
+            [ValueUpdate(0x1004, None, i, size, None, None) for i, size in given.items()],
+        )
     if given := fields.pop("memory", {}):
         made.numNewMemObjArgs = len(given)
-        made.pNewMemObjArgList = rows(MemoryUpdate, [MemoryUpdate(0x1002, None, i, None, v) for i, v in given.items()])
+        made.pNewMemObjArgList = rows(
+            MemoryUpdate, [MemoryUpdate(0x1002, None, i, None, v) for i, v in given.items()]
+        )
     if given := fields.pop("pointers", {}):
         made.numNewPointerArgs = len(given)
         made.pNewPointerArgList = rows(
-            PointerUpdate, [PointerUpdate(0x1003, None, i, None, where(ctypes.c_void_p(v))) for i, v in given.items()]
+            PointerUpdate,
+            [
+                PointerUpdate(0x1003, None, i, None, where(ctypes.c_void_p(v)))
+                for i, v in given.items()
+            ],
         )
     for name, given in fields.items():
         setattr(made, name, given if isinstance(given, int) else where(given))

@@ -12,14 +12,16 @@ from launching import Exported, built
 from ur_calls import Calls, array
 from usm_ways import WAYS, Way
 
-from fairlead.loader.adapters import Plugin
-from fairlead.loader.devices import Device
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin
+from fairlead.loader.ur.devices import Device
 
 
 @pytest.fixture(params=list(WAYS))
-def way(request: pytest.FixtureRequest, adapter: Plugin, ur: Calls, monkeypatch: pytest.MonkeyPatch) -> Iterator[Way]:
+def way(
+    request: pytest.FixtureRequest, adapter: Plugin, ur: Calls, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Way]:
     """USM on each driver, in each way that it can have it."""
     platform, name = WAYS[request.param]
     monkeypatch.setenv("FAIRLEAD_USM", name)
@@ -71,7 +73,9 @@ def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 @pytest.fixture
 def free_queue(ur: Calls, device: Device, context: int) -> Iterator[int]:
     """An out-of-order queue."""
-    properties = UR.struct("ur_queue_properties_t")(UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, 1)
+    properties = UR.struct("ur_queue_properties_t")(
+        UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, 1
+    )
     made = ur.made("urQueueCreate", context, device.handle, ctypes.byref(properties))
     yield made.value or 0
     ur.ok("urQueueRelease", made)

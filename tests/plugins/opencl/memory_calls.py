@@ -9,14 +9,16 @@ from typing import Any
 from ur_calls import Calls, array
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.memory import read_word
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base.memory import read_word
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
 
 
 def struct(name: str, stype: str = "", **fields: Any) -> Any:
     """A struct of the API, a pointer to which calls take. `stype` is the name of its type after UR_STRUCTURE_TYPE_."""
-    return UR.struct(name)(**({"stype": UR[f"UR_STRUCTURE_TYPE_{stype}"]} if stype else {}), **fields)
+    return UR.struct(name)(
+        **({"stype": UR[f"UR_STRUCTURE_TYPE_{stype}"]} if stype else {}), **fields
+    )
 
 
 def rect(x: int = 0, y: int = 0, z: int = 0) -> Any:
@@ -33,7 +35,10 @@ def new_queue(ur: Calls, context: int, device: int, *flags: str) -> ctypes.c_voi
     """A queue with flags, named without UR_QUEUE_FLAG_."""
     bits = sum(UR[f"UR_QUEUE_FLAG_{flag}"] for flag in flags)
     return ur.made(
-        "urQueueCreate", context, device, ctypes.byref(struct("ur_queue_properties_t", "QUEUE_PROPERTIES", flags=bits))
+        "urQueueCreate",
+        context,
+        device,
+        ctypes.byref(struct("ur_queue_properties_t", "QUEUE_PROPERTIES", flags=bits)),
     )
 
 
@@ -70,8 +75,15 @@ def finish(ur: Calls, event: ctypes.c_void_p, kind: str) -> None:
     """Wait for an event with times, see that it tells of its command, and release it."""
     ur.ok("urEventWait", 1, array(event))
     assert command(ur, event) == kind
-    names = ("QUEUED", "START", "END")  # not SUBMIT: Intel's driver has none for short copies that it makes at once
-    times = [ur.number("urEventGetProfilingInfo", event, f"UR_PROFILING_INFO_COMMAND_{name}") for name in names]
+    names = (
+        "QUEUED",
+        "START",
+        "END",
+    )  # not SUBMIT: Intel's driver has none for short copies that it makes at once
+    times = [
+        ur.number("urEventGetProfilingInfo", event, f"UR_PROFILING_INFO_COMMAND_{name}")
+        for name in names
+    ]
     assert times == sorted(times)
     ur.ok("urEventRelease", event)
 
@@ -88,6 +100,8 @@ def held_back(ur: Calls, context: int) -> tuple[ctypes.c_void_p, Callable[..., i
     code = ctypes.c_int32()
     user = table.clCreateUserEvent(native, ctypes.byref(code))
     assert code.value == 0
-    owned = struct("ur_event_native_properties_t", "EVENT_NATIVE_PROPERTIES", isNativeHandleOwned=True)
+    owned = struct(
+        "ur_event_native_properties_t", "EVENT_NATIVE_PROPERTIES", isNativeHandleOwned=True
+    )
     event = ur.made("urEventCreateWithNativeHandle", user, context, ctypes.byref(owned))
     return event, lambda status=0: table.clSetUserEventStatus(user, status)

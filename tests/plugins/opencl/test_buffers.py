@@ -8,28 +8,49 @@ import pytest
 from memory_calls import content, new_buffer, opencl, struct
 from ur_calls import Calls
 
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
 
 SIZE = 4096
-READ_WRITE, WRITE_ONLY, READ_ONLY, USE, ALLOC, COPY = (UR[f"UR_MEM_FLAG_{name}"] for name in (
-    "READ_WRITE", "WRITE_ONLY", "READ_ONLY", "USE_HOST_POINTER", "ALLOC_HOST_POINTER", "ALLOC_COPY_HOST_POINTER",
-))  # fmt: skip
+READ_WRITE, WRITE_ONLY, READ_ONLY, USE, ALLOC, COPY = (
+    UR[f"UR_MEM_FLAG_{name}"]
+    for name in (
+        "READ_WRITE",
+        "WRITE_ONLY",
+        "READ_ONLY",
+        "USE_HOST_POINTER",
+        "ALLOC_HOST_POINTER",
+        "ALLOC_COPY_HOST_POINTER",
+    )
+)
 
 
-def create(ur: Calls, context: int, flags: int, size: int, host: object = None) -> tuple[str, ctypes.c_void_p]:
+def create(
+    ur: Calls, context: int, flags: int, size: int, host: object = None
+) -> tuple[str, ctypes.c_void_p]:
     made = ctypes.c_void_p()
     address = ctypes.addressof(host) if isinstance(host, ctypes.Array) else None
     properties = (
-        ctypes.byref(struct("ur_buffer_properties_t", "BUFFER_PROPERTIES", pHost=address)) if host is not None else None
+        ctypes.byref(struct("ur_buffer_properties_t", "BUFFER_PROPERTIES", pHost=address))
+        if host is not None
+        else None
     )
     return ur("urMemBufferCreate", context, flags, size, properties, ctypes.byref(made)), made
 
 
-def partition(ur: Calls, buffer: ctypes.c_void_p, origin: int, size: int, flags: int = 0) -> tuple[str, ctypes.c_void_p]:
+def partition(
+    ur: Calls, buffer: ctypes.c_void_p, origin: int, size: int, flags: int = 0
+) -> tuple[str, ctypes.c_void_p]:
     made = ctypes.c_void_p()
     region = ctypes.byref(struct("ur_buffer_region_t", "BUFFER_REGION", origin=origin, size=size))
-    return ur("urMemBufferPartition", buffer, flags, UR["UR_BUFFER_CREATE_TYPE_REGION"], region, ctypes.byref(made)), made
+    return ur(
+        "urMemBufferPartition",
+        buffer,
+        flags,
+        UR["UR_BUFFER_CREATE_TYPE_REGION"],
+        region,
+        ctypes.byref(made),
+    ), made
 
 
 @pytest.mark.parametrize("flags", [0, READ_WRITE, WRITE_ONLY, READ_ONLY, READ_WRITE | ALLOC])
@@ -43,7 +64,10 @@ def test_a_buffer_tells_of_itself(ur: Calls, context: int, flags: int) -> None:
     ur.ok("urMemRelease", buffer)
     ur.ok("urMemRelease", buffer)
     assert ur("urMemRelease", buffer) == "INVALID_MEM_OBJECT"
-    assert ur("urMemGetInfo", buffer, UR["UR_MEM_INFO_SIZE"], 0, None, ctypes.byref(ctypes.c_size_t())) == "INVALID_MEM_OBJECT"
+    assert (
+        ur("urMemGetInfo", buffer, UR["UR_MEM_INFO_SIZE"], 0, None, ctypes.byref(ctypes.c_size_t()))
+        == "INVALID_MEM_OBJECT"
+    )
 
 
 def test_host_memory_is_copied_or_used(ur: Calls, context: int, queue: int) -> None:
@@ -58,14 +82,24 @@ def test_host_memory_is_copied_or_used(ur: Calls, context: int, queue: int) -> N
 @pytest.mark.parametrize(
     ("flags", "host", "code"),
     [
-        (COPY, None, "INVALID_HOST_PTR"), (USE, None, "INVALID_HOST_PTR"), (COPY, 0, "INVALID_HOST_PTR"), (USE, 0, "INVALID_HOST_PTR"),
-        (READ_WRITE, 1, "INVALID_HOST_PTR"), (ALLOC, 1, "INVALID_HOST_PTR"), (0, 1, "INVALID_HOST_PTR"),
-        (USE | COPY, 1, "INVALID_VALUE"), (USE | ALLOC, 1, "INVALID_VALUE"),
-        (READ_WRITE | READ_ONLY, None, "INVALID_VALUE"), (WRITE_ONLY | READ_ONLY, None, "INVALID_VALUE"),
-        (0x40, None, "INVALID_ENUMERATION"), (READ_WRITE | 1 << 31, None, "INVALID_ENUMERATION"),
+        (COPY, None, "INVALID_HOST_PTR"),
+        (USE, None, "INVALID_HOST_PTR"),
+        (COPY, 0, "INVALID_HOST_PTR"),
+        (USE, 0, "INVALID_HOST_PTR"),
+        (READ_WRITE, 1, "INVALID_HOST_PTR"),
+        (ALLOC, 1, "INVALID_HOST_PTR"),
+        (0, 1, "INVALID_HOST_PTR"),
+        (USE | COPY, 1, "INVALID_VALUE"),
+        (USE | ALLOC, 1, "INVALID_VALUE"),
+        (READ_WRITE | READ_ONLY, None, "INVALID_VALUE"),
+        (WRITE_ONLY | READ_ONLY, None, "INVALID_VALUE"),
+        (0x40, None, "INVALID_ENUMERATION"),
+        (READ_WRITE | 1 << 31, None, "INVALID_ENUMERATION"),
     ],
-)  # fmt: skip
-def test_flags_and_host_pointers_have_to_fit(ur: Calls, context: int, flags: int, host: int | None, code: str) -> None:
+)
+def test_flags_and_host_pointers_have_to_fit(
+    ur: Calls, context: int, flags: int, host: int | None, code: str
+) -> None:
     pointer = ctypes.create_string_buffer(SIZE) if host else host
     assert create(ur, context, flags, SIZE, pointer)[0] == code
 
@@ -76,7 +110,10 @@ def test_sizes_that_no_buffer_has(ur: Calls, context: int) -> None:
 
 
 def test_nulls(ur: Calls, context: int) -> None:
-    assert ur("urMemBufferCreate", None, READ_WRITE, SIZE, None, ctypes.byref(ctypes.c_void_p())) == "INVALID_NULL_HANDLE"
+    assert (
+        ur("urMemBufferCreate", None, READ_WRITE, SIZE, None, ctypes.byref(ctypes.c_void_p()))
+        == "INVALID_NULL_HANDLE"
+    )
     assert ur("urMemBufferCreate", context, READ_WRITE, SIZE, None, None) == "INVALID_NULL_POINTER"
     assert ur("urMemRelease", None) == "INVALID_NULL_HANDLE"
     assert ur("urMemRetain", context) == "INVALID_MEM_OBJECT"
@@ -113,8 +150,14 @@ def test_parts_that_there_are_not(ur: Calls, context: int) -> None:
     assert partition(ur, buffer, 0, 64, USE)[0] == "INVALID_VALUE"
     assert partition(ur, buffer, 0, 64, 0x40)[0] == "INVALID_ENUMERATION"
     region = ctypes.byref(struct("ur_buffer_region_t", "BUFFER_REGION", origin=0, size=64))
-    assert ur("urMemBufferPartition", buffer, 0, 1, region, ctypes.byref(ctypes.c_void_p())) == "INVALID_ENUMERATION"
-    assert ur("urMemBufferPartition", buffer, 0, 0, None, ctypes.byref(ctypes.c_void_p())) == "INVALID_NULL_POINTER"
+    assert (
+        ur("urMemBufferPartition", buffer, 0, 1, region, ctypes.byref(ctypes.c_void_p()))
+        == "INVALID_ENUMERATION"
+    )
+    assert (
+        ur("urMemBufferPartition", buffer, 0, 0, None, ctypes.byref(ctypes.c_void_p()))
+        == "INVALID_NULL_POINTER"
+    )
     part = partition(ur, buffer, 0, 1024)[1]
     assert partition(ur, part, 0, 128)[0] == "INVALID_MEM_OBJECT"
     ur.ok("urMemRelease", part)
@@ -130,7 +173,9 @@ def test_a_buffer_made_of_a_native_handle_is_that_memory(
     assert native == ur.made("urMemGetNativeHandle", buffer, None).value
     if owned:  # a reference of the program's own, which it hands over
         assert opencl(ur, context)[0].clRetainMemObject(native) == 0
-    properties = struct("ur_mem_native_properties_t", "MEM_NATIVE_PROPERTIES", isNativeHandleOwned=owned)
+    properties = struct(
+        "ur_mem_native_properties_t", "MEM_NATIVE_PROPERTIES", isNativeHandleOwned=owned
+    )
     other = ur.made("urMemBufferCreateWithNativeHandle", native, context, ctypes.byref(properties))
     assert other.value != buffer.value
     assert ur.number("urMemGetInfo", other, "UR_MEM_INFO_SIZE") == SIZE
@@ -144,7 +189,10 @@ def test_native_handles_that_are_no_buffer(ur: Calls, context: int, device: Devi
     assert ur("urMemBufferCreateWithNativeHandle", 0, context, None, made) == "INVALID_NULL_HANDLE"
     assert ur("urMemBufferCreateWithNativeHandle", 0x1000, context, None, made) == "INVALID_VALUE"
     native = ur.made("urContextGetNativeHandle", context).value
-    refused = {"INVALID_MEM_OBJECT", "INVALID_CONTEXT"}  # not every driver knows one of its objects from another
+    refused = {
+        "INVALID_MEM_OBJECT",
+        "INVALID_CONTEXT",
+    }  # not every driver knows one of its objects from another
     assert ur("urMemBufferCreateWithNativeHandle", native, context, None, made) in refused
     other = ur.made("urContextCreate", 1, ctypes.byref(ctypes.c_void_p(device.handle)), None)
     buffer = new_buffer(ur, other.value or 0, SIZE)

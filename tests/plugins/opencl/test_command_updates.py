@@ -10,10 +10,10 @@ import pytest
 from command_bench import COUNT, Bench, bumped, local, memory, pointer, sizes, update, value
 from ur_calls import array
 
-from fairlead.icd import command_buffer
 from fairlead.icd._native import lib
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.icd.command_buffer import command_buffer
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
 from fairlead.plugins.opencl.core import adapter as reference
 
 
@@ -44,12 +44,17 @@ def test_arguments_and_sizes_are_updated(bench: Bench, mode: str) -> None:
 
 def test_local_memory_and_local_size_are_updated(bench: Bench, mode: str) -> None:
     buffer = bench.buffer(updatable=True)
-    _, command = bench.launch(buffer, "sum", pointer(bench.address), local(4 * 4), local_size=sizes(4), handle=True)
+    _, command = bench.launch(
+        buffer, "sum", pointer(bench.address), local(4 * 4), local_size=sizes(4), handle=True
+    )
     bench.finalize(buffer)
     totals = [sum(range(4 * i, 4 * i + 4)) for i in range(4)]
     assert bench.run(buffer)[::4] == totals
     bench.reset()
-    assert bench.update(buffer, update(command, locals={1: 4 * 8}, pNewLocalWorkSize=sizes(8))) == "SUCCESS"
+    assert (
+        bench.update(buffer, update(command, locals={1: 4 * 8}, pNewLocalWorkSize=sizes(8)))
+        == "SUCCESS"
+    )
     assert bench.run(buffer)[::8] == [sum(range(8)), sum(range(8, 16))]
     bench.ur.ok("urCommandBufferReleaseExp", buffer)
 
@@ -60,32 +65,56 @@ def test_the_number_of_dimensions_is_updated(bench: Bench, mode: str) -> None:
     bench.finalize(buffer)
     assert bench.run(buffer) == list(range(2, 2 + COUNT))
     two = {"newWorkDim": 2, "pNewGlobalWorkOffset": sizes(1, 3), "pNewGlobalWorkSize": sizes(4, 4)}
-    assert bench.update(buffer, update(command, newWorkDim=2, pNewGlobalWorkSize=sizes(4, 4))) == "INVALID_VALUE"
+    assert (
+        bench.update(buffer, update(command, newWorkDim=2, pNewGlobalWorkSize=sizes(4, 4)))
+        == "INVALID_VALUE"
+    )
     assert bench.update(buffer, update(command, **two)) == "SUCCESS"
-    assert bench.run(buffer) == [100 * row + column for row in range(3, 7) for column in range(1, 5)]
+    assert bench.run(buffer) == [
+        100 * row + column for row in range(3, 7) for column in range(1, 5)
+    ]
     bench.ur.ok("urCommandBufferReleaseExp", buffer)
 
 
 def test_the_kernel_is_updated_to_an_alternative_and_back(bench: Bench) -> None:
     buffer = bench.buffer(updatable=True)
-    _, command = bench.launch(buffer, "bump", pointer(bench.address), value(1), others=("scale",), handle=True)
+    _, command = bench.launch(
+        buffer, "bump", pointer(bench.address), value(1), others=("scale",), handle=True
+    )
     bench.launch(buffer, "bump", pointer(bench.address), value(4))
     bench.finalize(buffer)
     start, kernels = list(range(COUNT)), bench.kernels
     everything = {"pointers": {0: bench.address}, "values": {1: ctypes.c_int(5)}}
     assert bench.run(buffer, 2) == bumped(start, 1, 4, 1, 4)
-    assert bench.update(buffer, update(command, hNewKernel=kernels["sum"], **everything)) == "INVALID_VALUE"
-    assert bench.update(buffer, update(command, hNewKernel=kernels["scale"], values={1: ctypes.c_int(5)})) == "INVALID_VALUE"
-    assert bench.update(buffer, update(command, hNewKernel=kernels["scale"], **everything)) == "SUCCESS"
+    assert (
+        bench.update(buffer, update(command, hNewKernel=kernels["sum"], **everything))
+        == "INVALID_VALUE"
+    )
+    assert (
+        bench.update(
+            buffer, update(command, hNewKernel=kernels["scale"], values={1: ctypes.c_int(5)})
+        )
+        == "INVALID_VALUE"
+    )
+    assert (
+        bench.update(buffer, update(command, hNewKernel=kernels["scale"], **everything))
+        == "SUCCESS"
+    )
     bench.reset()
-    assert bench.run(buffer, 2) == bumped([5 * cell for cell in bumped([5 * cell for cell in start], 4)], 4)
-    assert bench.update(buffer, update(command, hNewKernel=kernels["bump"], **everything)) == "SUCCESS"
+    assert bench.run(buffer, 2) == bumped(
+        [5 * cell for cell in bumped([5 * cell for cell in start], 4)], 4
+    )
+    assert (
+        bench.update(buffer, update(command, hNewKernel=kernels["bump"], **everything)) == "SUCCESS"
+    )
     bench.reset()
     assert bench.run(buffer, 2) == bumped(start, 5, 4, 5, 4)
     bench.ur.ok("urCommandBufferReleaseExp", buffer)
 
 
-def test_other_kernels_come_before_other_arguments(bench: Bench, free_queue: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_kernels_come_before_other_arguments(
+    bench: Bench, free_queue: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of the changes of one update: a launch that follows one of a kernel with more arguments has no room for these before. In every
     plan that there is."""
     order: list[bool] = []
@@ -101,16 +130,24 @@ def test_other_kernels_come_before_other_arguments(bench: Bench, free_queue: int
     monkeypatch.setattr(command_buffer, "lib", Watched())
     buffer = bench.buffer(updatable=True)
     _, sized = bench.launch(buffer, "bump", pointer(bench.address), value(1), handle=True)
-    _, other = bench.launch(buffer, "bump", pointer(bench.address), value(2), others=("many",), handle=True)
+    _, other = bench.launch(
+        buffer, "bump", pointer(bench.address), value(2), others=("many",), handle=True
+    )
     bench.launch(buffer, "many", pointer(bench.address), *map(value, range(5)))
     bench.finalize(buffer)
     start = list(range(COUNT))
     for queue in (bench.queue, free_queue):
         bench.reset()
         assert bench.run(buffer, queue=queue) == [cell + 10 for cell in bumped(start, 1, 2)]
-    everything = {"pointers": {0: bench.address}, "values": {i: ctypes.c_int(10 * i) for i in range(1, 6)}}
+    everything = {
+        "pointers": {0: bench.address},
+        "values": {i: ctypes.c_int(10 * i) for i in range(1, 6)},
+    }
     smaller = update(sized, pNewGlobalWorkSize=sizes(4), values={1: ctypes.c_int(7)})
-    assert bench.update(buffer, smaller, update(other, hNewKernel=bench.kernels["many"], **everything)) == "SUCCESS"
+    assert (
+        bench.update(buffer, smaller, update(other, hNewKernel=bench.kernels["many"], **everything))
+        == "SUCCESS"
+    )
     assert order == [True, False]
     for queue in (bench.queue, free_queue):
         bench.reset()
@@ -163,7 +200,10 @@ def test_a_kernel_is_copied_under_its_lock(bench: Bench) -> None:
 
 def test_an_update_is_all_or_nothing(bench: Bench, mode: str) -> None:
     buffer = bench.buffer(updatable=True)
-    commands = [bench.launch(buffer, "bump", pointer(bench.address), value(add), handle=True)[1] for add in (1, 2)]
+    commands = [
+        bench.launch(buffer, "bump", pointer(bench.address), value(add), handle=True)[1]
+        for add in (1, 2)
+    ]
     bench.finalize(buffer)
     good = update(commands[0], values={1: ctypes.c_int(100)}, pNewGlobalWorkSize=sizes(1))
     for bad, code in (
@@ -172,7 +212,12 @@ def test_an_update_is_all_or_nothing(bench: Bench, mode: str) -> None:
         (update(commands[1], memory={0: 0x1234}), "INVALID_MEM_OBJECT"),
         (update(0x1234, values={1: ctypes.c_int(1)}), "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP"),
         (
-            update(commands[1], newWorkDim=4, pNewGlobalWorkOffset=sizes(0), pNewGlobalWorkSize=sizes(1)),
+            update(
+                commands[1],
+                newWorkDim=4,
+                pNewGlobalWorkOffset=sizes(0),
+                pNewGlobalWorkSize=sizes(1),
+            ),
             "INVALID_WORK_DIMENSION",
         ),
     ):
@@ -216,10 +261,17 @@ def test_threads_update_and_enqueue_their_own_command_buffers(bench: Bench, devi
             cells = (ctypes.c_int * COUNT).from_address(mine.value or 0)
             cells[:] = [0] * COUNT
             buffer, expected = bench.buffer(updatable=True), [0] * COUNT
-            _, command = bench.launch(buffer, "bump", pointer(mine.value or 0), value(0), handle=True)
+            _, command = bench.launch(
+                buffer, "bump", pointer(mine.value or 0), value(0), handle=True
+            )
             bench.finalize(buffer)
             for turn in range(40):
-                assert bench.update(buffer, update(command, values={1: ctypes.c_int(1000 * number + turn)})) == "SUCCESS"
+                assert (
+                    bench.update(
+                        buffer, update(command, values={1: ctypes.c_int(1000 * number + turn)})
+                    )
+                    == "SUCCESS"
+                )
                 ur.ok("urEnqueueCommandBufferExp", queue, buffer, 0, None, None)
                 expected = bumped(expected, 1000 * number + turn)
             ur.ok("urQueueFinish", queue)

@@ -13,23 +13,27 @@ from support import FakeDriver, RunPython
 from ur_calls import Calls
 
 from fairlead import plugins
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
 from fairlead.plugins.opencl import device_info, device_tables
 from fairlead.plugins.opencl.core import adapter as declared
 from fairlead.plugins.opencl.devices import Device as OwnDevice
 from fairlead.plugins.opencl.devices import device_of
 
-PROPERTIES: Final = [name.removeprefix("UR_DEVICE_INFO_") for name, c in UR.constants.items() if c.group == "ur_device_info_t"]
+PROPERTIES: Final = [
+    name.removeprefix("UR_DEVICE_INFO_")
+    for name, c in UR.constants.items()
+    if c.group == "ur_device_info_t"
+]
 
 #: Prints {property: "code" or hex digits} of the first device whose platform's name has a word in it, by an adapter's library.
 PROGRAM: Final = """
 import ctypes, json, sys
 from fairlead.backends import nested_environment
-from fairlead.loader.adapters import load
-from fairlead.loader.discovery import PluginCandidate
-from fairlead.loader.query import query
-from fairlead.loader.ur import UR, URError, check
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.discovery import PluginCandidate
+from fairlead.loader.base.query import query
+from fairlead.loader.ur.abi import UR, URError, check
 
 adapter = load(PluginCandidate(sys.argv[1], "test", backend="opencl"), environment=nested_environment())
 device = next(device for device in adapter.devices if sys.argv[2] in device.platform.name)
@@ -52,12 +56,32 @@ _NO_USM: Final = "shared virtual memory stands in where the driver has no USM"
 
 #: What this adapter answers otherwise than Intel's of 2025.3.3: on which drivers, and why.
 DIFFERENT: Final = {
-    "COMPONENT_DEVICES": (_INTEL, _POCL, "no device is composed of others: an empty list, where Intel's has no answer"),
-    "COMPOSITE_DEVICE": (_INTEL, _POCL, "no device is part of a composed one: NULL, where Intel's has no answer"),
+    "COMPONENT_DEVICES": (
+        _INTEL,
+        _POCL,
+        "no device is composed of others: an empty list, where Intel's has no answer",
+    ),
+    "COMPOSITE_DEVICE": (
+        _INTEL,
+        _POCL,
+        "no device is part of a composed one: NULL, where Intel's has no answer",
+    ),
     "COMMAND_BUFFER_SUPPORT_EXP": (_POCL, "also without cl_khr_command_buffer"),
-    "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": (_INTEL, _POCL, "kernels and events can be exchanged too"),
-    "COMMAND_BUFFER_EVENT_SUPPORT_EXP": (_INTEL, _POCL, "commands of a command-buffer can wait for events and signal them"),
-    "TIMESTAMP_RECORDING_SUPPORT_EXP": (_INTEL, _POCL, "a marker on a queue of the adapter's own has the time"),
+    "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": (
+        _INTEL,
+        _POCL,
+        "kernels and events can be exchanged too",
+    ),
+    "COMMAND_BUFFER_EVENT_SUPPORT_EXP": (
+        _INTEL,
+        _POCL,
+        "commands of a command-buffer can wait for events and signal them",
+    ),
+    "TIMESTAMP_RECORDING_SUPPORT_EXP": (
+        _INTEL,
+        _POCL,
+        "a marker on a queue of the adapter's own has the time",
+    ),
     "ENQUEUE_NATIVE_COMMAND_SUPPORT_EXP": (_INTEL, _POCL, "urEnqueueNativeCommandExp is there"),
     "USM_POOL_SUPPORT": (_INTEL, _POCL, "pools are there"),
     "USM_HOST_SUPPORT": (_POCL, _NO_USM),
@@ -66,15 +90,26 @@ DIFFERENT: Final = {
     "USM_CROSS_SHARED_SUPPORT": (_POCL, _NO_USM),
     "USM_CONTEXT_MEMCPY_SUPPORT_EXP": (_INTEL, _POCL, "urUSMContextMemcpyExp is there"),
     "KERNEL_LAUNCH_CAPABILITIES": (_INTEL, "cooperative launches, by cl_intel_concurrent_dispatch"),
-    "GLOBAL_VARIABLE_SUPPORT": (_INTEL, "both entry points and the driver's functions are there, in Intel's too"),
-    "PROGRAM_SET_SPECIALIZATION_CONSTANTS": (_POCL, "the driver takes no SPIR-V; Intel's says so of every driver"),
+    "GLOBAL_VARIABLE_SUPPORT": (
+        _INTEL,
+        "both entry points and the driver's functions are there, in Intel's too",
+    ),
+    "PROGRAM_SET_SPECIALIZATION_CONSTANTS": (
+        _POCL,
+        "the driver takes no SPIR-V; Intel's says so of every driver",
+    ),
     "IMAGE_SUPPORT": (_INTEL, _POCL, "this adapter has no images"),
     "IMAGE_SRGB": (_INTEL, _POCL, "this adapter has no images"),
-    "NODE_MASK": (_INTEL, "no answer where the LUID is not valid (cl_khr_device_uuid); Intel's hands on the 0"),
+    "NODE_MASK": (
+        _INTEL,
+        "no answer where the LUID is not valid (cl_khr_device_uuid); Intel's hands on the 0",
+    ),
 }
 
 
-def ask(run_python: RunPython, library: Path, platform: str, drivers: dict[str, str]) -> dict[str, str]:
+def ask(
+    run_python: RunPython, library: Path, platform: str, drivers: dict[str, str]
+) -> dict[str, str]:
     return json.loads(run_python(PROGRAM, str(library), platform, env=drivers).out.splitlines()[-1])
 
 
@@ -92,18 +127,31 @@ def test_every_property_has_one_place() -> None:
 
 @pytest.mark.parametrize("platform", [_INTEL, _POCL])
 def test_answers_are_those_of_intels_adapter(
-    platform: str, real_plugins: Path, tmp_path: Path, run_python: RunPython, wheel_drivers: dict[str, str]
+    platform: str,
+    real_plugins: Path,
+    tmp_path: Path,
+    run_python: RunPython,
+    wheel_drivers: dict[str, str],
 ) -> None:
     theirs = tmp_path / "libur_adapter_opencl.so.0"
     theirs.symlink_to(real_plugins / "ur-then" / theirs.name)
     (tmp_path / "libumf.so.1").symlink_to(real_plugins / "umf/libumf.so.1")
     expected = ask(run_python, theirs, platform, wheel_drivers)
-    answers = ask(run_python, Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0"), platform, wheel_drivers)
+    answers = ask(
+        run_python,
+        Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0"),
+        platform,
+        wheel_drivers,
+    )
     unknown_to_it = "INVALID_ENUMERATION"
     others = {
-        name: (answers[name], answer) for name, answer in expected.items() if answer not in (answers[name], unknown_to_it)
+        name: (answers[name], answer)
+        for name, answer in expected.items()
+        if answer not in (answers[name], unknown_to_it)
     }
-    assert set(others) == {name for name, (*drivers, _) in DIFFERENT.items() if platform in drivers}, others
+    assert set(others) == {
+        name for name, (*drivers, _) in DIFFERENT.items() if platform in drivers
+    }, others
     assert not {"UNKNOWN", unknown_to_it} & set(answers.values())
 
 
@@ -111,9 +159,15 @@ def test_texts_end_with_a_nul_and_short_buffers_are_refused(ur: Calls, device: D
     name = ur.info("urDeviceGetInfo", device.handle, "UR_DEVICE_INFO_NAME")
     assert name == device.name.encode() + b"\0"
     buffer = ctypes.create_string_buffer(4)
-    assert ur("urDeviceGetInfo", device.handle, UR["UR_DEVICE_INFO_NAME"], 4, buffer, None) == "INVALID_SIZE"
+    assert (
+        ur("urDeviceGetInfo", device.handle, UR["UR_DEVICE_INFO_NAME"], 4, buffer, None)
+        == "INVALID_SIZE"
+    )
     assert ur("urDeviceGetInfo", device.handle, 0x7777, 4, buffer, None) == "INVALID_ENUMERATION"
-    assert ur("urDeviceGetInfo", device.handle, UR["UR_DEVICE_INFO_FAN_SPEED"], 4, buffer, None) == "UNSUPPORTED_ENUMERATION"
+    assert (
+        ur("urDeviceGetInfo", device.handle, UR["UR_DEVICE_INFO_FAN_SPEED"], 4, buffer, None)
+        == "UNSUPPORTED_ENUMERATION"
+    )
 
 
 def test_command_buffers_can_do_everything(device: Device) -> None:
@@ -133,17 +187,37 @@ def older(native: int, version: tuple[int, int]) -> OwnDevice:
 
 
 OLDER: Final = {
-    (1, 0): {"DOUBLE_FP_CONFIG": 0, "LINKER_AVAILABLE": False, "IMAGE_SRGB": False, "ATOMIC_MEMORY_ORDER_CAPABILITIES": 1,
-             "ATOMIC_MEMORY_SCOPE_CAPABILITIES": 0b111, "NATIVE_VECTOR_WIDTH_INT": 0, "BUILT_IN_KERNELS": "", "UUID": None},
-    (1, 2): {"LINKER_AVAILABLE": True, "QUEUE_ON_DEVICE_PROPERTIES": 0, "IL_VERSION": "", "HALF_FP_CONFIG": 0,
-             "SUB_GROUP_SIZES_INTEL": [1]},
-    (2, 0): {"ATOMIC_FENCE_ORDER_CAPABILITIES": 0b11111, "ATOMIC_MEMORY_SCOPE_CAPABILITIES": 0b1111,
-             "PROGRAM_SET_SPECIALIZATION_CONSTANTS": False, "DEVICE_ID": None, "ATOMIC_64": False},
-}  # fmt: skip
+    (1, 0): {
+        "DOUBLE_FP_CONFIG": 0,
+        "LINKER_AVAILABLE": False,
+        "IMAGE_SRGB": False,
+        "ATOMIC_MEMORY_ORDER_CAPABILITIES": 1,
+        "ATOMIC_MEMORY_SCOPE_CAPABILITIES": 0b111,
+        "NATIVE_VECTOR_WIDTH_INT": 0,
+        "BUILT_IN_KERNELS": "",
+        "UUID": None,
+    },
+    (1, 2): {
+        "LINKER_AVAILABLE": True,
+        "QUEUE_ON_DEVICE_PROPERTIES": 0,
+        "IL_VERSION": "",
+        "HALF_FP_CONFIG": 0,
+        "SUB_GROUP_SIZES_INTEL": [1],
+    },
+    (2, 0): {
+        "ATOMIC_FENCE_ORDER_CAPABILITIES": 0b11111,
+        "ATOMIC_MEMORY_SCOPE_CAPABILITIES": 0b1111,
+        "PROGRAM_SET_SPECIALIZATION_CONSTANTS": False,
+        "DEVICE_ID": None,
+        "ATOMIC_64": False,
+    },
+}
 
 
 @pytest.mark.parametrize("version", OLDER)
-def test_an_older_driver_is_not_asked_for_what_came_later(ur: Calls, device: Device, version: tuple[int, int]) -> None:
+def test_an_older_driver_is_not_asked_for_what_came_later(
+    ur: Calls, device: Device, version: tuple[int, int]
+) -> None:
     native = ctypes.c_void_p()
     ur.ok("urDeviceGetNativeHandle", device.handle, ctypes.byref(native))
     old = older(native.value or 0, version)
@@ -152,13 +226,18 @@ def test_an_older_driver_is_not_asked_for_what_came_later(ur: Calls, device: Dev
         assert answer(old, UR[f"UR_DEVICE_INFO_{name}"]) == expected, name
 
 
-def test_an_accelerator_that_answers_little(fake_driver: FakeDriver, tmp_path: Path, run_python: RunPython) -> None:
+def test_an_accelerator_that_answers_little(
+    fake_driver: FakeDriver, tmp_path: Path, run_python: RunPython
+) -> None:
     (tmp_path / "fake.icd").write_text(str(fake_driver()), encoding="utf-8")
     library = Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0")
     done = run_python(PROGRAM, str(library), "Fake", env={"OCL_ICD_VENDORS": str(tmp_path)})
     answers = json.loads(done.out.splitlines()[-1])
     assert bytes.fromhex(answers["TYPE"]) == UR["UR_DEVICE_TYPE_FPGA"].to_bytes(4, "little")
     assert bytes.fromhex(answers["NAME"]) == b"Fake device"
-    assert answers["SUB_GROUP_SIZES_INTEL"] == "01000000" and answers["MAX_NUM_SUB_GROUPS"] == "01000000"
+    assert (
+        answers["SUB_GROUP_SIZES_INTEL"] == "01000000"
+        and answers["MAX_NUM_SUB_GROUPS"] == "01000000"
+    )
     assert answers["VENDOR_ID"] == answers["UUID"] == "UNSUPPORTED_ENUMERATION"
     assert "UNKNOWN" not in answers.values(), done.err

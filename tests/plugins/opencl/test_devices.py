@@ -9,13 +9,15 @@ import pytest
 from ur_calls import Calls, array
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.adapters import Plugin
-from fairlead.loader.devices import Device
-from fairlead.loader.memory import read_word
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base.memory import read_word
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin
+from fairlead.loader.ur.devices import Device
 
-CPU, GPU, FPGA, ALL, DEFAULT = (UR[f"UR_DEVICE_TYPE_{name}"] for name in ("CPU", "GPU", "FPGA", "ALL", "DEFAULT"))
+CPU, GPU, FPGA, ALL, DEFAULT = (
+    UR[f"UR_DEVICE_TYPE_{name}"] for name in ("CPU", "GPU", "FPGA", "ALL", "DEFAULT")
+)
 
 
 def of_type(ur: Calls, device: Device, kind: int) -> list[int]:
@@ -28,7 +30,12 @@ def of_type(ur: Calls, device: Device, kind: int) -> list[int]:
 
 
 def test_devices_are_listed_by_type_and_are_the_same_each_time(ur: Calls, device: Device) -> None:
-    assert of_type(ur, device, CPU) == of_type(ur, device, ALL) == of_type(ur, device, DEFAULT) == [device.handle]
+    assert (
+        of_type(ur, device, CPU)
+        == of_type(ur, device, ALL)
+        == of_type(ur, device, DEFAULT)
+        == [device.handle]
+    )
     assert of_type(ur, device, GPU) == of_type(ur, device, FPGA) == []
 
 
@@ -108,14 +115,17 @@ def test_a_device_is_divided(ur: Calls, device: Device, kind: str, values: tuple
         assert number(ur, part, "PLATFORM") == device.platform.handle
         how = ur.info("urDeviceGetInfo", part, "UR_DEVICE_INFO_PARTITION_TYPE")
         assert how == b"".join(
-            UR[f"UR_DEVICE_PARTITION_{kind}"].to_bytes(4, "little") + v.to_bytes(4, "little") for v in values
+            UR[f"UR_DEVICE_PARTITION_{kind}"].to_bytes(4, "little") + v.to_bytes(4, "little")
+            for v in values
         )
     for part in parts:
         ur.ok("urDeviceRelease", part)
     check_released(ur, parts, others)
 
 
-def test_the_same_partition_gives_the_same_sub_devices_with_one_more_reference(ur: Calls, device: Device) -> None:
+def test_the_same_partition_gives_the_same_sub_devices_with_one_more_reference(
+    ur: Calls, device: Device
+) -> None:
     once = divided(ur, device.handle, partition("EQUALLY", 1))
     others = [count - 1 for count in references(ur, once)]
     again = divided(ur, device.handle, partition("EQUALLY", 1))
@@ -128,7 +138,14 @@ def test_the_same_partition_gives_the_same_sub_devices_with_one_more_reference(u
 
 def test_fewer_sub_devices_are_given_than_there_are(ur: Calls, device: Device) -> None:
     part, count = ctypes.c_void_p(), ctypes.c_uint32()
-    ur.ok("urDevicePartition", device.handle, ctypes.byref(partition("EQUALLY", 1)), 1, ctypes.byref(part), ctypes.byref(count))
+    ur.ok(
+        "urDevicePartition",
+        device.handle,
+        ctypes.byref(partition("EQUALLY", 1)),
+        1,
+        ctypes.byref(part),
+        ctypes.byref(count),
+    )
     assert count.value == number(ur, device.handle, "MAX_COMPUTE_UNITS")
     ur.ok("urDeviceRelease", part)
 
@@ -164,7 +181,17 @@ BAD = {
 def test_partitions_that_cannot_be_are_refused(ur: Calls, device: Device, case: str) -> None:
     properties, codes = BAD[case]
     parts, count = (ctypes.c_void_p * 8)(), ctypes.c_uint32()
-    assert ur("urDevicePartition", device.handle, ctypes.byref(properties), 8, parts, ctypes.byref(count)) in codes
+    assert (
+        ur(
+            "urDevicePartition",
+            device.handle,
+            ctypes.byref(properties),
+            8,
+            parts,
+            ctypes.byref(count),
+        )
+        in codes
+    )
 
 
 # native handles
@@ -176,8 +203,12 @@ def native(ur: Calls, device: Any) -> int:
     return handle.value or 0
 
 
-def test_a_native_handle_leads_back_to_the_same_device(ur: Calls, adapter: Plugin, device: Device) -> None:
-    again = ur.made("urDeviceCreateWithNativeHandle", native(ur, device.handle), adapter.handles[0], None)
+def test_a_native_handle_leads_back_to_the_same_device(
+    ur: Calls, adapter: Plugin, device: Device
+) -> None:
+    again = ur.made(
+        "urDeviceCreateWithNativeHandle", native(ur, device.handle), adapter.handles[0], None
+    )
     assert again.value == device.handle
 
 
@@ -193,7 +224,9 @@ def test_a_sub_device_that_the_program_has_made_in_opencl_is_taken_in(
     properties = UR.struct("ur_device_native_properties_t")(
         stype=UR["UR_STRUCTURE_TYPE_DEVICE_NATIVE_PROPERTIES"], isNativeHandleOwned=owned
     )
-    part = ur.made("urDeviceCreateWithNativeHandle", made[0], adapter.handles[0], ctypes.byref(properties))
+    part = ur.made(
+        "urDeviceCreateWithNativeHandle", made[0], adapter.handles[0], ctypes.byref(properties)
+    )
     assert number(ur, part, "PARENT_DEVICE") == device.handle
     again = ur.made("urDeviceCreateWithNativeHandle", made[0], adapter.handles[0], None)
     assert again.value == part.value
@@ -209,9 +242,14 @@ def test_a_sub_device_that_the_program_has_made_in_opencl_is_taken_in(
     [(0, "INVALID_NULL_HANDLE"), (0x1000, "INVALID_VALUE"), (id(object), "INVALID_VALUE")],
     ids=["NULL", "an address of nothing", "an address of something else"],
 )
-def test_what_is_no_device_of_a_driver_is_refused(ur: Calls, adapter: Plugin, handle: int, code: str) -> None:
+def test_what_is_no_device_of_a_driver_is_refused(
+    ur: Calls, adapter: Plugin, handle: int, code: str
+) -> None:
     made = ctypes.c_void_p()
-    assert ur("urDeviceCreateWithNativeHandle", handle, adapter.handles[0], None, ctypes.byref(made)) == code
+    assert (
+        ur("urDeviceCreateWithNativeHandle", handle, adapter.handles[0], None, ctypes.byref(made))
+        == code
+    )
 
 
 # binaries, time stamps, waiting
@@ -221,7 +259,10 @@ def selected(ur: Calls, device: Device, *specs: str) -> int | str:
     binaries = (UR.struct("ur_device_binary_t") * max(len(specs), 1))()
     kept = [ctypes.create_string_buffer(spec.encode()) for spec in specs]
     for binary, spec in zip(binaries, kept, strict=False):
-        binary.stype, binary.pDeviceTargetSpec = UR["UR_STRUCTURE_TYPE_DEVICE_BINARY"], ctypes.addressof(spec)
+        binary.stype, binary.pDeviceTargetSpec = (
+            UR["UR_STRUCTURE_TYPE_DEVICE_BINARY"],
+            ctypes.addressof(spec),
+        )
     index = ctypes.c_uint32()
     code = ur("urDeviceSelectBinary", device.handle, binaries, len(specs), ctypes.byref(index))
     return index.value if code == "SUCCESS" else code
@@ -229,7 +270,9 @@ def selected(ur: Calls, device: Device, *specs: str) -> int | str:
 
 def test_a_binary_is_selected_by_what_the_driver_takes(ur: Calls, device: Device) -> None:
     intel = "Intel" in device.platform.name
-    assert selected(ur, device, "nvptx64", "spir64", "spir64_x86_64", "spir64_gen") == (2 if intel else "INVALID_BINARY")
+    assert selected(ur, device, "nvptx64", "spir64", "spir64_x86_64", "spir64_gen") == (
+        2 if intel else "INVALID_BINARY"
+    )
     assert selected(ur, device, "spir64_gen", "spir64") == (1 if intel else "INVALID_BINARY")
     assert selected(ur, device, "spir64_gen", "<unknown>", "spir") == "INVALID_BINARY"
     assert selected(ur, device) == "INVALID_SIZE"
@@ -237,7 +280,12 @@ def test_a_binary_is_selected_by_what_the_driver_takes(ur: Calls, device: Device
 
 def test_time_stamps_go_on(ur: Calls, device: Device) -> None:
     device_time, host_time = ctypes.c_uint64(), ctypes.c_uint64()
-    ur.ok("urDeviceGetGlobalTimestamps", device.handle, ctypes.byref(device_time), ctypes.byref(host_time))
+    ur.ok(
+        "urDeviceGetGlobalTimestamps",
+        device.handle,
+        ctypes.byref(device_time),
+        ctypes.byref(host_time),
+    )
     first = device_time.value, host_time.value
     assert all(first)
     ur.ok("urDeviceGetGlobalTimestamps", device.handle, ctypes.byref(device_time), None)
@@ -247,7 +295,9 @@ def test_time_stamps_go_on(ur: Calls, device: Device) -> None:
 
 def test_commands_are_timed_on_the_devices_clock(ur: Calls, device: Device, context: int) -> None:
     flags = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
-    properties = UR.struct("ur_queue_properties_t")(stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], flags=flags)
+    properties = UR.struct("ur_queue_properties_t")(
+        stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], flags=flags
+    )
     queue = ur.made("urQueueCreate", context, device.handle, ctypes.byref(properties))
     before, after = ctypes.c_uint64(), ctypes.c_uint64()
     ur.ok("urDeviceGetGlobalTimestamps", device.handle, ctypes.byref(before), None)
@@ -260,7 +310,9 @@ def test_commands_are_timed_on_the_devices_clock(ur: Calls, device: Device, cont
     ur.ok("urQueueRelease", queue)
 
 
-def test_waiting_for_a_device_waits_for_its_queues(ur: Calls, device: Device, context: int, queue: int) -> None:
+def test_waiting_for_a_device_waits_for_its_queues(
+    ur: Calls, device: Device, context: int, queue: int
+) -> None:
     done: list[int] = []
     task = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: done.append(1))
     ur.ok("urEnqueueHostTaskExp", queue, task, None, None, 0, None, None)

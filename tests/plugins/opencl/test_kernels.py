@@ -27,8 +27,8 @@ from launching import (
 )
 from ur_calls import Calls, array
 
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR, URError
+from fairlead.loader.ur.abi import UR, URError
+from fairlead.loader.ur.devices import Device
 from fairlead.plugins.opencl.core import adapter as own
 from fairlead.plugins.opencl.kernel_info import show_memory, suggestion
 from fairlead.plugins.opencl.kernels import Argument, Kernel
@@ -62,22 +62,43 @@ def test_a_kernel_says_what_it_is(ur: Calls, context: int, program: int, kernel:
 
     assert ur.info("urKernelGetInfo", kernel, "UR_KERNEL_INFO_FUNCTION_NAME") == b"store\0"
     assert ur.info("urKernelGetInfo", kernel, "UR_KERNEL_INFO_ATTRIBUTES").endswith(b"\0")
-    assert (number("NUM_ARGS"), number("CONTEXT"), number("PROGRAM"), number("REFERENCE_COUNT")) == (2, context, program, 1)
+    assert (
+        number("NUM_ARGS"),
+        number("CONTEXT"),
+        number("PROGRAM"),
+        number("REFERENCE_COUNT"),
+    ) == (2, context, program, 1)
     size = ctypes.c_size_t()
     asked = kernel, UR["UR_KERNEL_INFO_NUM_REGS"], 0, None, ctypes.byref(size)
     assert ur("urKernelGetInfo", *asked) == "UNSUPPORTED_ENUMERATION"
 
 
-def test_spilled_memory_is_told_where_the_driver_tells(ur: Calls, kernel: int, device: Device) -> None:
+def test_spilled_memory_is_told_where_the_driver_tells(
+    ur: Calls, kernel: int, device: Device
+) -> None:
     size, value = ctypes.c_size_t(), ctypes.create_string_buffer(64)
-    code = ur("urKernelGetInfo", kernel, UR["UR_KERNEL_INFO_SPILL_MEM_SIZE"], 64, value, ctypes.byref(size))
-    assert (code, size.value) == ("SUCCESS", 4) if code == "SUCCESS" else code == "UNSUPPORTED_ENUMERATION"
+    code = ur(
+        "urKernelGetInfo",
+        kernel,
+        UR["UR_KERNEL_INFO_SPILL_MEM_SIZE"],
+        64,
+        value,
+        ctypes.byref(size),
+    )
+    assert (
+        (code, size.value) == ("SUCCESS", 4)
+        if code == "SUCCESS"
+        else code == "UNSUPPORTED_ENUMERATION"
+    )
     assert is_intel(device) or code == "UNSUPPORTED_ENUMERATION"
 
 
 def test_a_name_that_no_kernel_has(ur: Calls, context: int, program: int) -> None:
     made, fresh = ctypes.c_void_p(), program_of(ur, context)
-    assert ur("urKernelCreate", program, b"no_such_kernel", ctypes.byref(made)) == "INVALID_KERNEL_NAME"
+    assert (
+        ur("urKernelCreate", program, b"no_such_kernel", ctypes.byref(made))
+        == "INVALID_KERNEL_NAME"
+    )
     assert ur("urKernelCreate", fresh, b"store", ctypes.byref(made)) == "INVALID_PROGRAM_EXECUTABLE"
     ur.ok("urProgramRelease", fresh)
 
@@ -85,10 +106,12 @@ def test_a_name_that_no_kernel_has(ur: Calls, context: int, program: int) -> Non
 def test_group_info(ur: Calls, program: int, kernel: int, device: Device) -> None:
     fours = ur.made("urKernelCreate", program, b"fours").value or 0
     for _ in range(2):  # the second answer is one that was kept
-        assert of_device(ur, "urKernelGetGroupInfo", fours, device, f"{GROUP}COMPILE_WORK_GROUP_SIZE") == struct.pack(
-            "@3N", 4, 1, 1
-        )
-    assert of_device(ur, "urKernelGetGroupInfo", kernel, device, f"{GROUP}COMPILE_WORK_GROUP_SIZE") == bytes(24)
+        assert of_device(
+            ur, "urKernelGetGroupInfo", fours, device, f"{GROUP}COMPILE_WORK_GROUP_SIZE"
+        ) == struct.pack("@3N", 4, 1, 1)
+    assert of_device(
+        ur, "urKernelGetGroupInfo", kernel, device, f"{GROUP}COMPILE_WORK_GROUP_SIZE"
+    ) == bytes(24)
     for name, least in {
         "WORK_GROUP_SIZE": 1,
         "PREFERRED_WORK_GROUP_SIZE_MULTIPLE": 1,
@@ -98,10 +121,16 @@ def test_group_info(ur: Calls, program: int, kernel: int, device: Device) -> Non
         data = of_device(ur, "urKernelGetGroupInfo", kernel, device, f"{GROUP}{name}")
         assert len(data) == 8 and int.from_bytes(data, "little") >= least
     size, value = ctypes.c_size_t(), ctypes.create_string_buffer(64)
-    for name in ("GLOBAL_WORK_SIZE", "COMPILE_MAX_WORK_GROUP_SIZE", "COMPILE_MAX_LINEAR_WORK_GROUP_SIZE"):
+    for name in (
+        "GLOBAL_WORK_SIZE",
+        "COMPILE_MAX_WORK_GROUP_SIZE",
+        "COMPILE_MAX_LINEAR_WORK_GROUP_SIZE",
+    ):
         asked = kernel, device.handle, UR[f"{GROUP}{name}"], 64, value, ctypes.byref(size)
         assert ur("urKernelGetGroupInfo", *asked) == "UNSUPPORTED_ENUMERATION"
-    foreign = next(found.handle for found in device.platform.plugin.devices if found.handle != device.handle)
+    foreign = next(
+        found.handle for found in device.platform.plugin.devices if found.handle != device.handle
+    )
     asked = kernel, foreign, UR[f"{GROUP}WORK_GROUP_SIZE"], 64, value, None
     assert ur("urKernelGetGroupInfo", *asked) == "INVALID_DEVICE"
     ur.ok("urKernelRelease", fours)
@@ -135,14 +164,23 @@ def test_native_handles_both_ways(
         assert table.clRetainKernel(cl) == 0
     properties = UR.struct("ur_kernel_native_properties_t")(isNativeHandleOwned=owned)
     given = program if with_program else None
-    again = ur.made("urKernelCreateWithNativeHandle", cl, context, given, ctypes.byref(properties)).value or 0
+    again = (
+        ur.made(
+            "urKernelCreateWithNativeHandle", cl, context, given, ctypes.byref(properties)
+        ).value
+        or 0
+    )
     assert references(table, *count) == before + 1
     its_program = ur.number("urKernelGetInfo", again, "UR_KERNEL_INFO_PROGRAM")
     assert (its_program == program) is with_program
-    assert native(ur, "urProgramGetNativeHandle", its_program) == native(ur, "urProgramGetNativeHandle", program)
+    assert native(ur, "urProgramGetNativeHandle", its_program) == native(
+        ur, "urProgramGetNativeHandle", program
+    )
     ur.ok("urProgramRetain", its_program)  # what a query shows may be kept
     numbers = Numbers(ur, context, 2)
-    assert launch(ur, queue, again, (2,), numbers.argument, 8) == "SUCCESS" and numbers.read(queue) == [8, 9]
+    assert launch(ur, queue, again, (2,), numbers.argument, 8) == "SUCCESS" and numbers.read(
+        queue
+    ) == [8, 9]
     ur.ok("urKernelRelease", again)
     assert ur.info("urProgramGetInfo", its_program, "UR_PROGRAM_INFO_KERNEL_NAMES")
     ur.ok("urProgramRelease", its_program)
@@ -150,9 +188,17 @@ def test_native_handles_both_ways(
     assert references(table, *count) == before
 
 
-def test_kernels_of_one_native_handle_share_a_lock(ur: Calls, context: int, program: int, kernel: int) -> None:
+def test_kernels_of_one_native_handle_share_a_lock(
+    ur: Calls, context: int, program: int, kernel: int
+) -> None:
     again = (
-        ur.made("urKernelCreateWithNativeHandle", native(ur, "urKernelGetNativeHandle", kernel), context, program, None).value
+        ur.made(
+            "urKernelCreateWithNativeHandle",
+            native(ur, "urKernelGetNativeHandle", kernel),
+            context,
+            program,
+            None,
+        ).value
         or 0
     )
     other = ur.made("urKernelCreate", program, b"store").value or 0
@@ -176,7 +222,10 @@ def test_native_handles_that_are_no_kernels_of_the_context(
         (cl, other, None, "INVALID_CONTEXT"),
         (cl, context, fresh, "INVALID_PROGRAM"),
     ):
-        assert ur("urKernelCreateWithNativeHandle", handle, where, its, None, ctypes.byref(made)) == code
+        assert (
+            ur("urKernelCreateWithNativeHandle", handle, where, its, None, ctypes.byref(made))
+            == code
+        )
     ur.ok("urProgramRelease", fresh)
     ur.ok("urContextRelease", other)
 
@@ -190,7 +239,11 @@ def test_arguments_that_do_not_fit(ur: Calls, old: Calls, context: int, kernel: 
         ("urKernelSetArgValue", (1, 4, None, ctypes.byref(value)), "SUCCESS"),
         ("urKernelSetArgValue", (2, 4, None, ctypes.byref(value)), "INVALID_KERNEL_ARGUMENT_INDEX"),
         ("urKernelSetArgValue", (1, 8, None, ctypes.byref(value)), "INVALID_KERNEL_ARGUMENT_SIZE"),
-        ("urKernelSetArgValue", (1, 1 << 40, None, ctypes.byref(value)), "INVALID_KERNEL_ARGUMENT_SIZE"),
+        (
+            "urKernelSetArgValue",
+            (1, 1 << 40, None, ctypes.byref(value)),
+            "INVALID_KERNEL_ARGUMENT_SIZE",
+        ),
         ("urKernelSetArgValue", (1, 4, None, None), "INVALID_NULL_POINTER"),
         ("urKernelSetArgMemObj", (0, None, numbers.handle), "SUCCESS"),
         ("urKernelSetArgMemObj", (0, None, None), "SUCCESS"),
@@ -205,7 +258,9 @@ def test_arguments_that_do_not_fit(ur: Calls, old: Calls, context: int, kernel: 
     ur.ok("urMemRelease", numbers.handle)
 
 
-def test_a_kernel_keeps_the_arguments_last_set(ur: Calls, old: Calls, context: int, queue: int, kernel: int) -> None:
+def test_a_kernel_keeps_the_arguments_last_set(
+    ur: Calls, old: Calls, context: int, queue: int, kernel: int
+) -> None:
     numbers, value = Numbers(ur, context, 4), ctypes.c_int32(40)
     old.ok("urKernelSetArgMemObj", kernel, 0, None, numbers.handle)
     old.ok("urKernelSetArgValue", kernel, 1, 4, None, ctypes.byref(value))
@@ -237,19 +292,31 @@ def test_rows_of_arguments_are_checked(ur: Calls, context: int, queue: int, kern
         assert ur("urKernelGetSuggestedLocalWorkSizeWithArgs", *asked) == code
     wide = rows(1)
     wide[0].size = 1 << 40
-    assert ur("urEnqueueKernelLaunchWithArgsExp", queue, kernel, 1, None, sizes((2,)), None, 1, wide, None, 0, None, None) == (
-        "INVALID_KERNEL_ARGUMENT_SIZE"
-    )
+    assert ur(
+        "urEnqueueKernelLaunchWithArgsExp",
+        queue,
+        kernel,
+        1,
+        None,
+        sizes((2,)),
+        None,
+        1,
+        wide,
+        None,
+        0,
+        None,
+        None,
+    ) == ("INVALID_KERNEL_ARGUMENT_SIZE")
     ur.ok("urMemRelease", numbers.handle)
 
 
 def test_the_struct_is_read_as_it_lies_in_memory() -> None:
-    assert ctypes.sizeof(Row) == 48 and [Row.type.offset, Row.index.offset, Row.size.offset, Row.value.offset] == [
-        16,
-        20,
-        24,
-        32,
-    ]
+    assert ctypes.sizeof(Row) == 48 and [
+        Row.type.offset,
+        Row.index.offset,
+        Row.size.offset,
+        Row.value.offset,
+    ] == [16, 20, 24, 32]
     assert (VALUE, POINTER, MEM, LOCAL, SAMPLER) == (
         Argument.VALUE,
         Argument.POINTER,
@@ -282,12 +349,19 @@ def test_settings(ur: Calls, kernel: int, device: Device) -> None:
     assert set_info(ur, kernel, "USM_INDIRECT_ACCESS", ctypes.c_uint32(1)) == "INVALID_SIZE"
     assert set_info(ur, kernel, "USM_INDIRECT_ACCESS", None) == "INVALID_NULL_POINTER"
     for value in ("DEFAULT", "LARGE_SLM", "LARGE_DATA"):
-        assert set_info(ur, kernel, "CACHE_CONFIG", ctypes.c_uint32(UR[f"UR_KERNEL_CACHE_CONFIG_{value}"])) == "SUCCESS"
+        assert (
+            set_info(
+                ur, kernel, "CACHE_CONFIG", ctypes.c_uint32(UR[f"UR_KERNEL_CACHE_CONFIG_{value}"])
+            )
+            == "SUCCESS"
+        )
     assert set_info(ur, kernel, "CACHE_CONFIG", ctypes.c_uint32(9)) == "INVALID_VALUE"
     assert set_info(ur, kernel, "CACHE_CONFIG", ctypes.c_uint64(0)) == "INVALID_SIZE"
 
 
-def test_pointers_besides_the_arguments(ur: Calls, context: int, queue: int, kernel: int, device: Device) -> None:
+def test_pointers_besides_the_arguments(
+    ur: Calls, context: int, queue: int, kernel: int, device: Device
+) -> None:
     memory = ur.made("urUSMSharedAlloc", context, device.handle, None, None, 64)
     before = object_of(kernel).identity
     assert set_info(ur, kernel, "USM_PTRS", array(memory)) == "SUCCESS"
@@ -299,7 +373,9 @@ def test_pointers_besides_the_arguments(ur: Calls, context: int, queue: int, ker
     ur.ok("urQueueFinish", queue)
     assert set_info(ur, kernel, "USM_PTRS", ctypes.c_uint32(1)) == "INVALID_SIZE"
     shown = object_of(kernel)
-    if not is_intel(device):  # what a device needs that is no CPU, has SVM, and no word for all of it
+    if not is_intel(
+        device
+    ):  # what a device needs that is no CPU, has SVM, and no word for all of it
         shown.shown = []
         show_memory(shown)
         assert shown.shown == [memory.value]
@@ -313,13 +389,24 @@ def test_pointers_besides_the_arguments(ur: Calls, context: int, queue: int, ker
 
 
 def suggested(
-    ur: Calls, queue: int, kernel: int, size: tuple[int, ...], *arguments: Any, dimensions: int | None = None
+    ur: Calls,
+    queue: int,
+    kernel: int,
+    size: tuple[int, ...],
+    *arguments: Any,
+    dimensions: int | None = None,
 ) -> tuple[str, list[int]]:
     found = sizes([0] * len(size))
     count = len(size) if dimensions is None else dimensions
     asked = kernel, queue, count, sizes([0] * len(size)), sizes(size)
     if arguments:
-        code = ur("urKernelGetSuggestedLocalWorkSizeWithArgs", *asked, len(arguments), rows(*arguments), found)
+        code = ur(
+            "urKernelGetSuggestedLocalWorkSizeWithArgs",
+            *asked,
+            len(arguments),
+            rows(*arguments),
+            found,
+        )
     else:
         code = ur("urKernelGetSuggestedLocalWorkSize", *asked, found)
     return code, list(found)
@@ -331,7 +418,9 @@ def test_a_suggested_size_divides_the_global_size(
 ) -> None:
     numbers = Numbers(ur, context, 1)
     code, local = suggested(ur, queue, kernel, size, numbers.argument, 1)
-    assert code == "SUCCESS" and all(most % part == 0 for most, part in zip(size, local, strict=True))
+    assert code == "SUCCESS" and all(
+        most % part == 0 for most, part in zip(size, local, strict=True)
+    )
     assert suggested(ur, queue, kernel, size) == (code, local)  # the arguments are still set
     ur.ok("urMemRelease", numbers.handle)
 
@@ -340,7 +429,10 @@ def test_suggestions_that_cannot_be_made(
     ur: Calls, context: int, queue: int, program: int, kernel: int, device: Device
 ) -> None:
     for dimensions in (0, 4):
-        assert suggested(ur, queue, kernel, (8, 8, 8), dimensions=dimensions)[0] == "INVALID_WORK_DIMENSION"
+        assert (
+            suggested(ur, queue, kernel, (8, 8, 8), dimensions=dimensions)[0]
+            == "INVALID_WORK_DIMENSION"
+        )
     assert suggested(ur, queue, kernel, (8, 0))[0] == "INVALID_WORK_DIMENSION"
     other = ur.made("urContextCreate", 1, array(device.handle), None)
     foreign = ur.made("urQueueCreate", other, device.handle, None)
@@ -371,11 +463,21 @@ def test_suggestions_of_our_own(ur: Calls, program: int, kernel: int) -> None:
 # all groups at once
 
 
-def test_how_many_groups_run_at_the_same_time(ur: Calls, program: int, kernel: int, device: Device) -> None:
+def test_how_many_groups_run_at_the_same_time(
+    ur: Calls, program: int, kernel: int, device: Device
+) -> None:
     count, local = ctypes.c_uint32(), sizes((64, 1, 1))
 
     def ask(dimensions: int, given: Any = local) -> str:
-        return ur("urKernelSuggestMaxCooperativeGroupCount", kernel, device.handle, dimensions, given, 0, ctypes.byref(count))
+        return ur(
+            "urKernelSuggestMaxCooperativeGroupCount",
+            kernel,
+            device.handle,
+            dimensions,
+            given,
+            0,
+            ctypes.byref(count),
+        )
 
     assert ask(0) == ask(4) == "INVALID_WORK_DIMENSION"
     assert ask(1, None) == "INVALID_NULL_POINTER"
@@ -386,7 +488,9 @@ def test_how_many_groups_run_at_the_same_time(ur: Calls, program: int, kernel: i
         assert ask(1) == "UNSUPPORTED_FEATURE"
 
 
-def test_local_sizes_are_checked_for_command_buffers(ur: Calls, program: int, kernel: int, device: Device) -> None:
+def test_local_sizes_are_checked_for_command_buffers(
+    ur: Calls, program: int, kernel: int, device: Device
+) -> None:
     own_kernel, fours = object_of(kernel), ur.made("urKernelCreate", program, b"fours").value or 0
     its = own_kernel.context.devices[0]
     own_kernel.check_group(its, None)

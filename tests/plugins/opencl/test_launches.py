@@ -9,12 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import LOCAL, MEM, POINTER, SAMPLER, Numbers, built, is_intel, launch, program_of, rows, sizes
+from launching import (
+    LOCAL,
+    MEM,
+    POINTER,
+    SAMPLER,
+    Numbers,
+    built,
+    is_intel,
+    launch,
+    program_of,
+    rows,
+    sizes,
+)
 from support import RunPython
 from ur_calls import Calls, array
 
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
 
 
 @pytest.fixture
@@ -38,7 +50,9 @@ def numbers(ur: Calls, context: int) -> Iterator[Numbers]:
 # what runs
 
 
-def test_values_and_memory_objects(ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers) -> None:
+def test_values_and_memory_objects(
+    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers
+) -> None:
     assert launch(ur, queue, kernels["store"], (16,), numbers.argument, 100) == "SUCCESS"
     assert numbers.read(queue) == list(range(100, 116))
     assert launch(ur, queue, kernels["nothing"], (16,)) == "SUCCESS"
@@ -65,24 +79,39 @@ def test_values_and_memory_objects(ur: Calls, queue: int, kernels: dict[str, int
 
 
 def test_local_memory(ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers) -> None:
-    assert launch(ur, queue, kernels["sums"], (16,), numbers.argument, (LOCAL, 64), local=(8,)) == "SUCCESS"
+    assert (
+        launch(ur, queue, kernels["sums"], (16,), numbers.argument, (LOCAL, 64), local=(8,))
+        == "SUCCESS"
+    )
     assert numbers.read(queue) == [36] * 16
 
 
 def test_samplers(ur: Calls, context: int, queue: int, numbers: Numbers) -> None:
     description = UR.struct("ur_sampler_desc_t")(stype=UR["UR_STRUCTURE_TYPE_SAMPLER_DESC"])
     made = ur.made("urSamplerCreate", context, ctypes.byref(description))
-    program = built(ur, context, b"kernel void sampled(sampler_t given, global int *out) { out[get_global_id(0)] = 6; }")
+    program = built(
+        ur,
+        context,
+        b"kernel void sampled(sampler_t given, global int *out) { out[get_global_id(0)] = 6; }",
+    )
     kernel = ur.made("urKernelCreate", program, b"sampled").value or 0
     assert launch(ur, queue, kernel, (16,), (SAMPLER, made.value), numbers.argument) == "SUCCESS"
     assert numbers.read(queue) == [6] * 16
-    assert launch(ur, queue, kernel, (16,), (SAMPLER, kernel), numbers.argument) == "INVALID_SAMPLER"
-    for routine, handle in (("urKernelRelease", kernel), ("urProgramRelease", program), ("urSamplerRelease", made)):
+    assert (
+        launch(ur, queue, kernel, (16,), (SAMPLER, kernel), numbers.argument) == "INVALID_SAMPLER"
+    )
+    for routine, handle in (
+        ("urKernelRelease", kernel),
+        ("urProgramRelease", program),
+        ("urSamplerRelease", made),
+    ):
         ur.ok(routine, handle)
 
 
 @pytest.mark.parametrize("kind", ["Host", "Device", "Shared"])
-def test_addresses(ur: Calls, context: int, queue: int, device: Device, kernels: dict[str, int], kind: str) -> None:
+def test_addresses(
+    ur: Calls, context: int, queue: int, device: Device, kernels: dict[str, int], kind: str
+) -> None:
     where = () if kind == "Host" else (device.handle,)
     memory = ur.made(f"urUSM{kind}Alloc", context, *where, None, None, 64).value or 0
     assert launch(ur, queue, kernels["store"], (8,), (POINTER, memory), 5) == "SUCCESS"
@@ -102,43 +131,84 @@ def test_addresses(ur: Calls, context: int, queue: int, device: Device, kernels:
     ],
 )
 def test_sizes(
-    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers, size: Any, local: Any, offset: Any, expected: list[int]
+    ur: Calls,
+    queue: int,
+    kernels: dict[str, int],
+    numbers: Numbers,
+    size: Any,
+    local: Any,
+    offset: Any,
+    expected: list[int],
 ) -> None:
-    assert launch(ur, queue, kernels["shape"], size, numbers.argument, local=local, offset=offset) == "SUCCESS"
+    assert (
+        launch(ur, queue, kernels["shape"], size, numbers.argument, local=local, offset=offset)
+        == "SUCCESS"
+    )
     assert numbers.read(queue)[:9] == expected
 
 
-def test_a_local_size_is_chosen_where_none_is_given(ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers) -> None:
+def test_a_local_size_is_chosen_where_none_is_given(
+    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers
+) -> None:
     assert launch(ur, queue, kernels["shape"], (12,), numbers.argument) == "SUCCESS"
     assert 12 % numbers.read(queue)[3] == 0
-    assert launch(ur, queue, kernels["fours"], (16,), numbers.argument) == "SUCCESS"  # the one that it is compiled for
+    assert (
+        launch(ur, queue, kernels["fours"], (16,), numbers.argument) == "SUCCESS"
+    )  # the one that it is compiled for
     assert numbers.read(queue) == [4] * 16
 
 
-def test_an_empty_launch_has_its_place_and_an_event(ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers) -> None:
+def test_an_empty_launch_has_its_place_and_an_event(
+    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers
+) -> None:
     event = ctypes.c_void_p()
     assert launch(ur, queue, kernels["store"], (16,), numbers.argument, 1) == "SUCCESS"
     for size, local in (((0,), (1,)), ((4, 0), None)):  # as libsycl has it for range<1>{0}
         assert (
-            launch(ur, queue, kernels["store"], size, numbers.argument, 100, local=local, event=ctypes.byref(event))
+            launch(
+                ur,
+                queue,
+                kernels["store"],
+                size,
+                numbers.argument,
+                100,
+                local=local,
+                event=ctypes.byref(event),
+            )
             == "SUCCESS"
         )
         ur.ok("urEventWait", 1, ctypes.byref(event))
-        assert ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_TYPE") == UR["UR_COMMAND_KERNEL_LAUNCH"]
+        assert (
+            ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_TYPE")
+            == UR["UR_COMMAND_KERNEL_LAUNCH"]
+        )
         ur.ok("urEventRelease", event)
     assert numbers.read(queue) == list(range(1, 17))
 
 
-def test_events(ur: Calls, context: int, device: Device, kernels: dict[str, int], numbers: Numbers) -> None:
+def test_events(
+    ur: Calls, context: int, device: Device, kernels: dict[str, int], numbers: Numbers
+) -> None:
     flags = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"] | UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
-    properties = UR.struct("ur_queue_properties_t")(stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], flags=flags)
+    properties = UR.struct("ur_queue_properties_t")(
+        stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], flags=flags
+    )
     queue = ur.made("urQueueCreate", context, device.handle, ctypes.byref(properties)).value or 0
     events: list[Any] = []
     for value in range(10):
         event = ctypes.c_void_p()
         waits = [events[-1]] * 2 if events else []
         assert (
-            launch(ur, queue, kernels["store"], (16,), numbers.argument, value, waits=waits, event=ctypes.byref(event))
+            launch(
+                ur,
+                queue,
+                kernels["store"],
+                (16,),
+                numbers.argument,
+                value,
+                waits=waits,
+                event=ctypes.byref(event),
+            )
             == "SUCCESS"
         )
         events.append(event)
@@ -146,7 +216,14 @@ def test_events(ur: Calls, context: int, device: Device, kernels: dict[str, int]
     assert numbers.read(queue) == list(range(9, 25))
     times = [ctypes.c_uint64(), ctypes.c_uint64()]
     for name, time in zip(("START", "END"), times, strict=True):
-        ur.ok("urEventGetProfilingInfo", events[-1], UR[f"UR_PROFILING_INFO_COMMAND_{name}"], 8, ctypes.byref(time), None)
+        ur.ok(
+            "urEventGetProfilingInfo",
+            events[-1],
+            UR[f"UR_PROFILING_INFO_COMMAND_{name}"],
+            8,
+            ctypes.byref(time),
+            None,
+        )
     assert 0 < times[0].value <= times[1].value
     for event in events:
         ur.ok("urEventRelease", event)
@@ -156,7 +233,9 @@ def test_events(ur: Calls, context: int, device: Device, kernels: dict[str, int]
 # what is refused
 
 
-def test_launches_that_cannot_be(ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers, device: Device) -> None:
+def test_launches_that_cannot_be(
+    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers, device: Device
+) -> None:
     store, given = kernels["store"], (numbers.argument, 1)
     fresh = kernels["sums"]
     assert launch(ur, queue, fresh, (4,)) == "INVALID_KERNEL_ARGS"
@@ -164,7 +243,10 @@ def test_launches_that_cannot_be(ur: Calls, queue: int, kernels: dict[str, int],
     assert launch(ur, queue, store, (4,), *given, dimensions=0) == "INVALID_WORK_DIMENSION"
     assert launch(ur, queue, store, (8,), *given, local=(0,)) == "INVALID_WORK_GROUP_SIZE"
     assert launch(ur, queue, store, (8,), *given, local=(3,)) == "INVALID_WORK_GROUP_SIZE"
-    assert launch(ur, queue, kernels["fours"], (8,), numbers.argument, local=(2,)) == "INVALID_WORK_GROUP_SIZE"
+    assert (
+        launch(ur, queue, kernels["fours"], (8,), numbers.argument, local=(2,))
+        == "INVALID_WORK_GROUP_SIZE"
+    )
     assert launch(ur, queue, store, (1 << 30,), *given, local=(1 << 30,)) in (
         "INVALID_WORK_GROUP_SIZE",
         "INVALID_WORK_ITEM_SIZE",
@@ -186,14 +268,19 @@ def test_a_failed_event_fails_what_waits_for_it(
     stale = ctypes.c_void_p()
     assert launch(ur, queue, kernels["nothing"], (1,), event=ctypes.byref(stale)) == "SUCCESS"
     ur.ok("urEventRelease", stale)
-    assert launch(ur, queue, kernels["store"], (4,), numbers.argument, 1, waits=[stale]) == "INVALID_EVENT_WAIT_LIST"
+    assert (
+        launch(ur, queue, kernels["store"], (4,), numbers.argument, 1, waits=[stale])
+        == "INVALID_EVENT_WAIT_LIST"
+    )
     assert numbers.read(queue) == before
 
 
 def test_kernels_memory_and_queues_of_different_contexts(
     ur: Calls, context: int, queue: int, kernels: dict[str, int], device: Device
 ) -> None:
-    other_device = next(found.handle for found in device.platform.plugin.devices if found.handle != device.handle)
+    other_device = next(
+        found.handle for found in device.platform.plugin.devices if found.handle != device.handle
+    )
     for where in (device.handle, other_device):  # of the same driver, and of another
         other = ur.made("urContextCreate", 1, array(where), None).value or 0
         foreign = ur.made("urQueueCreate", other, where, None).value or 0
@@ -219,7 +306,9 @@ def chain(flags: int, *structs: Any) -> Any:
 
 
 def cluster(*dimensions: int) -> Any:
-    made = UR.struct("ur_kernel_launch_cluster_property_t")(stype=UR["UR_STRUCTURE_TYPE_KERNEL_LAUNCH_CLUSTER_PROPERTY"])
+    made = UR.struct("ur_kernel_launch_cluster_property_t")(
+        stype=UR["UR_STRUCTURE_TYPE_KERNEL_LAUNCH_CLUSTER_PROPERTY"]
+    )
     made.clusterDim[:] = dimensions
     return made
 
@@ -229,8 +318,13 @@ def scratch(size: int) -> Any:
     return UR.struct("ur_kernel_launch_workgroup_property_t")(stype=kind, workgroup_mem_size=size)
 
 
-def test_launch_properties(ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers, device: Device) -> None:
-    together, serial = UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"], UR["UR_KERNEL_LAUNCH_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE"]
+def test_launch_properties(
+    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers, device: Device
+) -> None:
+    together, serial = (
+        UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"],
+        UR["UR_KERNEL_LAUNCH_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE"],
+    )
     endless = scratch(0)
     endless.pNext = ctypes.addressof(endless)
     for properties, code in (
@@ -240,14 +334,34 @@ def test_launch_properties(ur: Calls, queue: int, kernels: dict[str, int], numbe
         (chain(0, cluster(1, 1, 1), scratch(0)), "SUCCESS"),
         (chain(0, cluster(2, 1, 1)), "INVALID_OPERATION"),
         (chain(0, scratch(16)), "INVALID_OPERATION"),
-        (chain(0, UR.struct("ur_queue_properties_t")(stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"])), "INVALID_OPERATION"),
+        (
+            chain(
+                0,
+                UR.struct("ur_queue_properties_t")(stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"]),
+            ),
+            "INVALID_OPERATION",
+        ),
         (chain(8), "INVALID_ENUMERATION"),
         (chain(0, endless), "INVALID_VALUE"),
     ):
-        assert launch(ur, queue, kernels["store"], (16,), numbers.argument, 3, local=(4,), properties=properties) == code
+        assert (
+            launch(
+                ur,
+                queue,
+                kernels["store"],
+                (16,),
+                numbers.argument,
+                3,
+                local=(4,),
+                properties=properties,
+            )
+            == code
+        )
         if code == "SUCCESS":
             assert numbers.read(queue) == list(range(3, 19))
-    assert launch(ur, queue, kernels["store"], (16,), numbers.argument, 4) == "SUCCESS"  # and a usual launch after it
+    assert (
+        launch(ur, queue, kernels["store"], (16,), numbers.argument, 4) == "SUCCESS"
+    )  # and a usual launch after it
     assert numbers.read(queue) == list(range(4, 20))
 
 
@@ -283,21 +397,63 @@ def test_threads_that_launch_one_kernel_do_not_mix_up_their_arguments(
 
 
 def test_arguments_are_set_first_then_launched(
-    ur: Calls, old: Calls, context: int, queue: int, device: Device, kernels: dict[str, int], numbers: Numbers
+    ur: Calls,
+    old: Calls,
+    context: int,
+    queue: int,
+    device: Device,
+    kernels: dict[str, int],
+    numbers: Numbers,
 ) -> None:
     value, event = ctypes.c_int32(30), ctypes.c_void_p()
     old.ok("urKernelSetArgMemObj", kernels["store"], 0, None, numbers.handle)
     old.ok("urKernelSetArgValue", kernels["store"], 1, 4, None, ctypes.byref(value))
-    old.ok("urEnqueueKernelLaunch", queue, kernels["store"], 1, None, sizes((16,)), None, None, 0, None, ctypes.byref(event))
+    old.ok(
+        "urEnqueueKernelLaunch",
+        queue,
+        kernels["store"],
+        1,
+        None,
+        sizes((16,)),
+        None,
+        None,
+        0,
+        None,
+        ctypes.byref(event),
+    )
     assert numbers.read(queue) == list(range(30, 46))
     old.ok("urKernelSetArgMemObj", kernels["sums"], 0, None, numbers.handle)
     old.ok("urKernelSetArgLocal", kernels["sums"], 1, 64, None)
-    old.ok("urEnqueueKernelLaunch", queue, kernels["sums"], 1, None, sizes((16,)), sizes((16,)), None, 1, array(event), None)
+    old.ok(
+        "urEnqueueKernelLaunch",
+        queue,
+        kernels["sums"],
+        1,
+        None,
+        sizes((16,)),
+        sizes((16,)),
+        None,
+        1,
+        array(event),
+        None,
+    )
     assert numbers.read(queue) == [136] * 16
     ur.ok("urEventRelease", event)
     memory = ur.made("urUSMSharedAlloc", context, device.handle, None, None, 64)
     old.ok("urKernelSetArgPointer", kernels["store"], 0, None, memory)
-    old.ok("urEnqueueKernelLaunch", queue, kernels["store"], 1, None, sizes((4,)), None, None, 0, None, None)
+    old.ok(
+        "urEnqueueKernelLaunch",
+        queue,
+        kernels["store"],
+        1,
+        None,
+        sizes((4,)),
+        None,
+        None,
+        0,
+        None,
+        None,
+    )
     found = (ctypes.c_int32 * 4)()
     ur.ok("urEnqueueUSMMemcpy", queue, True, found, memory, 16, 0, None, None)
     assert list(found) == [30, 31, 32, 33]
@@ -311,8 +467,8 @@ import ctypes
 from launching import SOURCE, sizes
 from ur_calls import Calls, array
 from fairlead.backends import nested_environment
-from fairlead.loader.adapters import load
-from fairlead.loader.discovery import PluginCandidate
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.discovery import PluginCandidate
 adapter = load(PluginCandidate(sys.argv[2], "test", backend="opencl"), environment=nested_environment())
 print(adapter.binding.layout)
 ur = Calls(adapter.table)
@@ -332,7 +488,9 @@ for device in adapter.devices:
 
 
 @pytest.mark.parametrize("layout", ["2026.0", "2026.1"])
-def test_the_tables_of_earlier_releases_lead_to_them(run_python: RunPython, adapter: Any, layout: str) -> None:
+def test_the_tables_of_earlier_releases_lead_to_them(
+    run_python: RunPython, adapter: Any, layout: str
+) -> None:
     import launching
 
     directory = str(Path(launching.__file__ or "").parent)
@@ -341,7 +499,9 @@ def test_the_tables_of_earlier_releases_lead_to_them(run_python: RunPython, adap
     assert lines[0].startswith("2026.") and lines[1:] == ["[9, 10, 11, 12]"] * len(adapter.devices)
 
 
-def test_a_program_may_be_released_before_its_kernel_is_launched(ur: Calls, context: int, queue: int, numbers: Numbers) -> None:
+def test_a_program_may_be_released_before_its_kernel_is_launched(
+    ur: Calls, context: int, queue: int, numbers: Numbers
+) -> None:
     program = program_of(ur, context)
     ur.ok("urProgramBuild", context, program, None)
     kernel = ur.made("urKernelCreate", program, b"store").value or 0

@@ -9,8 +9,8 @@ import psutil
 import pytest
 from command_bench import COUNT, Bench, bumped, explain, pointer, sizes, update, value
 
-from fairlead.icd import command_buffer
-from fairlead.icd.native_command_buffer import Support, support_of
+from fairlead.icd.command_buffer import command_buffer
+from fairlead.icd.command_buffer.engines.native import Support, support_of
 from fairlead.plugins.opencl.core import adapter as reference
 
 
@@ -20,10 +20,14 @@ def support(bench: Bench) -> Support | None:
 
 
 @pytest.mark.parametrize("what", ["no local size", "dimensions", "half of it"])
-def test_an_update_that_is_refused_changes_nothing(bench: Bench, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_that_is_refused_changes_nothing(
+    bench: Bench, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`half of it` is what Intel's driver does: it keeps, of an update that it refuses, what comes before the refused part."""
     buffer, one = bench.buffer(updatable=True), {"local_size": sizes(1), "handle": True}
-    commands = [bench.launch(buffer, "bump", pointer(bench.address), value(add), **one)[1] for add in (1, 2)]
+    commands = [
+        bench.launch(buffer, "bump", pointer(bench.address), value(add), **one)[1] for add in (1, 2)
+    ]
     code = bench.ur("urCommandBufferGetNativeHandleExp", buffer, ctypes.byref(ctypes.c_void_p()))
     found, original, calls = support(bench), Support.function, list[int]()
     if found is None or found.mutable is None:
@@ -37,12 +41,21 @@ def test_an_update_that_is_refused_changes_nothing(bench: Bench, what: str, monk
 
         def half(cl: int, count: int, kinds: Any, configs: Any) -> int:
             calls.append(count)
-            return driver(cl, count, kinds, configs) if len(calls) > 1 else driver(cl, count - 1, kinds, configs) or -6
+            return (
+                driver(cl, count, kinds, configs)
+                if len(calls) > 1
+                else driver(cl, count - 1, kinds, configs) or -6
+            )
 
         return half if what == "half of it" and name == "clUpdateMutableCommandsKHR" else driver
 
     monkeypatch.setattr(Support, "function", function)
-    good = update(commands[0], values={1: ctypes.c_int(100)}, pNewGlobalWorkSize=sizes(8), pNewLocalWorkSize=sizes(2))
+    good = update(
+        commands[0],
+        values={1: ctypes.c_int(100)},
+        pNewGlobalWorkSize=sizes(8),
+        pNewLocalWorkSize=sizes(2),
+    )
     two = {
         "newWorkDim": 2,
         "pNewGlobalWorkOffset": sizes(0, 0),
@@ -50,7 +63,10 @@ def test_an_update_that_is_refused_changes_nothing(bench: Bench, what: str, monk
         "pNewLocalWorkSize": sizes(1, 1),
     }
     bad, expected = {
-        "no local size": (update(commands[1], values={1: ctypes.c_int(7)}, pNewGlobalWorkSize=sizes(4)), "INVALID_VALUE"),
+        "no local size": (
+            update(commands[1], values={1: ctypes.c_int(7)}, pNewGlobalWorkSize=sizes(4)),
+            "INVALID_VALUE",
+        ),
         "dimensions": (update(commands[1], **two), "INVALID_VALUE"),
         "half of it": (update(commands[1], values={1: ctypes.c_int(7)}), "OUT_OF_HOST_MEMORY"),
     }[what]
@@ -63,17 +79,25 @@ def test_an_update_that_is_refused_changes_nothing(bench: Bench, what: str, monk
 
 
 @pytest.mark.parametrize("mode", ["auto", "replay"])
-def test_enqueues_and_updates_take_no_memory(bench: Bench, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_enqueues_and_updates_take_no_memory(
+    bench: Bench, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In Intel's own command-buffers they do, 2 KB a command: whoever does not ask for these does not get them, however fast they are."""
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", mode)
     monkeypatch.setattr(command_buffer, "native_is_faster", lambda *_: (True, "it always is"))
     buffer, process = bench.buffer(updatable=True), psutil.Process()
-    commands = [bench.launch(buffer, "bump", pointer(bench.address), value(add), handle=True)[1] for add in range(64)]
+    commands = [
+        bench.launch(buffer, "bump", pointer(bench.address), value(add), handle=True)[1]
+        for add in range(64)
+    ]
     bench.finalize(buffer)
 
     def work(times: int) -> int:
         for turn in range(times):
-            assert bench.update(buffer, update(commands[turn % 64], values={1: ctypes.c_int(turn)})) == "SUCCESS"
+            assert (
+                bench.update(buffer, update(commands[turn % 64], values={1: ctypes.c_int(turn)}))
+                == "SUCCESS"
+            )
             bench.run(buffer)
         return process.memory_info().rss
 

@@ -25,8 +25,8 @@ from ur_calls import Calls, array
 
 from fairlead.conformance.ur.spirv import SPEC_ID, store
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
 
 SIZE = ctypes.c_size_t
 
@@ -47,13 +47,23 @@ def binaries(ur: Calls, program: int) -> list[bytes]:
     sizes = ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_BINARY_SIZES")
     buffers = [ctypes.create_string_buffer(size) for (size,) in struct.iter_unpack("@N", sizes)]
     pointers = array(*map(ctypes.addressof, buffers))
-    ur.ok("urProgramGetInfo", program, UR["UR_PROGRAM_INFO_BINARIES"], ctypes.sizeof(pointers), pointers, None)
+    ur.ok(
+        "urProgramGetInfo",
+        program,
+        UR["UR_PROGRAM_INFO_BINARIES"],
+        ctypes.sizeof(pointers),
+        pointers,
+        None,
+    )
     return [buffer.raw for buffer in buffers]
 
 
 def from_binaries(ur: Calls, context: int, device: Device, *given: bytes | None) -> tuple[str, int]:
     made = ctypes.c_void_p()
-    lengths, pointers = (SIZE * len(given))(*(len(binary or b"") for binary in given)), (ctypes.c_char_p * len(given))(*given)
+    lengths, pointers = (
+        (SIZE * len(given))(*(len(binary or b"") for binary in given)),
+        (ctypes.c_char_p * len(given))(*given),
+    )
     code = ur(
         "urProgramCreateWithBinary",
         context,
@@ -88,7 +98,9 @@ def test_text_is_opencl_c(ur: Calls, context: int, queue: int) -> None:
         ur.ok("urProgramRelease", program)
 
 
-def test_spirv_is_for_drivers_that_take_it(ur: Calls, context: int, queue: int, device: Device) -> None:
+def test_spirv_is_for_drivers_that_take_it(
+    ur: Calls, context: int, queue: int, device: Device
+) -> None:
     made, module = ctypes.c_void_p(), store()
     code = ur("urProgramCreateWithIL", context, module, len(module), None, ctypes.byref(made))
     if not is_intel(device):
@@ -104,8 +116,13 @@ def test_spirv_is_for_drivers_that_take_it(ur: Calls, context: int, queue: int, 
 def test_what_is_neither_is_no_program(ur: Calls, context: int) -> None:
     made, metadata = ctypes.c_void_p(), UR.struct("ur_program_properties_t")()
     for data in (bytes(range(5)), b"\0\0\0", b"\xff\xfe", b"text\x01"):
-        assert ur("urProgramCreateWithIL", context, data, len(data), None, ctypes.byref(made)) == "INVALID_BINARY"
-    assert ur("urProgramCreateWithIL", context, SOURCE, 0, None, ctypes.byref(made)) == "INVALID_SIZE"
+        assert (
+            ur("urProgramCreateWithIL", context, data, len(data), None, ctypes.byref(made))
+            == "INVALID_BINARY"
+        )
+    assert (
+        ur("urProgramCreateWithIL", context, SOURCE, 0, None, ctypes.byref(made)) == "INVALID_SIZE"
+    )
     metadata.count = 1
     arguments = (context, SOURCE, len(SOURCE), ctypes.byref(metadata), ctypes.byref(made))
     assert ur("urProgramCreateWithIL", *arguments) == "INVALID_NULL_POINTER"
@@ -113,7 +130,9 @@ def test_what_is_neither_is_no_program(ur: Calls, context: int) -> None:
     assert ur("urProgramCreateWithIL", *arguments) == "INVALID_SIZE"
 
 
-def test_a_broken_spirv_module_fails_when_it_is_made_or_built(ur: Calls, context: int, device: Device) -> None:
+def test_a_broken_spirv_module_fails_when_it_is_made_or_built(
+    ur: Calls, context: int, device: Device
+) -> None:
     if not is_intel(device):
         return
     for data in (store()[:40], store()[:20], b"\x03\x02\x23\x07\0\0\1\0" + b"\xff" * 40):
@@ -125,7 +144,9 @@ def test_a_broken_spirv_module_fails_when_it_is_made_or_built(ur: Calls, context
         assert code in ("INVALID_BINARY", "PROGRAM_BUILD_FAILURE")
 
 
-def test_a_failed_build_says_what_the_compiler_said(ur: Calls, context: int, device: Device) -> None:
+def test_a_failed_build_says_what_the_compiler_said(
+    ur: Calls, context: int, device: Device
+) -> None:
     program = program_of(ur, context, BROKEN)
     assert status(ur, program, device) == UR["UR_PROGRAM_BUILD_STATUS_NONE"]
     assert ur("urProgramBuild", context, program, None) == "PROGRAM_BUILD_FAILURE"
@@ -135,14 +156,18 @@ def test_a_failed_build_says_what_the_compiler_said(ur: Calls, context: int, dev
     log = build_info(ur, program, device, "UR_PROGRAM_BUILD_INFO_LOG")
     assert b"nonsense" in log and log.endswith(b"\0") and log.count(b"\0") == 1
     made = ctypes.c_void_p()
-    assert ur("urKernelCreate", program, b"broken", ctypes.byref(made)) == "INVALID_PROGRAM_EXECUTABLE"
+    assert (
+        ur("urKernelCreate", program, b"broken", ctypes.byref(made)) == "INVALID_PROGRAM_EXECUTABLE"
+    )
     assert ur("urProgramCompile", context, program, None) == "PROGRAM_BUILD_FAILURE"
     ur.ok("urProgramRelease", program)
 
 
 def test_options_are_handed_on(ur: Calls, context: int, queue: int, device: Device) -> None:
     program = program_of(
-        ur, context, b"kernel void store(global int *out, int value) { out[get_global_id(0)] = value + MORE; }"
+        ur,
+        context,
+        b"kernel void store(global int *out, int value) { out[get_global_id(0)] = value + MORE; }",
     )
     ur.ok("urProgramBuild", context, program, b"-DMORE=10")
     runs(ur, context, queue, program, 15, 15)
@@ -154,7 +179,9 @@ def test_options_are_handed_on(ur: Calls, context: int, queue: int, device: Devi
         ur.ok("urProgramRelease", handle)
 
 
-def test_a_program_is_compiled_then_linked(ur: Calls, context: int, queue: int, device: Device) -> None:
+def test_a_program_is_compiled_then_linked(
+    ur: Calls, context: int, queue: int, device: Device
+) -> None:
     parts = [
         b"int more(int value); kernel void store(global int *out, int value) { out[get_global_id(0)] = more(value); }",
         b"int more(int value) { return value + 100; }",
@@ -173,9 +200,16 @@ def test_a_program_is_compiled_then_linked(ur: Calls, context: int, queue: int, 
 
 
 def test_a_failed_link_leaves_the_log(ur: Calls, context: int, device: Device) -> None:
-    compiled, fresh, made = program_of(ur, context, UNRESOLVED), program_of(ur, context), ctypes.c_void_p(1)
+    compiled, fresh, made = (
+        program_of(ur, context, UNRESOLVED),
+        program_of(ur, context),
+        ctypes.c_void_p(1),
+    )
     ur.ok("urProgramCompile", context, compiled, None)
-    assert ur("urProgramLink", context, 1, array(compiled), None, ctypes.byref(made)) == "PROGRAM_LINK_FAILURE"
+    assert (
+        ur("urProgramLink", context, 1, array(compiled), None, ctypes.byref(made))
+        == "PROGRAM_LINK_FAILURE"
+    )
     if is_intel(device):  # a driver may give the program whose log says why
         assert b"elsewhere" in build_info(ur, made.value or 0, device, "UR_PROGRAM_BUILD_INFO_LOG")
         assert "elsewhere" in last_error(ur)[0]
@@ -183,11 +217,19 @@ def test_a_failed_link_leaves_the_log(ur: Calls, context: int, device: Device) -
     else:
         assert not made.value
     for program, options in ((fresh, None), (compiled, b"-no-such-option")):
-        assert ur("urProgramLink", context, 1, array(program), options, ctypes.byref(made)) == "PROGRAM_LINK_FAILURE"
+        assert (
+            ur("urProgramLink", context, 1, array(program), options, ctypes.byref(made))
+            == "PROGRAM_LINK_FAILURE"
+        )
         if made.value:
             ur.ok("urProgramRelease", made)
-    assert ur("urProgramLink", context, 0, array(compiled), None, ctypes.byref(made)) == "INVALID_SIZE"
-    assert ur("urProgramLink", context, 1, array(device.handle), None, ctypes.byref(made)) == "INVALID_PROGRAM"
+    assert (
+        ur("urProgramLink", context, 0, array(compiled), None, ctypes.byref(made)) == "INVALID_SIZE"
+    )
+    assert (
+        ur("urProgramLink", context, 1, array(device.handle), None, ctypes.byref(made))
+        == "INVALID_PROGRAM"
+    )
     for program in (compiled, fresh):
         ur.ok("urProgramRelease", program)
 
@@ -196,17 +238,26 @@ def test_the_forms_for_some_devices(ur: Calls, context: int, queue: int, device:
     devices, leave = array(device.handle), UR["UR_EXP_PROGRAM_FLAG_ALLOW_UNRESOLVED_SYMBOLS"]
     whole = program_of(ur, context)
     # another text: PoCL 3.0 aborts when one that it has built is compiled and linked
-    part = program_of(ur, context, b"kernel void store(global int *out, int value) { out[get_global_id(0)] = value * 2; }")
+    part = program_of(
+        ur,
+        context,
+        b"kernel void store(global int *out, int value) { out[get_global_id(0)] = value * 2; }",
+    )
     ur.ok("urProgramBuildExp", whole, 1, devices, 0, None)
     runs(ur, context, queue, whole, 5, 6)
     ur.ok("urProgramCompileExp", part, 1, devices, leave, b"")
-    linked = ur.made("urProgramLinkExp", context, 1, devices, leave, 1, array(part), None).value or 0
+    linked = (
+        ur.made("urProgramLinkExp", context, 1, devices, leave, 1, array(part), None).value or 0
+    )
     runs(ur, context, queue, linked, 10, 10)
     made = ctypes.c_void_p()
     assert ur("urProgramBuildExp", whole, 1, devices, 2, None) == "INVALID_ENUMERATION"
     assert ur("urProgramBuildExp", whole, 1, None, 0, None) == "INVALID_NULL_POINTER"
     assert ur("urProgramCompileExp", part, 0, devices, 0, None) == "INVALID_VALUE"
-    assert ur("urProgramLinkExp", context, 1, devices, 0, 0, array(part), None, ctypes.byref(made)) == "INVALID_SIZE"
+    assert (
+        ur("urProgramLinkExp", context, 1, devices, 0, 0, array(part), None, ctypes.byref(made))
+        == "INVALID_SIZE"
+    )
     for program in (whole, part, linked):
         ur.ok("urProgramRelease", program)
 
@@ -215,7 +266,9 @@ def test_a_program_is_built_in_its_own_context(ur: Calls, context: int, device: 
     other = ur.made("urContextCreate", 1, array(device.handle), None)
     program = program_of(ur, context)
     assert ur("urProgramBuild", other, program, None) == "INVALID_CONTEXT"
-    foreign = next(found.handle for found in device.platform.plugin.devices if found.handle != device.handle)
+    foreign = next(
+        found.handle for found in device.platform.plugin.devices if found.handle != device.handle
+    )
     assert ur("urProgramBuildExp", program, 1, array(foreign), 0, None) == "INVALID_DEVICE"
     ur.ok("urProgramRelease", program)
     ur.ok("urContextRelease", other)
@@ -230,12 +283,12 @@ def test_a_program_says_what_it_is(ur: Calls, context: int, device: Device) -> N
     def number(name: str) -> int:
         return ur.number("urProgramGetInfo", program, f"UR_PROGRAM_INFO_{name}")
 
-    assert (number("CONTEXT"), number("NUM_DEVICES"), number("DEVICES"), number("REFERENCE_COUNT")) == (
-        context,
-        1,
-        device.handle,
-        1,
-    )
+    assert (
+        number("CONTEXT"),
+        number("NUM_DEVICES"),
+        number("DEVICES"),
+        number("REFERENCE_COUNT"),
+    ) == (context, 1, device.handle, 1)
     assert number("BINARY_SIZES") == 0
     names, size = ctypes.create_string_buffer(99), SIZE()
     asked = (program, UR["UR_PROGRAM_INFO_KERNEL_NAMES"], 99, names, ctypes.byref(size))
@@ -243,7 +296,13 @@ def test_a_program_says_what_it_is(ur: Calls, context: int, device: Device) -> N
     ur.ok("urProgramBuild", context, program, None)
     ur.ok("urProgramGetInfo", *asked)
     found = names.raw[: size.value]
-    assert found.endswith(b"\0") and sorted(found[:-1].split(b";")) == [b"fours", b"nothing", b"shape", b"store", b"sums"]
+    assert found.endswith(b"\0") and sorted(found[:-1].split(b";")) == [
+        b"fours",
+        b"nothing",
+        b"shape",
+        b"store",
+        b"sums",
+    ]
     assert number("NUM_KERNELS") == 5 and number("BINARY_SIZES") > 0
     assert status(ur, program, device) == UR["UR_PROGRAM_BUILD_STATUS_SUCCESS"]
     ur.ok("urProgramRetain", program)
@@ -254,7 +313,9 @@ def test_a_program_says_what_it_is(ur: Calls, context: int, device: Device) -> N
 
 
 @pytest.mark.parametrize("name", ["IL", "BINARIES"])
-def test_properties_of_unusual_form_keep_to_the_protocol(ur: Calls, context: int, name: str) -> None:
+def test_properties_of_unusual_form_keep_to_the_protocol(
+    ur: Calls, context: int, name: str
+) -> None:
     program, value, size = program_of(ur, context), ctypes.create_string_buffer(8), SIZE()
     asked = program, UR[f"UR_PROGRAM_INFO_{name}"]
     assert ur("urProgramGetInfo", *asked, 0, value, None) == "INVALID_SIZE"
@@ -265,7 +326,9 @@ def test_properties_of_unusual_form_keep_to_the_protocol(ur: Calls, context: int
     ur.ok("urProgramRelease", program)
 
 
-def test_binaries_make_the_program_again(ur: Calls, context: int, queue: int, device: Device) -> None:
+def test_binaries_make_the_program_again(
+    ur: Calls, context: int, queue: int, device: Device
+) -> None:
     program = built(ur, context)
     (binary,) = binaries(ur, program)
     code, again = from_binaries(ur, context, device, binary)
@@ -273,8 +336,13 @@ def test_binaries_make_the_program_again(ur: Calls, context: int, queue: int, de
     ur.ok("urProgramBuild", context, again, None)
     runs(ur, context, queue, again, 5, 6, 7)
     none = array(None)
-    ur.ok("urProgramGetInfo", program, UR["UR_PROGRAM_INFO_BINARIES"], 8, none, None)  # NULL: that one is not wanted
-    assert ur("urProgramGetInfo", program, UR["UR_PROGRAM_INFO_BINARIES"], 7, none, None) == "INVALID_SIZE"
+    ur.ok(
+        "urProgramGetInfo", program, UR["UR_PROGRAM_INFO_BINARIES"], 8, none, None
+    )  # NULL: that one is not wanted
+    assert (
+        ur("urProgramGetInfo", program, UR["UR_PROGRAM_INFO_BINARIES"], 7, none, None)
+        == "INVALID_SIZE"
+    )
     for handle in (program, again):
         ur.ok("urProgramRelease", handle)
 
@@ -283,7 +351,9 @@ def test_what_is_no_binary_is_refused(ur: Calls, context: int, device: Device) -
     for given in (b"no binary of any driver's", b"", None):
         assert from_binaries(ur, context, device, given)[0] == "INVALID_NATIVE_BINARY"
     assert from_binaries(ur, context, device)[0] == "INVALID_SIZE"
-    foreign = next(found for found in device.platform.plugin.devices if found.handle != device.handle)
+    foreign = next(
+        found for found in device.platform.plugin.devices if found.handle != device.handle
+    )
     assert from_binaries(ur, context, foreign, b"x")[0] == "INVALID_DEVICE"
 
 
@@ -292,7 +362,9 @@ def test_what_is_no_binary_is_refused(ur: Calls, context: int, device: Device) -
 
 def constants(*given: tuple[int, int, Any]) -> Any:
     kind = UR.struct("ur_specialization_constant_info_t")
-    made = (kind * len(given))(*(kind(number, size, value and ctypes.addressof(value)) for number, size, value in given))
+    made = (kind * len(given))(
+        *(kind(number, size, value and ctypes.addressof(value)) for number, size, value in given)
+    )
     made.kept = given
     return made
 
@@ -301,7 +373,10 @@ def test_specialisation_constants(ur: Calls, context: int, queue: int, device: D
     module, ten = store(), ctypes.c_int32(10)
     if not is_intel(device):
         program = program_of(ur, context)
-        assert ur("urProgramSetSpecializationConstants", program, 1, constants((SPEC_ID, 4, ten))) == "INVALID_PROGRAM"
+        assert (
+            ur("urProgramSetSpecializationConstants", program, 1, constants((SPEC_ID, 4, ten)))
+            == "INVALID_PROGRAM"
+        )
         ur.ok("urProgramRelease", program)
         return
     program = ur.made("urProgramCreateWithIL", context, module, len(module), None).value or 0
@@ -328,7 +403,9 @@ def test_addresses_of_functions_and_variables(ur: Calls, context: int, device: D
     ur.ok("urProgramBuild", context, program, b"-cl-std=CL3.0")
 
     def function(name: bytes) -> str:
-        return ur("urProgramGetFunctionPointer", device.handle, program, name, ctypes.byref(address))
+        return ur(
+            "urProgramGetFunctionPointer", device.handle, program, name, ctypes.byref(address)
+        )
 
     def variable(name: bytes) -> str:
         wanted = ctypes.byref(size), ctypes.byref(address)
@@ -356,7 +433,9 @@ def test_native_handles_both_ways(ur: Calls, context: int, queue: int, owned: bo
     if owned:
         assert table.clRetainProgram(cl) == 0
     properties = UR.struct("ur_program_native_properties_t")(isNativeHandleOwned=owned)
-    again = ur.made("urProgramCreateWithNativeHandle", cl, context, ctypes.byref(properties)).value or 0
+    again = (
+        ur.made("urProgramCreateWithNativeHandle", cl, context, ctypes.byref(properties)).value or 0
+    )
     assert references(table, *count) == 2
     runs(ur, context, queue, again, 5, 6)
     ur.ok("urProgramRelease", again)
@@ -364,7 +443,9 @@ def test_native_handles_both_ways(ur: Calls, context: int, queue: int, owned: bo
     ur.ok("urProgramRelease", program)
 
 
-def test_native_handles_that_are_no_programs_of_the_context(ur: Calls, context: int, device: Device) -> None:
+def test_native_handles_that_are_no_programs_of_the_context(
+    ur: Calls, context: int, device: Device
+) -> None:
     other, made, junk = (
         ur.made("urContextCreate", 1, array(device.handle), None),
         ctypes.c_void_p(),
@@ -378,6 +459,8 @@ def test_native_handles_that_are_no_programs_of_the_context(ur: Calls, context: 
         (ctypes.addressof(junk), context, "INVALID_VALUE"),
         (cl, other, "INVALID_CONTEXT"),
     ):
-        assert ur("urProgramCreateWithNativeHandle", handle, where, None, ctypes.byref(made)) == code
+        assert (
+            ur("urProgramCreateWithNativeHandle", handle, where, None, ctypes.byref(made)) == code
+        )
     ur.ok("urProgramRelease", program)
     ur.ok("urContextRelease", other)

@@ -12,16 +12,21 @@ from memory_calls import held_back
 from support import RunPython
 from ur_calls import Calls, array
 
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
 from fairlead.plugins.opencl.core import adapter as reference
 
 Properties = UR.struct("ur_queue_properties_t")
-PROFILING, OUT_OF_ORDER = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"], UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
+PROFILING, OUT_OF_ORDER = (
+    UR["UR_QUEUE_FLAG_PROFILING_ENABLE"],
+    UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"],
+)
 
 
 @pytest.fixture(params=[0, PROFILING, OUT_OF_ORDER, OUT_OF_ORDER | PROFILING])
-def any_queue(request: pytest.FixtureRequest, ur: Calls, device: Device, context: int) -> Iterator[int]:
+def any_queue(
+    request: pytest.FixtureRequest, ur: Calls, device: Device, context: int
+) -> Iterator[int]:
     """A queue of each kind."""
     properties = Properties(UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, request.param)
     made = ur.made("urQueueCreate", context, device.handle, ctypes.byref(properties))
@@ -35,7 +40,10 @@ def test_a_time_stamp_lies_between_what_comes_before_and_after(ur: Calls, any_qu
         event = ur.made("urEnqueueTimestampRecordingExp", any_queue, blocking, 0, None)
         ur.ok("urEventWait", 1, array(event))
         times.append(ur.number("urEventGetProfilingInfo", event, "UR_PROFILING_INFO_COMMAND_END"))
-        assert ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_TYPE") == UR["UR_COMMAND_TIMESTAMP_RECORDING_EXP"]
+        assert (
+            ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_TYPE")
+            == UR["UR_COMMAND_TIMESTAMP_RECORDING_EXP"]
+        )
         assert ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_QUEUE") == any_queue
         ur.ok("urEventRelease", event)
     assert 0 < times[0] <= times[1] <= times[2]
@@ -48,7 +56,9 @@ def test_a_finished_queue_is_empty(ur: Calls, any_queue: int) -> None:
         assert ur.number("urQueueGetInfo", any_queue, "UR_QUEUE_INFO_EMPTY") == 1
 
 
-def test_a_queue_that_was_finished_while_a_command_was_enqueued_is_not_empty(ur: Calls, context: int, any_queue: int) -> None:
+def test_a_queue_that_was_finished_while_a_command_was_enqueued_is_not_empty(
+    ur: Calls, context: int, any_queue: int
+) -> None:
     """As urUSMFree does it, in another thread, with all queues of the context."""
     registry = reference.registry
     assert registry is not None
@@ -76,7 +86,10 @@ def test_a_queue_that_was_finished_while_a_command_was_enqueued_is_not_empty(ur:
 def test_host_tasks_run_in_their_turn(ur: Calls, any_queue: int) -> None:
     """Each after the one before: by the queue's order, or by events."""
     ran: list[int] = []
-    tasks = [ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _, number=number: ran.append(number)) for number in range(5)]
+    tasks = [
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _, number=number: ran.append(number))
+        for number in range(5)
+    ]
     last = None
     for task in tasks:
         event = ctypes.c_void_p()
@@ -90,15 +103,29 @@ def test_host_tasks_run_in_their_turn(ur: Calls, any_queue: int) -> None:
     ur.ok("urEventRelease", last)
 
 
-def test_flags_that_contradict_each_other_are_refused(ur: Calls, device: Device, context: int) -> None:
+def test_flags_that_contradict_each_other_are_refused(
+    ur: Calls, device: Device, context: int
+) -> None:
     made = ctypes.c_void_p()
     for flags, code in (
-        (UR["UR_QUEUE_FLAG_PRIORITY_LOW"] | UR["UR_QUEUE_FLAG_PRIORITY_HIGH"], "INVALID_QUEUE_PROPERTIES"),
+        (
+            UR["UR_QUEUE_FLAG_PRIORITY_LOW"] | UR["UR_QUEUE_FLAG_PRIORITY_HIGH"],
+            "INVALID_QUEUE_PROPERTIES",
+        ),
         (UR["UR_QUEUE_FLAG_ON_DEVICE"], "INVALID_QUEUE_PROPERTIES"),
         (1 << 30, "INVALID_ENUMERATION"),
     ):
         properties = Properties(UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, flags)
-        assert ur("urQueueCreate", context, device.handle, ctypes.byref(properties), ctypes.byref(made)) == code
+        assert (
+            ur(
+                "urQueueCreate",
+                context,
+                device.handle,
+                ctypes.byref(properties),
+                ctypes.byref(made),
+            )
+            == code
+        )
 
 
 #: Releases out-of-order queues, and the events in them, while commands run that wait for each other; and waits in other queues.
@@ -109,8 +136,8 @@ sys.path[:0] = sys.argv[2:]
 from memory_calls import new_buffer, new_queue
 from ur_calls import Calls, array
 from fairlead import plugins
-from fairlead.loader.adapters import load
-from fairlead.loader.discovery import PluginCandidate
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.discovery import PluginCandidate
 
 adapter = load(PluginCandidate(plugins.__path__[0] + "/libur_adapter_fairlead.so.0", "test", backend="opencl"))
 ur, device = Calls(adapter.table), next(found for found in adapter.devices if sys.argv[1] in found.platform.name).handle

@@ -8,7 +8,7 @@ import pytest
 from memory_calls import struct
 from ur_calls import Calls
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 
 MODES = ("NONE", "CLAMP_TO_EDGE", "CLAMP", "REPEAT", "MIRRORED_REPEAT")
 
@@ -16,15 +16,24 @@ MODES = ("NONE", "CLAMP_TO_EDGE", "CLAMP", "REPEAT", "MIRRORED_REPEAT")
 def describe(normalized: bool = True, addressing: int = 1, filtering: int = 0) -> object:
     return ctypes.byref(
         struct(
-            "ur_sampler_desc_t", "SAMPLER_DESC", normalizedCoords=normalized, addressingMode=addressing, filterMode=filtering
+            "ur_sampler_desc_t",
+            "SAMPLER_DESC",
+            normalizedCoords=normalized,
+            addressingMode=addressing,
+            filterMode=filtering,
         )
     )
 
 
 @pytest.mark.parametrize("filtering", ["NEAREST", "LINEAR"])
 @pytest.mark.parametrize("addressing", MODES)
-def test_a_sampler_tells_what_it_was_made_of(ur: Calls, context: int, addressing: str, filtering: str) -> None:
-    mode, filter_mode = UR[f"UR_SAMPLER_ADDRESSING_MODE_{addressing}"], UR[f"UR_SAMPLER_FILTER_MODE_{filtering}"]
+def test_a_sampler_tells_what_it_was_made_of(
+    ur: Calls, context: int, addressing: str, filtering: str
+) -> None:
+    mode, filter_mode = (
+        UR[f"UR_SAMPLER_ADDRESSING_MODE_{addressing}"],
+        UR[f"UR_SAMPLER_FILTER_MODE_{filtering}"],
+    )
     sampler = ur.made("urSamplerCreate", context, describe(True, mode, filter_mode))
     native = ur.made("urSamplerGetNativeHandle", sampler).value
     again = ur.made("urSamplerCreateWithNativeHandle", native, context, None)
@@ -56,5 +65,8 @@ def test_what_is_no_sampler(ur: Calls, context: int) -> None:
     assert ur("urSamplerCreateWithNativeHandle", 0, context, None, made) == "INVALID_NULL_HANDLE"
     assert ur("urSamplerCreateWithNativeHandle", 0x1000, context, None, made) == "INVALID_VALUE"
     native = ur.made("urContextGetNativeHandle", context).value
-    refused = {"INVALID_SAMPLER", "INVALID_CONTEXT"}  # not every driver knows one of its objects from another
+    refused = {
+        "INVALID_SAMPLER",
+        "INVALID_CONTEXT",
+    }  # not every driver knows one of its objects from another
     assert ur("urSamplerCreateWithNativeHandle", native, context, None, made) in refused

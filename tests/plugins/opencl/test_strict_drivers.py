@@ -14,10 +14,10 @@ from memory_calls import new_queue
 from ur_calls import Calls, array
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.adapters import Plugin
-from fairlead.loader.devices import Device
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin
+from fairlead.loader.ur.devices import Device
 from fairlead.plugins.opencl.core import adapter as reference
 
 COUNT = 16
@@ -88,7 +88,9 @@ def addresses_stay(put: Put) -> set[tuple[int, int]]:
 
     def launch(real: Any, queue: int, kernel: int, *arguments: Any) -> int:
         refused = any(key[0] == kernel for key in wrong)
-        return OPENCL.codes["CL_INVALID_KERNEL_ARGS"] if refused else real(queue, kernel, *arguments)
+        return (
+            OPENCL.codes["CL_INVALID_KERNEL_ARGS"] if refused else real(queue, kernel, *arguments)
+        )
 
     put("clSetKernelArgSVMPointer", set_address)
     put("clSetKernelArg", set_other)
@@ -101,7 +103,10 @@ def addresses_stay(put: Put) -> set[tuple[int, int]]:
 def memory(ur: Calls, context: int, device: Device) -> Iterator[tuple[int, int]]:
     """Shared memory, and a buffer."""
     address = ur.made("urUSMSharedAlloc", context, device.handle, None, None, 4 * COUNT).value or 0
-    buffer = ur.made("urMemBufferCreate", context, UR["UR_MEM_FLAG_READ_WRITE"], 4 * COUNT, None).value or 0
+    buffer = (
+        ur.made("urMemBufferCreate", context, UR["UR_MEM_FLAG_READ_WRITE"], 4 * COUNT, None).value
+        or 0
+    )
     yield address, buffer
     ur.ok("urMemRelease", buffer)
     ur.ok("urUSMFree", context, address)
@@ -131,7 +136,10 @@ def test_an_argument_is_an_address_and_a_buffer_in_turn(
         assert launch(ur, queue, store, argument, number) == "SUCCESS"
         assert read(ur, queue, argument) == list(range(number, number + COUNT))
     assert addresses_stay
-    assert launch(ur, queue, store, (POINTER, 0), 1, (POINTER, address)) == "INVALID_KERNEL_ARGUMENT_INDEX"
+    assert (
+        launch(ur, queue, store, (POINTER, 0), 1, (POINTER, address))
+        == "INVALID_KERNEL_ARGUMENT_INDEX"
+    )
 
 
 def test_a_kernel_that_others_know_stays_the_same(
@@ -146,7 +154,11 @@ def test_a_kernel_that_others_know_stays_the_same(
 
 
 def test_null_is_no_address(
-    ur: Calls, context: int, queue: int, memory: tuple[int, int], addresses_stay: set[tuple[int, int]]
+    ur: Calls,
+    context: int,
+    queue: int,
+    memory: tuple[int, int],
+    addresses_stay: set[tuple[int, int]],
 ) -> None:
     source = b"kernel void seven(global int *a, global int *b) { size_t i = get_global_id(0); a[i] = b ? b[i] : 7; }"
     address, _ = memory
@@ -163,13 +175,19 @@ def test_launches_of_a_command_buffer_share_a_kernel_if_the_same_arguments_are_a
     ur: Calls, context: int, device: Device, queue: int, store: int, memory: tuple[int, int]
 ) -> None:
     address, buffer = memory
-    assert launch(ur, queue, store, (POINTER, address), 9) == "SUCCESS"  # a copy would have this address
+    assert (
+        launch(ur, queue, store, (POINTER, address), 9) == "SUCCESS"
+    )  # a copy would have this address
     desc = UR.struct("ur_exp_command_buffer_desc_t")(0x1000, None, False, True, False)
-    made = ur.made("urCommandBufferCreateExp", context, device.handle, ctypes.byref(desc)).value or 0
+    made = (
+        ur.made("urCommandBufferCreateExp", context, device.handle, ctypes.byref(desc)).value or 0
+    )
     for number, argument in enumerate([(POINTER, address), (MEM, buffer)] * 2):
         given = rows(argument, number)
         head = (made, store, 1, None, sizes((COUNT,)), None, len(given), given)
-        ur.ok("urCommandBufferAppendKernelLaunchWithArgsExp", *head, *(0, None) * 3, None, None, None)
+        ur.ok(
+            "urCommandBufferAppendKernelLaunchWithArgsExp", *head, *(0, None) * 3, None, None, None
+        )
     assert len(thing("exp_command_buffer", made).copies) == 2
     ur.ok("urCommandBufferFinalizeExp", made)
     ur.ok("urEnqueueCommandBufferExp", queue, made, 0, None, None)
@@ -178,7 +196,9 @@ def test_launches_of_a_command_buffer_share_a_kernel_if_the_same_arguments_are_a
     ur.ok("urCommandBufferReleaseExp", made)
 
 
-def test_one_thread_at_a_time_allocates_and_frees(ur: Calls, context: int, device: Device, put: Put) -> None:
+def test_one_thread_at_a_time_allocates_and_frees(
+    ur: Calls, context: int, device: Device, put: Put
+) -> None:
     inside, most = itertools.count(), list[int]()
     present: set[int] = set()
 
@@ -206,7 +226,9 @@ def test_one_thread_at_a_time_allocates_and_frees(ur: Calls, context: int, devic
     assert len(most) == 400 and max(most) == 1
 
 
-def test_a_time_stamp_is_no_marker_that_waits(ur: Calls, context: int, device: Device, put: Put) -> None:
+def test_a_time_stamp_is_no_marker_that_waits(
+    ur: Calls, context: int, device: Device, put: Put
+) -> None:
     """Such a one has the times of another command, or none."""
     queue = new_queue(ur, context, device.handle, "PROFILING_ENABLE").value or 0
     untimed: set[int] = set()
@@ -223,7 +245,10 @@ def test_a_time_stamp_is_no_marker_that_waits(ur: Calls, context: int, device: D
     ur.ok("urEnqueueTimestampRecordingExp", queue, True, 1, array(before), ctypes.byref(stamp))
     ur.ok("urEventGetNativeHandle", stamp, ctypes.byref(native))
     assert untimed and native.value not in untimed
-    times = [ur.number("urEventGetProfilingInfo", event, "UR_PROFILING_INFO_COMMAND_END") for event in (before, stamp)]
+    times = [
+        ur.number("urEventGetProfilingInfo", event, "UR_PROFILING_INFO_COMMAND_END")
+        for event in (before, stamp)
+    ]
     assert 0 < times[0] <= times[1]
     for event in (before, stamp):
         ur.ok("urEventRelease", event)

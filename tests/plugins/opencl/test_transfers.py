@@ -7,11 +7,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from memory_calls import content, finish, held_back, new_buffer, new_queue, opencl, rect, region, struct
+from memory_calls import (
+    content,
+    finish,
+    held_back,
+    new_buffer,
+    new_queue,
+    opencl,
+    rect,
+    region,
+    struct,
+)
 from ur_calls import Calls, array
 
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
 
 SIZE = 4096
 DATA = bytes(range(256)) * 16
@@ -36,15 +46,39 @@ def buffer(ur: Calls, context: int) -> Iterator[ctypes.c_void_p]:
 
 def test_bytes_go_out_and_come_back(ur: Calls, queue: int, buffer: ctypes.c_void_p) -> None:
     event, again = ctypes.c_void_p(), ctypes.c_void_p()
-    ur.ok("urEnqueueMemBufferWrite", queue, buffer, False, 100, 5, b"hello", 0, None, ctypes.byref(event))
+    ur.ok(
+        "urEnqueueMemBufferWrite",
+        queue,
+        buffer,
+        False,
+        100,
+        5,
+        b"hello",
+        0,
+        None,
+        ctypes.byref(event),
+    )
     into = ctypes.create_string_buffer(9)
-    ur.ok("urEnqueueMemBufferRead", queue, buffer, False, 98, 9, into, 1, array(event), ctypes.byref(again))
+    ur.ok(
+        "urEnqueueMemBufferRead",
+        queue,
+        buffer,
+        False,
+        98,
+        9,
+        into,
+        1,
+        array(event),
+        ctypes.byref(again),
+    )
     finish(ur, again, "MEM_BUFFER_READ")
     finish(ur, event, "MEM_BUFFER_WRITE")
     assert into.raw == DATA[98:100] + b"hello" + DATA[105:107]
 
 
-def test_a_blocking_transfer_is_done_with_the_host_memory(ur: Calls, queue: int, buffer: ctypes.c_void_p) -> None:
+def test_a_blocking_transfer_is_done_with_the_host_memory(
+    ur: Calls, queue: int, buffer: ctypes.c_void_p
+) -> None:
     host, event = ctypes.create_string_buffer(b"done", 4), ctypes.c_void_p()
     ur.ok("urEnqueueMemBufferWrite", queue, buffer, True, 0, 4, host, 0, None, ctypes.byref(event))
     host[0:4] = b"gone"
@@ -54,18 +88,36 @@ def test_a_blocking_transfer_is_done_with_the_host_memory(ur: Calls, queue: int,
     ur.ok("urEventRelease", event)
 
 
-def test_a_transfer_waits_for_its_events(ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p) -> None:
+def test_a_transfer_waits_for_its_events(
+    ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p
+) -> None:
     gate, go = held_back(ur, context)
     done = ctypes.c_void_p()
-    ur.ok("urEnqueueMemBufferFill", queue, buffer, b"\1", 1, 0, SIZE, 1, array(gate), ctypes.byref(done))
-    assert ur.number("urEventGetInfo", done, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS") != UR["UR_EVENT_STATUS_COMPLETE"]
+    ur.ok(
+        "urEnqueueMemBufferFill",
+        queue,
+        buffer,
+        b"\1",
+        1,
+        0,
+        SIZE,
+        1,
+        array(gate),
+        ctypes.byref(done),
+    )
+    assert (
+        ur.number("urEventGetInfo", done, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
+        != UR["UR_EVENT_STATUS_COMPLETE"]
+    )
     assert go() == 0
     finish(ur, done, "MEM_BUFFER_FILL")
     assert content(ur, queue, buffer, SIZE) == b"\1" * SIZE
     ur.ok("urEventRelease", gate)
 
 
-def test_nothing_to_transfer_has_its_place_in_the_order(ur: Calls, queue: int, buffer: ctypes.c_void_p) -> None:
+def test_nothing_to_transfer_has_its_place_in_the_order(
+    ur: Calls, queue: int, buffer: ctypes.c_void_p
+) -> None:
     event = ctypes.c_void_p()
     for name, arguments in (
         ("Read", (buffer, True, SIZE, 0, b"x")),
@@ -77,48 +129,97 @@ def test_nothing_to_transfer_has_its_place_in_the_order(ur: Calls, queue: int, b
     ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, 0, b"x", 0, None, None)
 
 
-@pytest.mark.parametrize(("offset", "size"), [(0, SIZE + 1), (SIZE, 1), (SIZE - 1, 2), (HUGE, 1), (1, HUGE), (HUGE, HUGE)])
-def test_what_goes_beyond_the_buffer(ur: Calls, queue: int, buffer: ctypes.c_void_p, offset: int, size: int) -> None:
+@pytest.mark.parametrize(
+    ("offset", "size"),
+    [(0, SIZE + 1), (SIZE, 1), (SIZE - 1, 2), (HUGE, 1), (1, HUGE), (HUGE, HUGE)],
+)
+def test_what_goes_beyond_the_buffer(
+    ur: Calls, queue: int, buffer: ctypes.c_void_p, offset: int, size: int
+) -> None:
     end, host = (0, None, None), ctypes.create_string_buffer(16)
-    assert ur("urEnqueueMemBufferRead", queue, buffer, True, offset, size, host, *end) == "INVALID_SIZE"
-    assert ur("urEnqueueMemBufferWrite", queue, buffer, True, offset, size, host, *end) == "INVALID_SIZE"
-    assert ur("urEnqueueMemBufferCopy", queue, buffer, buffer, offset, 0, size, *end) == "INVALID_SIZE"
-    assert ur("urEnqueueMemBufferCopy", queue, buffer, buffer, 0, offset, size, *end) == "INVALID_SIZE"
-    assert ur("urEnqueueMemBufferFill", queue, buffer, b"x", 1, offset, size, *end) == "INVALID_SIZE"
+    assert (
+        ur("urEnqueueMemBufferRead", queue, buffer, True, offset, size, host, *end)
+        == "INVALID_SIZE"
+    )
+    assert (
+        ur("urEnqueueMemBufferWrite", queue, buffer, True, offset, size, host, *end)
+        == "INVALID_SIZE"
+    )
+    assert (
+        ur("urEnqueueMemBufferCopy", queue, buffer, buffer, offset, 0, size, *end) == "INVALID_SIZE"
+    )
+    assert (
+        ur("urEnqueueMemBufferCopy", queue, buffer, buffer, 0, offset, size, *end) == "INVALID_SIZE"
+    )
+    assert (
+        ur("urEnqueueMemBufferFill", queue, buffer, b"x", 1, offset, size, *end) == "INVALID_SIZE"
+    )
     mapped = ctypes.byref(ctypes.c_void_p())
-    assert ur("urEnqueueMemBufferMap", queue, buffer, True, 1, offset, size, *end, mapped) == "INVALID_SIZE"
+    assert (
+        ur("urEnqueueMemBufferMap", queue, buffer, True, 1, offset, size, *end, mapped)
+        == "INVALID_SIZE"
+    )
 
 
-def test_nulls_and_handles_of_another_kind(ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p) -> None:
+def test_nulls_and_handles_of_another_kind(
+    ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p
+) -> None:
     end, host = (0, None, None), ctypes.create_string_buffer(16)
-    assert ur("urEnqueueMemBufferRead", None, buffer, True, 0, 4, host, *end) == "INVALID_NULL_HANDLE"
-    assert ur("urEnqueueMemBufferRead", queue, None, True, 0, 4, host, *end) == "INVALID_NULL_HANDLE"
-    assert ur("urEnqueueMemBufferRead", queue, buffer, True, 0, 4, None, *end) == "INVALID_NULL_POINTER"
+    assert (
+        ur("urEnqueueMemBufferRead", None, buffer, True, 0, 4, host, *end) == "INVALID_NULL_HANDLE"
+    )
+    assert (
+        ur("urEnqueueMemBufferRead", queue, None, True, 0, 4, host, *end) == "INVALID_NULL_HANDLE"
+    )
+    assert (
+        ur("urEnqueueMemBufferRead", queue, buffer, True, 0, 4, None, *end)
+        == "INVALID_NULL_POINTER"
+    )
     assert ur("urEnqueueMemBufferRead", buffer, buffer, True, 0, 4, host, *end) == "INVALID_QUEUE"
-    assert ur("urEnqueueMemBufferRead", queue, queue, True, 0, 4, host, *end) == "INVALID_MEM_OBJECT"
+    assert (
+        ur("urEnqueueMemBufferRead", queue, queue, True, 0, 4, host, *end) == "INVALID_MEM_OBJECT"
+    )
     for waits in ((1, None), (0, array(queue)), (1, array(queue)), (1, array(None))):
-        assert ur("urEnqueueMemBufferRead", queue, buffer, True, 0, 4, host, *waits, None) == "INVALID_EVENT_WAIT_LIST"
-    assert ur("urEnqueueMemBufferFill", queue, buffer, None, 1, 0, 4, *end) == "INVALID_NULL_POINTER"
+        assert (
+            ur("urEnqueueMemBufferRead", queue, buffer, True, 0, 4, host, *waits, None)
+            == "INVALID_EVENT_WAIT_LIST"
+        )
+    assert (
+        ur("urEnqueueMemBufferFill", queue, buffer, None, 1, 0, 4, *end) == "INVALID_NULL_POINTER"
+    )
 
 
-def test_a_buffer_of_another_context(ur: Calls, device: Device, queue: int, buffer: ctypes.c_void_p) -> None:
+def test_a_buffer_of_another_context(
+    ur: Calls, device: Device, queue: int, buffer: ctypes.c_void_p
+) -> None:
     other = ur.made("urContextCreate", 1, array(device.handle), None)
     foreign = new_buffer(ur, other.value or 0, SIZE)
     host = ctypes.create_string_buffer(4)
-    assert ur("urEnqueueMemBufferRead", queue, foreign, True, 0, 4, host, 0, None, None) == "INVALID_CONTEXT"
-    assert ur("urEnqueueMemBufferCopy", queue, buffer, foreign, 0, 0, 4, 0, None, None) == "INVALID_CONTEXT"
+    assert (
+        ur("urEnqueueMemBufferRead", queue, foreign, True, 0, 4, host, 0, None, None)
+        == "INVALID_CONTEXT"
+    )
+    assert (
+        ur("urEnqueueMemBufferCopy", queue, buffer, foreign, 0, 0, 4, 0, None, None)
+        == "INVALID_CONTEXT"
+    )
     ur.ok("urMemRelease", foreign)
     ur.ok("urContextRelease", other)
 
 
 def test_copies(ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p) -> None:
     other, event = new_buffer(ur, context, SIZE, b"\0" * SIZE), ctypes.c_void_p()
-    ur.ok("urEnqueueMemBufferCopy", queue, buffer, other, 10, 1000, 100, 0, None, ctypes.byref(event))
+    ur.ok(
+        "urEnqueueMemBufferCopy", queue, buffer, other, 10, 1000, 100, 0, None, ctypes.byref(event)
+    )
     finish(ur, event, "MEM_BUFFER_COPY")
     assert content(ur, queue, other, 102, 999) == b"\0" + DATA[10:110] + b"\0"
     ur.ok("urMemRelease", other)
     ur.ok("urEnqueueMemBufferCopy", queue, buffer, buffer, 0, 2048, 2048, 0, None, None)
-    assert ur("urEnqueueMemBufferCopy", queue, buffer, buffer, 0, 100, 200, 0, None, None) == "OVERLAPPING_REGIONS"
+    assert (
+        ur("urEnqueueMemBufferCopy", queue, buffer, buffer, 0, 100, 200, 0, None, None)
+        == "OVERLAPPING_REGIONS"
+    )
     ur.ok("urQueueFinish", queue)
 
 
@@ -133,21 +234,45 @@ def picture(data: bytes, x: int, y: int, z: int, width: int, height: int, depth:
 def test_rectangles_are_read_and_written(ur: Calls, queue: int, buffer: ctypes.c_void_p) -> None:
     event, into = ctypes.c_void_p(), ctypes.create_string_buffer(5 * 3 * 2)
     arguments = (rect(3, 2, 1), rect(), region(5, 3, 2), 16, 128, 0, 0)
-    ur.ok("urEnqueueMemBufferReadRect", queue, buffer, False, *arguments, into, 0, None, ctypes.byref(event))
+    ur.ok(
+        "urEnqueueMemBufferReadRect",
+        queue,
+        buffer,
+        False,
+        *arguments,
+        into,
+        0,
+        None,
+        ctypes.byref(event),
+    )
     finish(ur, event, "MEM_BUFFER_READ_RECT")
     assert into.raw == picture(DATA, 3, 2, 1, 5, 3, 2)
     host = ctypes.create_string_buffer(b"." * 8 * 4, 32)
     host[8 * 1 + 2 : 8 * 1 + 5], host[8 * 2 + 2 : 8 * 2 + 5] = b"abc", b"def"
     arguments = (rect(1, 0, 0), rect(2, 1, 0), region(3, 2, 1), 16, 128, 8, 32)
-    ur.ok("urEnqueueMemBufferWriteRect", queue, buffer, True, *arguments, host, 0, None, ctypes.byref(event))
+    ur.ok(
+        "urEnqueueMemBufferWriteRect",
+        queue,
+        buffer,
+        True,
+        *arguments,
+        host,
+        0,
+        None,
+        ctypes.byref(event),
+    )
     finish(ur, event, "MEM_BUFFER_WRITE_RECT")
     assert content(ur, queue, buffer, 32) == DATA[:1] + b"abc" + DATA[4:17] + b"def" + DATA[20:32]
 
 
-def test_rectangles_are_copied(ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p) -> None:
+def test_rectangles_are_copied(
+    ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p
+) -> None:
     other, event = new_buffer(ur, context, SIZE, b"\0" * SIZE), ctypes.c_void_p()
     arguments = (rect(3, 2, 1), rect(0, 0, 0), region(5, 3, 2), 16, 128, 0, 0)
-    ur.ok("urEnqueueMemBufferCopyRect", queue, buffer, other, *arguments, 0, None, ctypes.byref(event))
+    ur.ok(
+        "urEnqueueMemBufferCopyRect", queue, buffer, other, *arguments, 0, None, ctypes.byref(event)
+    )
     finish(ur, event, "MEM_BUFFER_COPY_RECT")
     assert content(ur, queue, other, 30) == picture(DATA, 3, 2, 1, 5, 3, 2)
     ur.ok("urMemRelease", other)
@@ -156,16 +281,31 @@ def test_rectangles_are_copied(ur: Calls, context: int, queue: int, buffer: ctyp
 BAD_REGIONS = [region(0, 1, 1), region(1, 0, 1), region(1, 1, 0)]
 #: origin, region, row and slice pitch of what is no rectangle of the buffer
 BAD_PLACES = [
-    (rect(), region(16, 2, 1), 15, 0), (rect(), region(16, 2, 1), 16, 16), (rect(), region(16, 2, 2), 16, 40),
-    (rect(), region(16, 2, 2), 0, 40), (rect(), region(SIZE + 1), 0, 0), (rect(SIZE), region(1), 0, 0),
-    (rect(1, 0, 31), region(128, 1, 1), 0, 128), (rect(0, 256, 0), region(1), 16, 0), (rect(0, 0, HUGE), region(1), 16, 128),
+    (rect(), region(16, 2, 1), 15, 0),
+    (rect(), region(16, 2, 1), 16, 16),
+    (rect(), region(16, 2, 2), 16, 40),
+    (rect(), region(16, 2, 2), 0, 40),
+    (rect(), region(SIZE + 1), 0, 0),
+    (rect(SIZE), region(1), 0, 0),
+    (rect(1, 0, 31), region(128, 1, 1), 0, 128),
+    (rect(0, 256, 0), region(1), 16, 0),
+    (rect(0, 0, HUGE), region(1), 16, 128),
     (rect(HUGE, HUGE, HUGE), region(HUGE, HUGE, HUGE), 0, 0),
-]  # fmt: skip
+]
 
 
-@pytest.mark.parametrize("origin, size, row, slice_", BAD_PLACES + [(rect(), bad, 0, 0) for bad in BAD_REGIONS])
+@pytest.mark.parametrize(
+    "origin, size, row, slice_", BAD_PLACES + [(rect(), bad, 0, 0) for bad in BAD_REGIONS]
+)
 def test_rectangles_that_do_not_fit(
-    ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p, origin: Any, size: Any, row: int, slice_: int
+    ur: Calls,
+    context: int,
+    queue: int,
+    buffer: ctypes.c_void_p,
+    origin: Any,
+    size: Any,
+    row: int,
+    slice_: int,
 ) -> None:
     host = ctypes.create_string_buffer(SIZE)
     for name in ("Read", "Write"):
@@ -173,13 +313,21 @@ def test_rectangles_that_do_not_fit(
         assert ur(f"urEnqueueMemBuffer{name}Rect", *arguments, 0, None, None) == "INVALID_SIZE"
     other = new_buffer(ur, context, SIZE)
     copy = "urEnqueueMemBufferCopyRect"
-    assert ur(copy, queue, buffer, other, origin, rect(), size, row, slice_, 0, 0, 0, None, None) == "INVALID_SIZE"
-    assert ur(copy, queue, other, buffer, rect(), origin, size, 0, 0, row, slice_, 0, None, None) == "INVALID_SIZE"
+    assert (
+        ur(copy, queue, buffer, other, origin, rect(), size, row, slice_, 0, 0, 0, None, None)
+        == "INVALID_SIZE"
+    )
+    assert (
+        ur(copy, queue, other, buffer, rect(), origin, size, 0, 0, row, slice_, 0, None, None)
+        == "INVALID_SIZE"
+    )
     ur.ok("urMemRelease", other)
 
 
 @pytest.mark.parametrize(("row", "slice_"), [(15, 0), (16, 16), (16, 40), (0, 40)])
-def test_pitches_of_host_memory_that_do_not_fit(ur: Calls, queue: int, buffer: ctypes.c_void_p, row: int, slice_: int) -> None:
+def test_pitches_of_host_memory_that_do_not_fit(
+    ur: Calls, queue: int, buffer: ctypes.c_void_p, row: int, slice_: int
+) -> None:
     host = ctypes.create_string_buffer(SIZE)
     for name in ("Read", "Write"):
         arguments = (queue, buffer, True, rect(), rect(), region(16, 2, 2), 0, 0, row, slice_, host)
@@ -190,13 +338,29 @@ def test_pitches_of_host_memory_that_do_not_fit(ur: Calls, queue: int, buffer: c
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096])
-def test_fills_with_patterns_of_any_power_of_two(ur: Calls, context: int, queue: int, count: int) -> None:
+def test_fills_with_patterns_of_any_power_of_two(
+    ur: Calls, context: int, queue: int, count: int
+) -> None:
     pattern = bytes((7 * number + count) % 251 for number in range(count))
     buffer = new_buffer(ur, context, 3 * SIZE, b"\0" * 3 * SIZE)
     event = ctypes.c_void_p()
-    ur.ok("urEnqueueMemBufferFill", queue, buffer, pattern, count, SIZE, SIZE, 0, None, ctypes.byref(event))
+    ur.ok(
+        "urEnqueueMemBufferFill",
+        queue,
+        buffer,
+        pattern,
+        count,
+        SIZE,
+        SIZE,
+        0,
+        None,
+        ctypes.byref(event),
+    )
     finish(ur, event, "MEM_BUFFER_FILL")
-    assert content(ur, queue, buffer, 3 * SIZE) == b"\0" * SIZE + pattern * (SIZE // count) + b"\0" * SIZE
+    assert (
+        content(ur, queue, buffer, 3 * SIZE)
+        == b"\0" * SIZE + pattern * (SIZE // count) + b"\0" * SIZE
+    )
     ur.ok("urEnqueueMemBufferFill", queue, buffer, pattern, count, 0, 3 * SIZE, 0, None, None)
     ur.ok("urQueueFinish", queue)
     assert content(ur, queue, buffer, 3 * SIZE) == pattern * (3 * SIZE // count)
@@ -206,17 +370,41 @@ def test_fills_with_patterns_of_any_power_of_two(ur: Calls, context: int, queue:
 def test_a_long_pattern_in_a_large_buffer(ur: Calls, context: int, queue: int) -> None:
     size, pattern = 1 << 20, bytes(range(256)) * 2
     buffer = new_buffer(ur, context, size)
-    ur.ok("urEnqueueMemBufferFill", queue, buffer, pattern, len(pattern), 512, size - 512, 0, None, None)
+    ur.ok(
+        "urEnqueueMemBufferFill",
+        queue,
+        buffer,
+        pattern,
+        len(pattern),
+        512,
+        size - 512,
+        0,
+        None,
+        None,
+    )
     ur.ok("urQueueFinish", queue)
     assert content(ur, queue, buffer, size - 512, 512) == pattern * ((size - 512) // 512)
     ur.ok("urMemRelease", buffer)
 
 
-def test_the_pattern_is_taken_at_once(ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p) -> None:
+def test_the_pattern_is_taken_at_once(
+    ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p
+) -> None:
     for count in (4, 256):
         gate, go = held_back(ur, context)
         pattern, done = ctypes.create_string_buffer(b"p" * count, count), ctypes.c_void_p()
-        ur.ok("urEnqueueMemBufferFill", queue, buffer, pattern, count, 0, SIZE, 1, array(gate), ctypes.byref(done))
+        ur.ok(
+            "urEnqueueMemBufferFill",
+            queue,
+            buffer,
+            pattern,
+            count,
+            0,
+            SIZE,
+            1,
+            array(gate),
+            ctypes.byref(done),
+        )
         pattern[0:count] = b"q" * count
         assert go() == 0
         finish(ur, done, "MEM_BUFFER_FILL")
@@ -225,21 +413,50 @@ def test_the_pattern_is_taken_at_once(ur: Calls, context: int, queue: int, buffe
 
 
 @pytest.mark.parametrize(
-    ("count", "offset", "size"), [(0, 0, 16), (4, 0, 0), (8, 0, 4), (3, 0, 9), (12, 0, 24), (4, 0, 10), (4, 2, 8)]
+    ("count", "offset", "size"),
+    [(0, 0, 16), (4, 0, 0), (8, 0, 4), (3, 0, 9), (12, 0, 24), (4, 0, 10), (4, 2, 8)],
 )
-def test_fills_that_do_not_fit(ur: Calls, queue: int, buffer: ctypes.c_void_p, count: int, offset: int, size: int) -> None:
+def test_fills_that_do_not_fit(
+    ur: Calls, queue: int, buffer: ctypes.c_void_p, count: int, offset: int, size: int
+) -> None:
     assert (
-        ur("urEnqueueMemBufferFill", queue, buffer, b"0123456789abcdef", count, offset, size, 0, None, None) == "INVALID_SIZE"
+        ur(
+            "urEnqueueMemBufferFill",
+            queue,
+            buffer,
+            b"0123456789abcdef",
+            count,
+            offset,
+            size,
+            0,
+            None,
+            None,
+        )
+        == "INVALID_SIZE"
     )
 
 
 # maps
 
 
-def test_a_map_shows_the_buffer_and_takes_what_is_written(ur: Calls, queue: int, buffer: ctypes.c_void_p) -> None:
+def test_a_map_shows_the_buffer_and_takes_what_is_written(
+    ur: Calls, queue: int, buffer: ctypes.c_void_p
+) -> None:
     flags = UR["UR_MAP_FLAG_READ"] | UR["UR_MAP_FLAG_WRITE"]
     mapped, event = ctypes.c_void_p(), ctypes.c_void_p()
-    ur.ok("urEnqueueMemBufferMap", queue, buffer, True, flags, 16, 64, 0, None, ctypes.byref(event), ctypes.byref(mapped))
+    ur.ok(
+        "urEnqueueMemBufferMap",
+        queue,
+        buffer,
+        True,
+        flags,
+        16,
+        64,
+        0,
+        None,
+        ctypes.byref(event),
+        ctypes.byref(mapped),
+    )
     assert mapped.value
     assert ctypes.string_at(mapped.value, 64) == DATA[16:80]
     ctypes.memmove(mapped, b"mapped", 6)
@@ -249,13 +466,29 @@ def test_a_map_shows_the_buffer_and_takes_what_is_written(ur: Calls, queue: int,
     assert content(ur, queue, buffer, 8, 16) == b"mapped" + DATA[22:24]
 
 
-def test_a_map_waits_for_its_events(ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p) -> None:
+def test_a_map_waits_for_its_events(
+    ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p
+) -> None:
     gate, go = held_back(ur, context)
     mapped, event = ctypes.c_void_p(), ctypes.c_void_p()
     flags = UR["UR_MAP_FLAG_WRITE_INVALIDATE_REGION"]
-    arguments = (queue, buffer, False, flags, 0, SIZE, 1, array(gate), ctypes.byref(event), ctypes.byref(mapped))
+    arguments = (
+        queue,
+        buffer,
+        False,
+        flags,
+        0,
+        SIZE,
+        1,
+        array(gate),
+        ctypes.byref(event),
+        ctypes.byref(mapped),
+    )
     ur.ok("urEnqueueMemBufferMap", *arguments)
-    assert ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS") != UR["UR_EVENT_STATUS_COMPLETE"]
+    assert (
+        ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
+        != UR["UR_EVENT_STATUS_COMPLETE"]
+    )
     assert go() == 0
     finish(ur, event, "MEM_BUFFER_MAP")
     ur.ok("urEnqueueMemUnmap", queue, buffer, mapped, 0, None, None)
@@ -265,14 +498,34 @@ def test_a_map_waits_for_its_events(ur: Calls, context: int, queue: int, buffer:
 
 def test_what_is_no_map(ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p) -> None:
     mapped = ctypes.byref(ctypes.c_void_p())
-    assert ur("urEnqueueMemBufferMap", queue, buffer, True, 8, 0, 16, 0, None, None, mapped) == "INVALID_ENUMERATION"
-    assert ur("urEnqueueMemBufferMap", queue, buffer, True, 1, 0, 0, 0, None, None, mapped) == "INVALID_SIZE"
-    assert ur("urEnqueueMemBufferMap", queue, buffer, True, 1, 0, 16, 0, None, None, None) == "INVALID_NULL_POINTER"
+    assert (
+        ur("urEnqueueMemBufferMap", queue, buffer, True, 8, 0, 16, 0, None, None, mapped)
+        == "INVALID_ENUMERATION"
+    )
+    assert (
+        ur("urEnqueueMemBufferMap", queue, buffer, True, 1, 0, 0, 0, None, None, mapped)
+        == "INVALID_SIZE"
+    )
+    assert (
+        ur("urEnqueueMemBufferMap", queue, buffer, True, 1, 0, 16, 0, None, None, None)
+        == "INVALID_NULL_POINTER"
+    )
     assert ur("urEnqueueMemUnmap", queue, buffer, None, 0, None, None) == "INVALID_NULL_POINTER"
-    assert ur("urEnqueueMemUnmap", queue, buffer, ctypes.create_string_buffer(4), 0, None, None) == "INVALID_VALUE"
-    other = ur.made("urContextCreate", 1, array(ur.number("urQueueGetInfo", queue, "UR_QUEUE_INFO_DEVICE")), None)
+    assert (
+        ur("urEnqueueMemUnmap", queue, buffer, ctypes.create_string_buffer(4), 0, None, None)
+        == "INVALID_VALUE"
+    )
+    other = ur.made(
+        "urContextCreate",
+        1,
+        array(ur.number("urQueueGetInfo", queue, "UR_QUEUE_INFO_DEVICE")),
+        None,
+    )
     gate, go = held_back(ur, other.value or 0)
-    assert ur("urEnqueueMemBufferMap", queue, buffer, True, 1, 0, 16, 1, array(gate), None, mapped) == "INVALID_CONTEXT"
+    assert (
+        ur("urEnqueueMemBufferMap", queue, buffer, True, 1, 0, 16, 1, array(gate), None, mapped)
+        == "INVALID_CONTEXT"
+    )
     assert go() == 0
     ur.ok("urEventRelease", gate)
     ur.ok("urContextRelease", other)
@@ -283,16 +536,32 @@ def test_what_is_no_map(ur: Calls, context: int, queue: int, buffer: ctypes.c_vo
 SOURCE = b"global int answer[4] = {1, 2, 3, 4}; kernel void use(global int *out) { out[get_global_id(0)] = answer[get_global_id(0)]; }"
 
 
-def test_device_global_variables_where_the_driver_reaches_them(ur: Calls, context: int, device: Device, queue: int) -> None:
+def test_device_global_variables_where_the_driver_reaches_them(
+    ur: Calls, context: int, device: Device, queue: int
+) -> None:
     table, native_context = opencl(ur, context)
     native_device = ur.made("urDeviceGetNativeHandle", device.handle)
     code = ctypes.c_int32()
     native = table.clCreateProgramWithSource(
-        native_context, 1, array(ctypes.cast(ctypes.c_char_p(SOURCE), ctypes.c_void_p)), None, ctypes.byref(code)
+        native_context,
+        1,
+        array(ctypes.cast(ctypes.c_char_p(SOURCE), ctypes.c_void_p)),
+        None,
+        ctypes.byref(code),
     )
-    if table.clBuildProgram(native, 1, ctypes.byref(native_device), b"-cl-std=CL3.0", None, None) != 0:
-        assert table.clBuildProgram(native, 1, ctypes.byref(native_device), b"-cl-std=CL2.0", None, None) == 0
-    owned = struct("ur_program_native_properties_t", "PROGRAM_NATIVE_PROPERTIES", isNativeHandleOwned=True)
+    if (
+        table.clBuildProgram(native, 1, ctypes.byref(native_device), b"-cl-std=CL3.0", None, None)
+        != 0
+    ):
+        assert (
+            table.clBuildProgram(
+                native, 1, ctypes.byref(native_device), b"-cl-std=CL2.0", None, None
+            )
+            == 0
+        )
+    owned = struct(
+        "ur_program_native_properties_t", "PROGRAM_NATIVE_PROPERTIES", isNativeHandleOwned=True
+    )
     program = ur.made("urProgramCreateWithNativeHandle", native, context, ctypes.byref(owned))
     numbers, event = (ctypes.c_int32 * 2)(50, 60), ctypes.c_void_p()
     arguments = (queue, program, b"answer", False, 8, 4, numbers, 0, None, ctypes.byref(event))
@@ -306,7 +575,20 @@ def test_device_global_variables_where_the_driver_reaches_them(ur: Calls, contex
         finish(ur, event, "DEVICE_GLOBAL_VARIABLE_READ")
         assert list(back) == [1, 50, 60, 4]
         assert (
-            ur("urEnqueueDeviceGlobalVariableRead", queue, program, b"none", True, 4, 0, back, 0, None, None) == "INVALID_VALUE"
+            ur(
+                "urEnqueueDeviceGlobalVariableRead",
+                queue,
+                program,
+                b"none",
+                True,
+                4,
+                0,
+                back,
+                0,
+                None,
+                None,
+            )
+            == "INVALID_VALUE"
         )
     else:
         assert written == "UNSUPPORTED_FEATURE"

@@ -15,10 +15,10 @@ from memory_calls import new_queue, struct
 from ur_calls import Calls, array
 from usm_ways import Way
 
-from fairlead.loader.adapters import Plugin
-from fairlead.loader.devices import Device
-from fairlead.loader.table import DispatchTable
-from fairlead.loader.ur import UR
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin
+from fairlead.loader.ur.devices import Device
 from fairlead.plugins.opencl.core import adapter as the_adapter
 
 MOVE = b"kernel void move(global int *out, global const int *in) { out[get_global_id(0)] = in[get_global_id(0)]; }"
@@ -71,10 +71,21 @@ def test_a_command_buffer_waits_for_no_event_of_another_context(
         buffer = ur.made("urCommandBufferCreateExp", context, device.handle, ctypes.byref(desc))
         if not is_empty:
             end = 0, None, 0, None, None, None, None
-            ur.ok("urCommandBufferAppendMemBufferWriteExp", buffer, memory.handle, 0, 16, numbers, *end)
+            ur.ok(
+                "urCommandBufferAppendMemBufferWriteExp",
+                buffer,
+                memory.handle,
+                0,
+                16,
+                numbers,
+                *end,
+            )
         ur.ok("urCommandBufferFinalizeExp", buffer)
         for where in (queue, free_queue):
-            assert ur("urEnqueueCommandBufferExp", where, buffer, 1, array(event), None) == "INVALID_CONTEXT"
+            assert (
+                ur("urEnqueueCommandBufferExp", where, buffer, 1, array(event), None)
+                == "INVALID_CONTEXT"
+            )
             ur.ok("urEnqueueCommandBufferExp", where, buffer, 0, None, None)
             ur.ok("urQueueFinish", where)
         ur.ok("urCommandBufferReleaseExp", buffer)
@@ -89,9 +100,13 @@ def test_device_memory_of_another_context(way: Way, ur: Calls) -> None:
     queue = new_queue(ur, other, way.device.handle)
     address, host, end = way.alloc("device", 64), ctypes.create_string_buffer(64), (0, None, None)
     calls: tuple[tuple[Any, ...], ...] = (
-        ("Memcpy", False, host, address, 64), ("Memcpy", False, address, host, 64), ("Fill", address, 1, b"x", 64),
-        ("Prefetch", address, 64, 0), ("Memcpy2D", True, host, 8, address, 8, 8, 8), ("Fill2D", address, 8, 1, b"x", 8, 8),
-    )  # fmt: skip
+        ("Memcpy", False, host, address, 64),
+        ("Memcpy", False, address, host, 64),
+        ("Fill", address, 1, b"x", 64),
+        ("Prefetch", address, 64, 0),
+        ("Memcpy2D", True, host, 8, address, 8, 8, 8),
+        ("Fill2D", address, 8, 1, b"x", 8, 8),
+    )
     for name, *arguments in calls:
         assert ur(f"urEnqueueUSM{name}", queue, *arguments, *end) == "INVALID_MEM_OBJECT", name
     assert ur("urUSMContextMemcpyExp", other, host, address, 64) == "INVALID_MEM_OBJECT"
@@ -104,7 +119,9 @@ def test_device_memory_of_another_context(way: Way, ur: Calls) -> None:
 
 
 def test_host_memory_may_be_known_to_two_contexts(way: Way, ur: Calls) -> None:
-    if not ur.number("urDeviceGetInfo", way.device.handle, "UR_DEVICE_INFO_USM_SYSTEM_SHARED_SUPPORT"):
+    if not ur.number(
+        "urDeviceGetInfo", way.device.handle, "UR_DEVICE_INFO_USM_SYSTEM_SHARED_SUPPORT"
+    ):
         return  # what test_usm.py sees refused
     other = ur.made("urContextCreate", 1, array(way.device.handle), None)
     pages = mmap.mmap(-1, mmap.PAGESIZE)
@@ -122,7 +139,10 @@ def test_the_time_of_a_part_of_a_device_leaves_nothing(ur: Calls, device: Device
     one = UR.struct("ur_device_partition_property_t")(type=UR["UR_DEVICE_PARTITION_EQUALLY"])
     one.value.equally = 1
     how = struct(
-        "ur_device_partition_properties_t", "DEVICE_PARTITION_PROPERTIES", pProperties=ctypes.addressof(one), PropCount=1
+        "ur_device_partition_properties_t",
+        "DEVICE_PARTITION_PROPERTIES",
+        pProperties=ctypes.addressof(one),
+        PropCount=1,
     )
     assert the_adapter.registry is not None
     known = the_adapter.registry.of("ur_device_handle_t")

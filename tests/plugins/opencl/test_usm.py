@@ -14,13 +14,19 @@ from ur_calls import Calls, array
 from usm_ways import KINDS, Way, aligned
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.adapters import Plugin
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin
+from fairlead.loader.ur.devices import Device
 
 ACCESS = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS"]
 CONCURRENT = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_CONCURRENT_ACCESS"]
-SUPPORT = {"host": "HOST", "device": "DEVICE", "shared": "SINGLE_SHARED", "cross": "CROSS_SHARED", "system": "SYSTEM_SHARED"}
+SUPPORT = {
+    "host": "HOST",
+    "device": "DEVICE",
+    "shared": "SINGLE_SHARED",
+    "cross": "CROSS_SHARED",
+    "system": "SYSTEM_SHARED",
+}
 
 
 def support(ur: Calls, device: Device) -> dict[str, int]:
@@ -45,25 +51,42 @@ def test_a_way_that_the_driver_does_not_have(
     assert not any(support(ur, device).values())
     context = ur.made("urContextCreate", 1, array(device.handle), None)
     made = ctypes.c_void_p()
-    assert ur("urUSMDeviceAlloc", context, device.handle, None, None, 64, ctypes.byref(made)) == "INVALID_OPERATION"
+    assert (
+        ur("urUSMDeviceAlloc", context, device.handle, None, None, 64, ctypes.byref(made))
+        == "INVALID_OPERATION"
+    )
     assert ur("urUSMHostAlloc", context, None, None, 64, ctypes.byref(made)) == "INVALID_OPERATION"
     ur.ok("urContextRelease", context)
     monkeypatch.setenv("FAIRLEAD_USM", "nonsense")
     assert support(ur, device)["device"]
     said = capfd.readouterr().err
-    assert f"FAIRLEAD_USM=intel leaves {device.name} without USM" in said and "FAIRLEAD_USM=nonsense is ignored" in said
+    assert (
+        f"FAIRLEAD_USM=intel leaves {device.name} without USM" in said
+        and "FAIRLEAD_USM=nonsense is ignored" in said
+    )
 
 
-@pytest.mark.parametrize(("capabilities", "kinds"), [
-    ((), set()), (("COARSE_GRAIN_BUFFER",), {"device"}),
-    (("COARSE_GRAIN_BUFFER", "FINE_GRAIN_BUFFER"), {"device", "host", "shared", "cross"}),
-    (("COARSE_GRAIN_BUFFER", "FINE_GRAIN_BUFFER", "FINE_GRAIN_SYSTEM", "ATOMICS"), {"device", "host", "shared", "cross", "system"}),
-])  # fmt: skip
-def test_what_svm_is_good_for_follows_from_its_grain(capabilities: tuple[str, ...], kinds: set[str]) -> None:
-    from fairlead.plugins.opencl.usm_strategies import SVM
+@pytest.mark.parametrize(
+    ("capabilities", "kinds"),
+    [
+        ((), set()),
+        (("COARSE_GRAIN_BUFFER",), {"device"}),
+        (("COARSE_GRAIN_BUFFER", "FINE_GRAIN_BUFFER"), {"device", "host", "shared", "cross"}),
+        (
+            ("COARSE_GRAIN_BUFFER", "FINE_GRAIN_BUFFER", "FINE_GRAIN_SYSTEM", "ATOMICS"),
+            {"device", "host", "shared", "cross", "system"},
+        ),
+    ],
+)
+def test_what_svm_is_good_for_follows_from_its_grain(
+    capabilities: tuple[str, ...], kinds: set[str]
+) -> None:
+    from fairlead.plugins.opencl.usm.strategies import SVM
 
     bits = sum(OPENCL[f"CL_DEVICE_SVM_{name}"] for name in capabilities)
-    device: Any = SimpleNamespace(has=lambda version: True, icd=SimpleNamespace(info=lambda name: bits))
+    device: Any = SimpleNamespace(
+        has=lambda version: True, icd=SimpleNamespace(info=lambda name: bits)
+    )
     assert {kind for kind, flags in SVM.ask(device).items() if flags} == kinds
     atomic = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ATOMIC_CONCURRENT_ACCESS"]
     assert bool(SVM.ask(device).get("shared", 0) & atomic) == ("ATOMICS" in capabilities)
@@ -96,7 +119,10 @@ def test_host_memory_is_no_usm(way: Way) -> None:
     assert way.ur(*query, 0, 0, ctypes.byref(code), None) == "INVALID_SIZE"
     assert way.ur(*query, 0, 2, ctypes.byref(code), None) == "INVALID_SIZE"
     assert way.ur(*query, 0, 0, None, None) == "INVALID_NULL_POINTER"
-    assert way.ur("urUSMGetMemAllocInfo", way.context, None, 0, 4, ctypes.byref(code), None) == "INVALID_NULL_POINTER"
+    assert (
+        way.ur("urUSMGetMemAllocInfo", way.context, None, 0, 4, ctypes.byref(code), None)
+        == "INVALID_NULL_POINTER"
+    )
 
 
 def test_what_the_host_may_touch_it_can(way: Way) -> None:
@@ -136,28 +162,51 @@ def test_allocations_that_cannot_be(way: Way) -> None:
         assert way.try_alloc(kind, limit + 1)[0] == "INVALID_USM_SIZE"
         for align in (3, 5, 24, 256, 1 << 31):
             assert way.try_alloc(kind, 64, descriptor=aligned(align))[0] == "INVALID_VALUE"
-        assert way.try_alloc(kind, 64, descriptor=aligned(0, hints=1 << 17))[0] == "INVALID_ENUMERATION"
+        assert (
+            way.try_alloc(kind, 64, descriptor=aligned(0, hints=1 << 17))[0]
+            == "INVALID_ENUMERATION"
+        )
         assert way.try_alloc(kind, 64, pool=way.queue)[0] == "INVALID_VALUE"
         if kind != "host":
             assert way.try_alloc(kind, 64, device=None)[0] == "INVALID_NULL_HANDLE"
             assert way.try_alloc(kind, 64, device=way.context)[0] == "INVALID_DEVICE"
     assert (
-        way.ur("urUSMDeviceAlloc", None, way.device.handle, None, None, 64, ctypes.byref(ctypes.c_void_p()))
+        way.ur(
+            "urUSMDeviceAlloc",
+            None,
+            way.device.handle,
+            None,
+            None,
+            64,
+            ctypes.byref(ctypes.c_void_p()),
+        )
         == "INVALID_NULL_HANDLE"
     )
-    assert way.ur("urUSMDeviceAlloc", way.context, way.device.handle, None, None, 64, None) == "INVALID_NULL_POINTER"
+    assert (
+        way.ur("urUSMDeviceAlloc", way.context, way.device.handle, None, None, 64, None)
+        == "INVALID_NULL_POINTER"
+    )
 
 
 def test_a_device_of_another_context(way: Way, adapter: Plugin) -> None:
-    other = next(device for device in adapter.devices if device.platform.name != way.device.platform.name)
+    other = next(
+        device for device in adapter.devices if device.platform.name != way.device.platform.name
+    )
     assert way.try_alloc("device", 64, device=other.handle)[0] == "INVALID_DEVICE"
 
 
 @pytest.mark.parametrize(("host_flags", "device_flags"), [(1, 0), (0, 1), (0, 2), (0, 7), (1, 7)])
 def test_wishes_that_hang_on_the_descriptor(way: Way, host_flags: int, device_flags: int) -> None:
     host = struct("ur_usm_host_desc_t", "USM_HOST_DESC", flags=host_flags)
-    device = struct("ur_usm_device_desc_t", "USM_DEVICE_DESC", pNext=ctypes.addressof(host), flags=device_flags)
-    place = struct("ur_usm_alloc_location_desc_t", "USM_ALLOC_LOCATION_DESC", pNext=ctypes.addressof(device), location=0)
+    device = struct(
+        "ur_usm_device_desc_t", "USM_DEVICE_DESC", pNext=ctypes.addressof(host), flags=device_flags
+    )
+    place = struct(
+        "ur_usm_alloc_location_desc_t",
+        "USM_ALLOC_LOCATION_DESC",
+        pNext=ctypes.addressof(device),
+        location=0,
+    )
     for kind in way.kinds:
         address = way.alloc(kind, 64, descriptor=aligned(8, hints=2, pNext=ctypes.addressof(place)))
         way.copy(address, b"x" * 64, 64)
@@ -168,7 +217,10 @@ def test_wishes_that_there_are_not(way: Way) -> None:
     host = struct("ur_usm_host_desc_t", "USM_HOST_DESC", flags=2)
     device = struct("ur_usm_device_desc_t", "USM_DEVICE_DESC", flags=8)
     for chain in (host, device):
-        assert way.try_alloc("device", 64, descriptor=aligned(8, pNext=ctypes.addressof(chain)))[0] == "INVALID_ENUMERATION"
+        assert (
+            way.try_alloc("device", 64, descriptor=aligned(8, pNext=ctypes.addressof(chain)))[0]
+            == "INVALID_ENUMERATION"
+        )
     host.flags, host.pNext = 0, ctypes.addressof(device)
     device.flags, device.pNext = 0, ctypes.addressof(host)  # a ring
     way.free(way.alloc("device", 64, descriptor=aligned(8, pNext=ctypes.addressof(host))))
@@ -193,9 +245,14 @@ def test_a_free_waits_for_what_uses_the_memory(way: Way, ur: Calls) -> None:
         host = ctypes.create_string_buffer(b"w" * (1 << 20), 1 << 20)
         for _ in range(20):
             ur.ok("urEnqueueUSMMemcpy", queue, False, address, host, 1 << 20, 0, None, None)
-        ur.ok("urEnqueueUSMMemcpy", queue, False, host, address, 1 << 20, 0, None, ctypes.byref(event))
+        ur.ok(
+            "urEnqueueUSMMemcpy", queue, False, host, address, 1 << 20, 0, None, ctypes.byref(event)
+        )
         way.free(address)
-        assert ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS") == UR["UR_EVENT_STATUS_COMPLETE"]
+        assert (
+            ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
+            == UR["UR_EVENT_STATUS_COMPLETE"]
+        )
         ur.ok("urEventRelease", event)
         ur.ok("urQueueRelease", queue)
 
@@ -204,17 +261,24 @@ def test_a_context_outlives_its_handle_while_it_has_memory(way: Way, ur: Calls) 
     other = ur.made("urContextCreate", 1, array(way.device.handle), None)
     made = ur.made("urUSMDeviceAlloc", other, way.device.handle, None, None, 64)
     ur.ok("urContextRelease", other)
-    assert way.info(made, "TYPE") in (UR["UR_USM_TYPE_UNKNOWN"], UR["UR_USM_TYPE_DEVICE"])  # of a context that nobody can name
+    assert way.info(made, "TYPE") in (
+        UR["UR_USM_TYPE_UNKNOWN"],
+        UR["UR_USM_TYPE_DEVICE"],
+    )  # of a context that nobody can name
 
 
 def test_two_contexts_over_one_of_opencl_s_have_the_same_memory(way: Way, ur: Calls) -> None:
     native = ur.made("urContextGetNativeHandle", way.context).value
     table = opencl(ur, way.context)[0]
     assert table.clRetainContext(native) == 0
-    owned = struct("ur_context_native_properties_t", "CONTEXT_NATIVE_PROPERTIES", isNativeHandleOwned=True)
+    owned = struct(
+        "ur_context_native_properties_t", "CONTEXT_NATIVE_PROPERTIES", isNativeHandleOwned=True
+    )
     adapter = ur.number("urPlatformGetInfo", way.device.platform.handle, "UR_PLATFORM_INFO_ADAPTER")
     devices = array(way.device.handle)
-    other = ur.made("urContextCreateWithNativeHandle", native, adapter, 1, devices, ctypes.byref(owned))
+    other = ur.made(
+        "urContextCreateWithNativeHandle", native, adapter, 1, devices, ctypes.byref(owned)
+    )
     assert other.value != way.context
     address, queue = way.alloc("device", 64), new_queue(ur, other.value or 0, way.device.handle)
     way.copy(address, b"shared by two", 13, queue=queue.value or 0)
@@ -234,7 +298,11 @@ def native_kernel(ur: Calls, way: Way) -> tuple[Any, int]:
     table, context = opencl(ur, way.context)
     device, code = ur.made("urDeviceGetNativeHandle", way.device.handle), ctypes.c_int32()
     program = table.clCreateProgramWithSource(
-        context, 1, array(ctypes.cast(ctypes.c_char_p(SOURCE), ctypes.c_void_p)), None, ctypes.byref(code)
+        context,
+        1,
+        array(ctypes.cast(ctypes.c_char_p(SOURCE), ctypes.c_void_p)),
+        None,
+        ctypes.byref(code),
     )
     assert table.clBuildProgram(program, 1, ctypes.byref(device), None, None, None) == 0
     kernel = table.clCreateKernel(program, b"next", ctypes.byref(code))
@@ -245,15 +313,17 @@ def native_kernel(ur: Calls, way: Way) -> tuple[Any, int]:
 
 def set_pointer(way: Way, table: Any, kernel: int, index: int, address: int) -> None:
     """What a launch does with `usm.pointer_argument`: it is looked at in this process, where the adapter's Python is."""
-    from fairlead.plugins.opencl import usm
     from fairlead.plugins.opencl.core import adapter
     from fairlead.plugins.opencl.extensions import extension
+    from fairlead.plugins.opencl.usm import allocations as usm
 
     assert adapter.registry is not None
     context = adapter.registry.of("ur_context_handle_t")[way.context]
     how, value = usm.pointer_argument(context, address)
     if how == "usm":
-        assert extension(context.platform, "clSetKernelArgMemPointerINTEL")(kernel, index, value) == 0
+        assert (
+            extension(context.platform, "clSetKernelArgMemPointerINTEL")(kernel, index, value) == 0
+        )
     elif how == "svm":
         assert table.clSetKernelArgSVMPointer(kernel, index, value) == 0
     else:
@@ -274,11 +344,21 @@ def test_kernels_reach_memory_by_its_address(way: Way, ur: Calls) -> None:
         for offset in (0, 2048):
             set_pointer(way, table, kernel, 0, target + offset)
             set_pointer(way, table, kernel, 1, source + 1024)
-            assert table.clEnqueueNDRangeKernel(native_queue, kernel, 1, None, count, None, 0, None, None) == 0
+            assert (
+                table.clEnqueueNDRangeKernel(
+                    native_queue, kernel, 1, None, count, None, 0, None, None
+                )
+                == 0
+            )
             assert table.clFinish(native_queue) == 0
-            assert way.content(target + offset, 1024) == bytes((ctypes.c_int32 * 256)(*range(1, 257)))
+            assert way.content(target + offset, 1024) == bytes(
+                (ctypes.c_int32 * 256)(*range(1, 257))
+            )
         set_pointer(way, table, kernel, 1, 0)
-        assert table.clEnqueueNDRangeKernel(native_queue, kernel, 1, None, count, None, 0, None, None) == 0
+        assert (
+            table.clEnqueueNDRangeKernel(native_queue, kernel, 1, None, count, None, 0, None, None)
+            == 0
+        )
         assert way.content(target + 2048, 1024) == bytes((ctypes.c_int32 * 256)(*[7] * 256))
         way.free(source, target)
     table.clReleaseKernel(kernel)
@@ -299,19 +379,28 @@ def test_svm_functions_take_addresses_of_every_kind(way: Way, ur: Calls) -> None
         assert into.raw == b"abcd" * 16
         assert table.clSetKernelArgSVMPointer(kernel, 0, address) == 0
         assert table.clSetKernelArgSVMPointer(kernel, 1, None) == 0
-        assert table.clEnqueueNDRangeKernel(queue, kernel, 1, None, (ctypes.c_size_t * 1)(16), None, 0, None, None) == 0
+        assert (
+            table.clEnqueueNDRangeKernel(
+                queue, kernel, 1, None, (ctypes.c_size_t * 1)(16), None, 0, None, None
+            )
+            == 0
+        )
         assert way.content(address, 64) == bytes((ctypes.c_int32 * 16)(*[7] * 16))
         way.free(address)
     table.clReleaseKernel(kernel)
 
 
 def test_operations_of_the_replay_engine(way: Way) -> None:
-    from fairlead.plugins.opencl import usm
     from fairlead.plugins.opencl.core import adapter
+    from fairlead.plugins.opencl.usm import allocations as usm
 
     assert adapter.registry is not None
     context = adapter.registry.of("ur_context_handle_t")[way.context]
-    one, other, host = way.alloc("device", 256), way.alloc("device", 256), ctypes.create_string_buffer(64)
+    one, other, host = (
+        way.alloc("device", 256),
+        way.alloc("device", 256),
+        ctypes.create_string_buffer(64),
+    )
     outside = ctypes.addressof(host)
     pairs = [(one + 8, other + 16), (one + 8, outside), (outside, one + 8)]
     found = [usm.as_copy(context, target, source, 32) for target, source in pairs]
@@ -320,16 +409,33 @@ def test_operations_of_the_replay_engine(way: Way) -> None:
     intel = way.name in ("intel", "auto") and "Intel" in way.device.platform.name
     assert bool(functions.copy and functions.fill and functions.set_pointer) == intel
     if way.name != "buffer":
-        assert [operation.op for operation in found] == ["svm_copy", "svm_copy", "svm_copy", "svm_fill"]
-        assert found[0].numbers == (32,) and found[0].fields == {"target": one + 8, "source": other + 16}
+        assert [operation.op for operation in found] == [
+            "svm_copy",
+            "svm_copy",
+            "svm_copy",
+            "svm_fill",
+        ]
+        assert found[0].numbers == (32,) and found[0].fields == {
+            "target": one + 8,
+            "source": other + 16,
+        }
         assert found[3].numbers == (0, 32)
     else:
         first, second = usm.find(context, one), usm.find(context, other)
         assert first is not None and second is not None
         assert [operation.op for operation in found] == ["copy", "write", "read", "fill"]
-        assert found[0].numbers == (16, 8, 32) and found[0].fields == {"target": first.mem, "source": second.mem}
-        assert found[1].numbers == (8, 32) and found[1].fields == {"target": first.mem, "host": outside}
-        assert found[2].numbers == (8, 32) and found[2].fields == {"source": first.mem, "host": outside}
+        assert found[0].numbers == (16, 8, 32) and found[0].fields == {
+            "target": first.mem,
+            "source": second.mem,
+        }
+        assert found[1].numbers == (8, 32) and found[1].fields == {
+            "target": first.mem,
+            "host": outside,
+        }
+        assert found[2].numbers == (8, 32) and found[2].fields == {
+            "source": first.mem,
+            "host": outside,
+        }
         assert found[3].numbers == (8, 32)
         memory = found[3].keep[0]
         way.free(one)
@@ -345,7 +451,17 @@ def test_pitched_memory(way: Way) -> None:
     ur, pitch, made = way.ur, ctypes.c_size_t(), ctypes.c_void_p()
     out = ctypes.byref(made), ctypes.byref(pitch)
     for width, height, element in ((100, 10, 4), (64, 3, 1), (30, 5, 12), (1, 1, 0)):
-        ur.ok("urUSMPitchedAllocExp", way.context, way.device.handle, None, None, width, height, element, *out)
+        ur.ok(
+            "urUSMPitchedAllocExp",
+            way.context,
+            way.device.handle,
+            None,
+            None,
+            width,
+            height,
+            element,
+            *out,
+        )
         assert pitch.value >= width and not pitch.value % (element or 1)
         assert way.info(made, "SIZE") == pitch.value * height
         assert way.info(made, "TYPE") == UR["UR_USM_TYPE_DEVICE"]
@@ -369,7 +485,10 @@ def has_system(way: Way) -> bool:
 def test_host_memory_is_made_known_where_the_device_can_use_it(way: Way, ur: Calls) -> None:
     pages = mmap.mmap(-1, 4 * mmap.PAGESIZE)
     address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
-    for make, unmake, more in (("ImportExp", "ReleaseExp", ()), ("HostAllocRegisterExp", "HostAllocUnregisterExp", (None,))):
+    for make, unmake, more in (
+        ("ImportExp", "ReleaseExp", ()),
+        ("HostAllocRegisterExp", "HostAllocUnregisterExp", (None,)),
+    ):
         code = ur(f"urUSM{make}", way.context, address, 4 * mmap.PAGESIZE, *more)
         if not has_system(way):
             assert code == "UNSUPPORTED_FEATURE"
@@ -390,13 +509,23 @@ def test_host_memory_is_made_known_where_the_device_can_use_it(way: Way, ur: Cal
 def test_host_memory_that_cannot_be_made_known(way: Way, ur: Calls) -> None:
     host = ctypes.create_string_buffer(3 * mmap.PAGESIZE)
     inside = ctypes.addressof(host) // mmap.PAGESIZE * mmap.PAGESIZE + mmap.PAGESIZE
-    flags = struct("ur_exp_usm_host_alloc_register_properties_t", "EXP_USM_HOST_ALLOC_REGISTER_PROPERTIES", flags=2)
+    flags = struct(
+        "ur_exp_usm_host_alloc_register_properties_t",
+        "EXP_USM_HOST_ALLOC_REGISTER_PROPERTIES",
+        flags=2,
+    )
     assert ur("urUSMImportExp", way.context, host, 0) == "INVALID_SIZE"
     assert ur("urUSMImportExp", way.context, None, 8) == "INVALID_NULL_POINTER"
     assert ur("urUSMHostAllocRegisterExp", way.context, inside, 0, None) == "INVALID_VALUE"
     assert ur("urUSMHostAllocRegisterExp", way.context, inside, 100, None) == "INVALID_VALUE"
-    assert ur("urUSMHostAllocRegisterExp", way.context, inside + 1, mmap.PAGESIZE, None) == "INVALID_VALUE"
-    assert ur("urUSMHostAllocRegisterExp", way.context, inside, mmap.PAGESIZE, ctypes.byref(flags)) == "INVALID_ENUMERATION"
+    assert (
+        ur("urUSMHostAllocRegisterExp", way.context, inside + 1, mmap.PAGESIZE, None)
+        == "INVALID_VALUE"
+    )
+    assert (
+        ur("urUSMHostAllocRegisterExp", way.context, inside, mmap.PAGESIZE, ctypes.byref(flags))
+        == "INVALID_ENUMERATION"
+    )
     assert ur("urUSMHostAllocUnregisterExp", way.context, inside) == "INVALID_VALUE"
 
 
@@ -432,7 +561,10 @@ def test_allocations_and_look_ups_by_many_threads(way: Way) -> None:
         try:
             for turn in range(30):
                 address = way.alloc("device", 256 + number)
-                if way.info(address + 200, "BASE_PTR") != address or way.info(address, "SIZE") != 256 + number:
+                if (
+                    way.info(address + 200, "BASE_PTR") != address
+                    or way.info(address, "SIZE") != 256 + number
+                ):
                     wrong.append((number, turn))
                 way.free(address)
         except BaseException as error:

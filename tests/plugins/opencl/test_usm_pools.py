@@ -10,7 +10,7 @@ from memory_calls import command, held_back, struct
 from ur_calls import Calls, array
 from usm_ways import Way
 
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 
 
 def new_pool(way: Way, *, flags: int = 0, limit: int | None = None) -> ctypes.c_void_p:
@@ -19,7 +19,12 @@ def new_pool(way: Way, *, flags: int = 0, limit: int | None = None) -> ctypes.c_
 
 def describe(flags: int = 0, limit: int | None = None) -> tuple[Any, Any]:
     """A pool's descriptor, and the limits that hang on it."""
-    limits = struct("ur_usm_pool_limits_desc_t", "USM_POOL_LIMITS_DESC", maxPoolableSize=limit or 0, minDriverAllocSize=0)
+    limits = struct(
+        "ur_usm_pool_limits_desc_t",
+        "USM_POOL_LIMITS_DESC",
+        maxPoolableSize=limit or 0,
+        minDriverAllocSize=0,
+    )
     chain = ctypes.addressof(limits) if limit is not None else None
     found = struct("ur_usm_pool_desc_t", "USM_POOL_DESC", flags=flags, pNext=chain)
     found.kept = limits
@@ -118,7 +123,10 @@ def test_what_is_no_pool(way: Way, ur: Calls) -> None:
         assert ur(function, way.context, *where, None, made) == "INVALID_NULL_POINTER"
         assert ur(function, way.context, *where, good, None) == "INVALID_NULL_POINTER"
         assert ur(function, way.context, *where, bad, made) == "INVALID_ENUMERATION"
-    assert ur("urUSMPoolGetInfo", way.queue, 0, 0, None, ctypes.byref(ctypes.c_size_t())) == "INVALID_VALUE"
+    assert (
+        ur("urUSMPoolGetInfo", way.queue, 0, 0, None, ctypes.byref(ctypes.c_size_t()))
+        == "INVALID_VALUE"
+    )
 
 
 def test_a_pool_of_another_context(way: Way, ur: Calls) -> None:
@@ -138,7 +146,9 @@ def test_a_pool_of_another_context(way: Way, ur: Calls) -> None:
 
 
 def test_a_pool_of_a_device_has_a_maximum(way: Way, ur: Calls) -> None:
-    pool = ur.made("urUSMPoolCreateExp", way.context, way.device.handle, ctypes.byref(describe(limit=1000)[0]))
+    pool = ur.made(
+        "urUSMPoolCreateExp", way.context, way.device.handle, ctypes.byref(describe(limit=1000)[0])
+    )
     assert size(way, pool, "MAXIMUM_SIZE") == 1000 and size(way, pool, "RELEASE_THRESHOLD") == 0
     address = way.alloc("device", 600, pool=pool)
     assert way.try_alloc("device", 401, pool=pool)[0] == "OUT_OF_RESOURCES"
@@ -151,7 +161,9 @@ def test_a_pool_of_a_device_has_a_maximum(way: Way, ur: Calls) -> None:
 
 
 def test_a_pool_makes_room_within_its_maximum(way: Way, ur: Calls) -> None:
-    pool = ur.made("urUSMPoolCreateExp", way.context, way.device.handle, ctypes.byref(describe(limit=1000)[0]))
+    pool = ur.made(
+        "urUSMPoolCreateExp", way.context, way.device.handle, ctypes.byref(describe(limit=1000)[0])
+    )
     set_size(way, pool, "RELEASE_THRESHOLD", 1 << 20)
     way.free(way.alloc("device", 700, pool=pool))
     assert sizes(way, pool)[0] == 700
@@ -162,7 +174,9 @@ def test_a_pool_makes_room_within_its_maximum(way: Way, ur: Calls) -> None:
 
 def set_size(way: Way, pool: Any, name: str, value: int) -> None:
     number = ctypes.c_size_t(value)
-    way.ur.ok("urUSMPoolSetInfoExp", pool, UR[f"UR_USM_POOL_INFO_{name}_EXP"], ctypes.byref(number), 8)
+    way.ur.ok(
+        "urUSMPoolSetInfoExp", pool, UR[f"UR_USM_POOL_INFO_{name}_EXP"], ctypes.byref(number), 8
+    )
 
 
 def test_what_a_pool_can_be_told(way: Way, ur: Calls) -> None:
@@ -176,11 +190,25 @@ def test_what_a_pool_can_be_told(way: Way, ur: Calls) -> None:
     set_size(way, pool, "USED_HIGH", 0)
     assert sizes(way, pool) == (200, 200, 0, 0)
     setter = ("urUSMPoolSetInfoExp", pool)
-    assert ur(*setter, UR["UR_USM_POOL_INFO_USED_HIGH_EXP"], ctypes.byref(number), 8) == "INVALID_VALUE"
-    assert ur(*setter, UR["UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP"], ctypes.byref(number), 4) == "INVALID_SIZE"
-    assert ur(*setter, UR["UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP"], None, 8) == "INVALID_NULL_POINTER"
-    assert ur(*setter, UR["UR_USM_POOL_INFO_CONTEXT"], ctypes.byref(number), 8) == "UNSUPPORTED_ENUMERATION"
-    assert ur(*setter, UR["UR_USM_POOL_INFO_USED_CURRENT_EXP"], ctypes.byref(number), 8) == "UNSUPPORTED_ENUMERATION"
+    assert (
+        ur(*setter, UR["UR_USM_POOL_INFO_USED_HIGH_EXP"], ctypes.byref(number), 8)
+        == "INVALID_VALUE"
+    )
+    assert (
+        ur(*setter, UR["UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP"], ctypes.byref(number), 4)
+        == "INVALID_SIZE"
+    )
+    assert (
+        ur(*setter, UR["UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP"], None, 8) == "INVALID_NULL_POINTER"
+    )
+    assert (
+        ur(*setter, UR["UR_USM_POOL_INFO_CONTEXT"], ctypes.byref(number), 8)
+        == "UNSUPPORTED_ENUMERATION"
+    )
+    assert (
+        ur(*setter, UR["UR_USM_POOL_INFO_USED_CURRENT_EXP"], ctypes.byref(number), 8)
+        == "UNSUPPORTED_ENUMERATION"
+    )
     assert ur(*setter, 77, ctypes.byref(number), 8) == "INVALID_ENUMERATION"
     ur.ok("urUSMPoolRelease", pool)
 
@@ -214,7 +242,10 @@ def test_the_pools_of_a_device(way: Way, ur: Calls) -> None:
     for _ in range(2):  # its creation, and the answer
         ur.ok("urUSMPoolRelease", pool)
     assert ur.made("urUSMPoolGetDevicePoolExp", *where).value == default.value
-    assert ur("urUSMPoolGetDefaultDevicePoolExp", way.context, None, ctypes.byref(ctypes.c_void_p())) == "INVALID_NULL_HANDLE"
+    assert (
+        ur("urUSMPoolGetDefaultDevicePoolExp", way.context, None, ctypes.byref(ctypes.c_void_p()))
+        == "INVALID_NULL_HANDLE"
+    )
 
 
 def test_a_default_pool_ends_with_its_context(way: Way, ur: Calls) -> None:
@@ -238,12 +269,33 @@ def test_memory_is_allocated_and_freed_in_order(way: Way, ur: Calls, pooled: boo
             ur.ok(*allocate, 0, None, ctypes.byref(made), ctypes.byref(events[0]))
             address = made.value or 0
             assert way.info(address, "TYPE") == UR[f"UR_USM_TYPE_{kind.upper()}"]
-            arguments = (queue, address, 4, b"fill", 1024, 1, array(events[0]), ctypes.byref(events[1]))
+            arguments = (
+                queue,
+                address,
+                4,
+                b"fill",
+                1024,
+                1,
+                array(events[0]),
+                ctypes.byref(events[1]),
+            )
             ur.ok("urEnqueueUSMFill", *arguments)
             into = ctypes.create_string_buffer(1024)
-            ur.ok("urEnqueueUSMMemcpy", queue, False, into, address, 1024, 1, array(events[1]), ctypes.byref(events[2]))
+            ur.ok(
+                "urEnqueueUSMMemcpy",
+                queue,
+                False,
+                into,
+                address,
+                1024,
+                1,
+                array(events[1]),
+                ctypes.byref(events[2]),
+            )
             free = ctypes.c_void_p()
-            ur.ok("urEnqueueUSMFreeExp", queue, pool, address, 1, array(events[2]), ctypes.byref(free))
+            ur.ok(
+                "urEnqueueUSMFreeExp", queue, pool, address, 1, array(events[2]), ctypes.byref(free)
+            )
             ur.ok("urEventWait", 1, array(free))
             assert into.raw == b"fill" * 256
             assert (
@@ -262,12 +314,28 @@ def test_a_free_comes_when_its_events_are_complete(way: Way, ur: Calls) -> None:
     pool = new_pool(way)
     for queue in way.queues():
         gate, go = held_back(ur, way.context)
-        address, copy, free = way.alloc("device", 512, pool=pool), ctypes.c_void_p(), ctypes.c_void_p()
+        address, copy, free = (
+            way.alloc("device", 512, pool=pool),
+            ctypes.c_void_p(),
+            ctypes.c_void_p(),
+        )
         host = ctypes.create_string_buffer(b"h" * 512, 512)
-        ur.ok("urEnqueueUSMMemcpy", queue, False, address, host, 512, 1, array(gate), ctypes.byref(copy))
+        ur.ok(
+            "urEnqueueUSMMemcpy",
+            queue,
+            False,
+            address,
+            host,
+            512,
+            1,
+            array(gate),
+            ctypes.byref(copy),
+        )
         ur.ok("urEnqueueUSMFreeExp", queue, pool, address, 1, array(copy), ctypes.byref(free))
         assert size(way, pool, "USED_CURRENT") == 512
-        assert ur("urUSMFree", way.context, address) == "INVALID_MEM_OBJECT"  # it is given up already
+        assert (
+            ur("urUSMFree", way.context, address) == "INVALID_MEM_OBJECT"
+        )  # it is given up already
         assert go() == 0
         ur.ok("urQueueFinish", queue)
         ur.ok("urEventWait", 1, array(free))
@@ -280,7 +348,17 @@ def test_a_free_comes_when_its_events_are_complete(way: Way, ur: Calls) -> None:
 def test_many_frees_without_an_event(way: Way, ur: Calls) -> None:
     made = ctypes.c_void_p()
     for _ in range(100):
-        ur.ok("urEnqueueUSMDeviceAllocExp", way.queue, None, 4096, None, 0, None, ctypes.byref(made), None)
+        ur.ok(
+            "urEnqueueUSMDeviceAllocExp",
+            way.queue,
+            None,
+            4096,
+            None,
+            0,
+            None,
+            ctypes.byref(made),
+            None,
+        )
         ur.ok("urEnqueueUSMFill", way.queue, made, 1, b"x", 4096, 0, None, None)
         ur.ok("urEnqueueUSMFreeExp", way.queue, None, made, 0, None, None)
     ur.ok("urQueueFinish", way.queue)
@@ -290,7 +368,9 @@ def test_the_pool_that_is_set_for_a_device_serves_its_queues(way: Way, ur: Calls
     where, made = (way.context, way.device.handle), ctypes.c_void_p()
     pool = ur.made("urUSMPoolCreateExp", *where, ctypes.byref(describe()[0]))
     ur.ok("urUSMPoolSetDevicePoolExp", *where, pool)
-    ur.ok("urEnqueueUSMDeviceAllocExp", way.queue, None, 64, None, 0, None, ctypes.byref(made), None)
+    ur.ok(
+        "urEnqueueUSMDeviceAllocExp", way.queue, None, 64, None, 0, None, ctypes.byref(made), None
+    )
     assert way.info(made, "POOL") == pool.value
     way.free(made.value or 0)
     ur.ok("urUSMPoolDestroyExp", *where, pool)
@@ -301,12 +381,18 @@ def test_what_cannot_be_allocated_or_freed_in_order(way: Way, ur: Calls) -> None
     flags = struct("ur_exp_async_usm_alloc_properties_t", "EXP_ASYNC_USM_ALLOC_PROPERTIES", flags=2)
     allocate, out = "urEnqueueUSMDeviceAllocExp", ctypes.byref(made)
     assert ur(allocate, way.queue, None, 0, None, 0, None, out, None) == "INVALID_USM_SIZE"
-    assert ur(allocate, way.queue, None, 64, ctypes.byref(flags), 0, None, out, None) == "INVALID_ENUMERATION"
+    assert (
+        ur(allocate, way.queue, None, 64, ctypes.byref(flags), 0, None, out, None)
+        == "INVALID_ENUMERATION"
+    )
     assert ur(allocate, way.queue, None, 64, None, 0, None, None, None) == "INVALID_NULL_POINTER"
     assert ur(allocate, None, None, 64, None, 0, None, out, None) == "INVALID_NULL_HANDLE"
     assert ur(allocate, way.queue, None, 64, None, 1, None, out, None) == "INVALID_EVENT_WAIT_LIST"
     if way.name == "buffer":
-        assert ur("urEnqueueUSMHostAllocExp", way.queue, None, 64, None, 0, None, out, None) == "INVALID_OPERATION"
+        assert (
+            ur("urEnqueueUSMHostAllocExp", way.queue, None, 64, None, 0, None, out, None)
+            == "INVALID_OPERATION"
+        )
     address = way.alloc("device", 64)
     free = ("urEnqueueUSMFreeExp", way.queue)
     assert ur(*free, pool, address, 0, None, None) == "INVALID_VALUE"

@@ -9,8 +9,8 @@ from typing import Any, Final
 from memory_calls import new_queue, struct
 from ur_calls import Calls
 
-from fairlead.loader.devices import Device
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
 
 #: A part of the platform's name, and the way.
 WAYS: Final = {
@@ -47,7 +47,15 @@ class Way:
         made = ctypes.c_void_p()
         where = () if kind == "host" else (self.device.handle if device is ... else device,)
         pointer = ctypes.byref(descriptor) if descriptor is not None else None
-        code = self.ur(f"urUSM{kind.title()}Alloc", self.context, *where, pointer, pool, size, ctypes.byref(made))
+        code = self.ur(
+            f"urUSM{kind.title()}Alloc",
+            self.context,
+            *where,
+            pointer,
+            pool,
+            size,
+            ctypes.byref(made),
+        )
         return code, made.value or 0
 
     def alloc(self, kind: str, size: int, **more: Any) -> int:
@@ -60,9 +68,13 @@ class Way:
         for address in addresses:
             self.ur.ok("urUSMFree", self.context, address)
 
-    def copy(self, target: Any, source: Any, size: int, *, queue: int = 0, blocking: bool = True) -> None:
+    def copy(
+        self, target: Any, source: Any, size: int, *, queue: int = 0, blocking: bool = True
+    ) -> None:
         """A copy that is complete when it returns."""
-        self.ur.ok("urEnqueueUSMMemcpy", queue or self.queue, blocking, target, source, size, 0, None, None)
+        self.ur.ok(
+            "urEnqueueUSMMemcpy", queue or self.queue, blocking, target, source, size, 0, None, None
+        )
         if not blocking:
             self.ur.ok("urQueueFinish", queue or self.queue)
 
@@ -76,7 +88,13 @@ class Way:
         """urUSMGetMemAllocInfo as a number; `name` is what comes after UR_USM_ALLOC_INFO_."""
         value = ctypes.c_uint64()
         code = self.ur(
-            "urUSMGetMemAllocInfo", self.context, address, UR[f"UR_USM_ALLOC_INFO_{name}"], 8, ctypes.byref(value), None
+            "urUSMGetMemAllocInfo",
+            self.context,
+            address,
+            UR[f"UR_USM_ALLOC_INFO_{name}"],
+            8,
+            ctypes.byref(value),
+            None,
         )
         assert code == "SUCCESS"
         return value.value
@@ -84,7 +102,11 @@ class Way:
     def queues(self) -> list[int]:
         """A queue in order and one out of order, with profiling."""
         flags = ((), ("OUT_OF_ORDER_EXEC_MODE_ENABLE",))
-        return [new_queue(self.ur, self.context, self.device.handle, "PROFILING_ENABLE", *more).value or 0 for more in flags]
+        return [
+            new_queue(self.ur, self.context, self.device.handle, "PROFILING_ENABLE", *more).value
+            or 0
+            for more in flags
+        ]
 
 
 def aligned(align: int, **fields: Any) -> Any:

@@ -1,0 +1,263 @@
+"""What a child process of the suite does: runs the cases of one interface by pytest, and writes what becomes of them as lines of JSON.
+
+`harness` starts it with a `Request`. The lines are: `{"collected": N}`, for each case `{"begin": …}` before and `{"end": …}` after it,
+`{"facts": …}` when the library has said something about itself, `{"trouble": …}` if the suite itself does not work, `{"usage": …}` if
+there is no such device.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import pytest
+
+from fairlead.loader.base.errors import FairleadError
+
+from .checks import Mismatch, Unsupported
+from .device import UsageError
+from .forks import in_fork
+from .report import Case
+
+_MARKS: Final = (
+    "rule(entry_point, text): what the case is about",
+    "beyond_specification: counted apart",
+    "forked: run in a fork",
+)
+#: What happens before the first and after the last case is a case, too.
+OPENING: Final = Case("library::opening", "library", "the library", "can be opened and bound")
+ENDING: Final = Case(
+    "library::ending", "library", "the library", "is closed, and the process ends, without a crash"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What a child shall run: the cases of `interface` (of one `area`, "" for all) except those in `done`."""
+
+    library: str
+    interface: str
+    device: str = ""
+    area: str = ""
+    beyond: bool = False
+    done: tuple[str, ...] = ()
+    timeout: float = 20.0
+
+
+@dataclasses.dataclass
+class Target:
+    """The library under test, as the fixture `target` gives it; `opened` is what the interface's `open_library` has made of it."""
+
+    library: str
+    interface: str
+    device: str
+    timeout: float
+    tell: Callable[..., None]
+    opened: Any = None
+    answers: Callable[[], bool] = lambda: True  # asks the library something harmless: see forks.py
+    endings: list[Callable[[], object]] = dataclasses.field(default_factory=list)
+
+    def at_end(self, callback: Callable[[], object]) -> None:
+        """Have `callback` called after the last case, the last one first: to close the library."""
+        self.endings.append(callback)
+
+    def about(self, **facts: str) -> None:
+        """Say in the report what the library is: `about(device="…")`."""
+        self.tell(facts=facts)
+
+
+class Reporter:
+    """The pytest plugin: selects the cases, gives `target`, streams the outcomes."""
+
+    def __init__(self, request: Request, tell: Callable[..., None]) -> None:
+        self.request, self.tell = request, tell
+        self.target_ = Target(
+            request.library, request.interface, request.device, request.timeout, tell
+        )
+        self.failure: BaseException | None = None
+
+    @pytest.fixture(scope="session")
+    def target(self) -> Target:
+        """The library under test."""
+        return self.target_
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        for mark in _MARKS:
+            config.addinivalue_line("markers", mark)
+        config.option.tbstyle = "line"  # nobody reads what pytest makes of an exception
+
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        done = set(self.request.done)
+        twice = [
+            name
+            for name in sys.modules
+            if name.startswith("conformance.") and f"fairlead.{name}" in sys.modules
+        ]
+        if doubled := [name for name in twice if not hasattr(sys.modules[name], "__path__")]:
+            self._give_up(
+                f"import fairlead.{doubled[0]} by its full name: a case has another package in the tree"
+            )
+        for item in items:
+            if not item.get_closest_marker("rule"):
+                self._give_up(f"{item.nodeid} has no rule")
+        items[:] = [
+            item for item in items if self._wanted(case_of(item)) and case_of(item).name not in done
+        ]
+        for item in items:
+            if isinstance(item, pytest.Function) and item.get_closest_marker("forked"):
+                item.obj = in_fork(
+                    item.obj, self.request.timeout / 2, lambda: self.target_.answers()
+                )
+        self.tell(collected=len(items))
+
+    def _wanted(self, case: Case) -> bool:
+        return case.beyond == self.request.beyond and self.request.area in ("", case.area)
+
+    def _give_up(self, trouble: str) -> NoReturn:
+        self.tell(trouble=trouble)
+        raise pytest.UsageError(trouble)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:
+        report: Any = yield
+        if report.failed:
+            error = report.call.excinfo.value
+            error = (
+                error.__cause__ or error
+            )  # what pytest makes of an ImportError begins with advice
+            self.tell(
+                trouble=f"{collector.nodeid} cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}"
+            )
+        return report
+
+    def pytest_internalerror(self, excrepr: object) -> None:
+        self.tell(trouble=str(excrepr).strip().splitlines()[-1])
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        case, self.failure = case_of(item), None
+        self.tell(begin=dataclasses.asdict(case))
+        begun = time.monotonic()
+        result = yield
+        self.tell(
+            end={
+                "name": case.name,
+                "seconds": round(time.monotonic() - begun, 4),
+                **outcome_of(self.failure),
+            }
+        )
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Iterator[None]:
+        if call.excinfo and (self.failure is None or isinstance(self.failure, Unsupported)):
+            self.failure = call.excinfo.value
+        return (yield)
+
+
+def case_of(item: pytest.Item) -> Case:
+    """The name of a case and what its marks say: test_context.py::test_retain[x] is "context::retain[x]"."""
+    area = area_of(item.path)
+    mark = item.get_closest_marker("rule")
+    assert mark is not None
+    entry_point, text = mark.args
+    beyond = item.get_closest_marker("beyond_specification") is not None
+    return Case(f"{area}::{item.name.removeprefix('test_')}", area, entry_point, text, beyond)
+
+
+def area_of(path: Path) -> str:
+    """The area of a file's cases: "command-buffer" for test_command_buffer.py."""
+    return path.stem.removeprefix("test_").replace("_", "-")
+
+
+def outcome_of(failure: BaseException | None) -> dict[str, str]:
+    """The outcome that an exception stands for."""
+    if failure is None:
+        return {"outcome": "passed"}
+    if isinstance(failure, Unsupported):
+        return {"outcome": "unsupported", "got": str(failure)}
+    if isinstance(failure, Mismatch):
+        return {"outcome": "failed", "expected": failure.expected, "got": failure.got}
+    first = (str(failure).strip().splitlines() or [""])[0]
+    return {
+        "outcome": "failed",
+        "got": first
+        if isinstance(failure, FairleadError)
+        else f"{type(failure).__name__}: {first}",
+    }
+
+
+def main(descriptor: str) -> None:
+    """Run what the request on standard input asks for, and write lines to a descriptor."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    pipe = int(descriptor)
+    os.set_inheritable(pipe, False)
+
+    def tell(**line: Any) -> None:
+        os.write(pipe, json.dumps(line).encode() + b"\n")
+
+    data = json.load(sys.stdin)
+    request = Request(**{**data, "done": tuple(data["done"])})
+    reporter = Reporter(request, tell)
+    if not _open(reporter.target_, tell):
+        return
+    code = _pytest(request, reporter)
+    if code not in (
+        pytest.ExitCode.OK,
+        pytest.ExitCode.TESTS_FAILED,
+        pytest.ExitCode.NO_TESTS_COLLECTED,
+    ):
+        tell(trouble=f"the suite itself failed: {pytest.ExitCode(code).name}")
+    tell(begin=dataclasses.asdict(ENDING))
+    for callback in reversed(reporter.target_.endings):
+        callback()
+    tell(finished=True)
+
+
+def _open(target: Target, tell: Callable[..., None]) -> bool:
+    """Open the library by the `open_library` of its interface's fixtures; whether that went well."""
+    fixtures = importlib.import_module(f"fairlead.conformance.{target.interface}.fixtures")
+    tell(begin=dataclasses.asdict(OPENING))
+    failure = None
+    try:
+        target.opened = fixtures.open_library(target)
+    except UsageError as error:
+        tell(usage={"message": error.message, "remedy": error.remedy})
+        return False
+    except (FairleadError, Mismatch, Unsupported) as error:
+        failure = error
+    tell(end={"name": OPENING.name, **outcome_of(failure)})
+    return failure is None
+
+
+def _pytest(request: Request, reporter: Reporter) -> int:
+    package = importlib.import_module(f"fairlead.conformance.{request.interface}")
+    folder = Path(next(iter(package.__path__)))
+    settings = (
+        "-c",
+        os.devnull,
+        f"--rootdir={folder}",
+        f"--confcutdir={folder}",
+        "--import-mode=importlib",
+    )
+    without = [
+        part
+        for name in ("terminal", "cacheprovider", "faulthandler", "timeout")
+        for part in ("-p", f"no:{name}")
+    ]
+    fixtures: Sequence[str] = ("-p", f"fairlead.conformance.{request.interface}.fixtures")
+    return pytest.main(
+        [*settings, *without, *fixtures, "--capture=no", str(folder)], plugins=[reporter]
+    )

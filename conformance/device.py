@@ -1,0 +1,46 @@
+"""Which device of a library is tested: `choose` understands `--device` alike for every interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.ur.selector import Selectable, SelectorError, parse
+
+D = TypeVar("D", bound=Selectable)
+
+
+class UsageError(FairleadError):
+    """The command line asks for what is not there: nothing can be tested. `exit_code` is that of the command."""
+
+    exit_code = 2
+
+
+def choose(devices: Sequence[D], text: str) -> D:
+    """The device that `text` names: by its number, by a device selector's term ("opencl:1", "*:gpu"); the first if it is "".
+
+    Raises UsageError, which lists the devices, if it names none of them; FairleadError if there is none to begin with.
+    """
+    if not devices:
+        raise FairleadError("the library has no device", remedy="look with `fairlead doctor` why")
+    number = text or "0"
+    try:
+        found = (
+            devices[int(number) : int(number) + 1]
+            if number.isdecimal()
+            else parse(number).select(devices)
+        )
+    except SelectorError:
+        found = ()
+    if not found:
+        there = "; ".join(_line(number, device) for number, device in enumerate(devices))
+        raise UsageError(
+            f"the library has no device {text}",
+            remedy=f"give --device a number or a selector, such as {devices[0].backend}:{devices[0].type}; there are: {there}",
+        )
+    return found[0]
+
+
+def _line(number: int, device: Any) -> str:
+    return f"{number} ({device.backend}:{device.type}, {device.name})"

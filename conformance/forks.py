@@ -1,0 +1,108 @@
+"""Runs a case in a forked copy of the process, so that a crash in it costs nothing but that copy.
+
+Not every library works in a copy: NVIDIA's driver answers INVALID_DEVICE there, or crashes. A case that fails is counted as unsupported if
+the library does not answer a harmless question either.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import select
+import signal
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+from .checks import Mismatch, Unsupported
+
+#: A forked case asks for an answer that comes at once; seconds until it counts as hung.
+_LONGEST: Final = 5.0
+
+
+def in_fork(
+    function: Callable[..., object], timeout: float, answers: Callable[[], bool]
+) -> Callable[..., None]:
+    """The same case, but what it does happens in a forked copy; how it ends is raised here. `answers` asks the library a question."""
+
+    def ask() -> None:
+        if not answers():
+            raise Mismatch("an answer", "none")
+
+    @functools.wraps(function)
+    def run(**arguments: Any) -> None:
+        try:
+            _fork(function, arguments, timeout)
+        except Mismatch:
+            try:
+                _fork(ask, {}, timeout)
+            except Mismatch:
+                raise Unsupported(
+                    "the library does not work in a forked copy of a process, which the case needs"
+                ) from None
+            raise
+
+    return run
+
+
+def _fork(function: Callable[..., object], arguments: dict[str, Any], timeout: float) -> None:
+    """Call a function in a copy. Raises Mismatch, Unsupported."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        _answer(writer, function, arguments)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        text = _read(pipe.fileno(), child, min(timeout, _LONGEST))
+    _, status = os.waitpid(child, 0)
+    _raise(text, status)
+
+
+def _answer(writer: int, function: Callable[..., object], arguments: dict[str, Any]) -> NoReturn:
+    """In the child: run the case, write how it ended, and leave without a word to anyone."""
+    answer: list[str] = ["passed"]
+    try:
+        function(**arguments)
+    except Unsupported as error:
+        answer = ["unsupported", str(error)]
+    except Mismatch as error:
+        answer = ["failed", error.expected, error.got]
+    except BaseException as error:
+        answer = ["failed", "", f"{type(error).__name__}: {error}"]
+    finally:
+        os.write(writer, json.dumps(answer).encode())
+        os._exit(0)
+
+
+def _read(pipe: int, child: int, timeout: float) -> bytes:
+    """What the child writes; b"hung" once its time is over, when it is killed."""
+    ready, _, _ = select.select([pipe], [], [], timeout)
+    if not ready:
+        os.kill(child, signal.SIGKILL)
+        return b"hung"
+    return os.read(pipe, 1 << 16)
+
+
+def _raise(text: bytes, status: int) -> None:
+    if text == b"hung":
+        raise Mismatch("an answer", "it hung")
+    if not text:
+        raise Mismatch(
+            "an answer",
+            ending(-os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)),
+        )
+    outcome, *rest = json.loads(text)
+    if outcome == "unsupported":
+        raise Unsupported(*rest)
+    if outcome == "failed":
+        raise Mismatch(*rest)
+
+
+def ending(code: int) -> str:
+    """How a process ended, from its exit code as `subprocess` gives it."""
+    if code >= 0:
+        return f"it ended the process with exit code {code}"
+    try:
+        return f"it crashed with {signal.Signals(-code).name}"
+    except ValueError:
+        return f"it crashed with signal {-code}"

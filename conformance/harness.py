@@ -1,0 +1,254 @@
+"""Runs the cases of a library's interface in child processes, and survives what the library does to them.
+
+    >>> report = run("/usr/lib/libur_adapter_opencl.so.0", environment=nested_environment())
+    >>> print(render(report))
+
+A child writes a line before and after each case. When it crashes, or is silent for longer than a case may take, the case that was running
+has failed, and a fresh child goes on with the remaining ones. The cases that are beyond the specification come last, in children of
+their own: what they leave behind spoils nobody's memory but their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any, Final
+
+from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.ur.preview import preview
+
+from .child import ENDING, OPENING, Request, area_of
+from .device import UsageError
+from .forks import ending
+from .report import Case, Report
+
+#: Children that may crash or hang before the rest is given up.
+_MOST_CRASHES: Final = 60
+#: A child has this many seconds to start: Python, the suite, a driver's compiler.
+_START: Final = 60.0
+_CHILD: Final = "import sys; sys.path[:] = sys.argv[2:]; from fairlead.conformance.child import main; main(sys.argv[1])"
+
+#: Is told of each case when it is over.
+Progress = Callable[[Case], None]
+
+
+def interface_of(library: str) -> str:
+    """What a file is, from its symbols: "ur", "pi" or "opencl". Raises FairleadError if it is nothing that the suite has cases for."""
+    seen = preview(library)
+    if seen.interface and not seen.reason:
+        return seen.interface.lower()
+    if {
+        "clGetExtensionFunctionAddress",
+        "clIcdGetPlatformIDsKHR",
+        "clGetPlatformIDs",
+    } & seen.exports and not seen.is_loader:
+        return "opencl"
+    raise FairleadError(
+        f"{library}: {seen.reason}",
+        remedy="name a Unified Runtime adapter, a PI plugin, or an OpenCL driver: its library, which `fairlead doctor` tells, no .icd",
+    )
+
+
+def areas_of(interface: str) -> list[str]:
+    """The areas that an interface has cases for."""
+    package = import_module(f"fairlead.conformance.{interface}")
+    folders = (Path(folder) for folder in package.__path__)
+    return sorted(area_of(path) for folder in folders for path in folder.glob("test_*.py"))
+
+
+def run(
+    library: str,
+    *,
+    area: str = "",
+    device: str = "",
+    timeout: float = 20.0,
+    environment: Mapping[str, str] | None = None,
+    progress: Progress = lambda case: None,
+) -> Report:
+    """Run the cases on a library, in child processes. Raises UsageError for an area or a device that there is not.
+
+    Args:
+        library: the path of the library.
+        area: run the cases of one area only.
+        device: which device to test: its number among the library's devices, or a device selector's term; "" for the first.
+        timeout: seconds that a case may take.
+        environment: variables for the children, besides this process's.
+        progress: is told of each case.
+    """
+    path = os.path.abspath(library)
+    report = Report(path, interface_of(path))
+    known = areas_of(report.interface)
+    if area and area not in known:
+        raise UsageError(
+            f"there is no area {area!r} for this library", remedy=f"name one of {', '.join(known)}"
+        )
+    begun = time.monotonic()
+    for beyond in (False, True):
+        request = Request(path, report.interface, device, area, beyond, timeout=timeout)
+        _run_all(report, request, {**os.environ, **(environment or {})}, progress)
+        if report.trouble:
+            break
+    report.seconds = time.monotonic() - begun
+    return report
+
+
+def _run_all(
+    report: Report, request: Request, environ: Mapping[str, str], progress: Progress
+) -> None:
+    """Run children until no case of the request is left."""
+    for _ in range(_MOST_CRASHES):
+        done = tuple(case.name for case in report.cases)
+        child = _Child(dataclasses.replace(request, done=done), environ)
+        for case in child.cases():
+            if case.name not in done:  # the library is opened again in every child
+                report.cases.append(case)
+                progress(case)
+        report.facts.update(child.facts)
+        report.left, report.trouble = child.left, child.trouble
+        if child.finished or child.trouble:
+            return
+    report.trouble = f"the library has crashed or hung {_MOST_CRASHES} times"
+
+
+@dataclass
+class _Child:
+    """A child process: `cases` yields what becomes of its cases; when that is over, the rest is known."""
+
+    request: Request
+    environ: Mapping[str, str]
+    facts: dict[str, str] = field(default_factory=dict)
+    left: int = 0
+    trouble: str = ""
+    finished: bool = False
+    running: Case | None = None
+    any_began: bool = False
+
+    def cases(self) -> Iterator[Case]:
+        """Start the process and read its lines to the end."""
+        with (
+            tempfile.TemporaryFile() as printed,
+            _process(self.request, self.environ, printed) as (process, pipe),
+        ):
+            hung = False
+            try:
+                for line in _lines(
+                    pipe, lambda: self.request.timeout if self.any_began else _START
+                ):
+                    yield from self._take(line)
+            except TimeoutError:
+                hung = True
+                os.killpg(process.pid, signal.SIGKILL)
+            code = process.wait()
+            got = (
+                f"it hung for {self.request.timeout:g} s" if hung else ending(code) if code else ""
+            )
+            yield from self._last(got, printed)
+
+    def _take(self, line: Mapping[str, Any]) -> Iterator[Case]:
+        """Understand one line; the case that is over by it."""
+        if "usage" in line:
+            raise UsageError(**line["usage"])
+        self.left = line.get("collected", self.left)
+        self.facts.update(line.get("facts", {}))
+        self.trouble = self.trouble or line.get("trouble", "")
+        self.finished = line.get("finished", False)
+        if "begin" in line:
+            self.running = Case(**line["begin"])
+            self.any_began |= self.running.name != OPENING.name
+        if "end" in line and self.running:
+            case, self.running = dataclasses.replace(self.running, **line["end"]), None
+            if case.name != OPENING.name:
+                self.left -= 1
+            elif case.outcome != "passed":
+                self.trouble = case.got
+            yield case
+
+    def _last(self, got: str, printed: IO[bytes]) -> Iterator[Case]:
+        """What the end of the process means for the case that was running, or for the run as a whole."""
+        if self.running is None:
+            if not self.finished and not self.trouble:
+                self.trouble = (
+                    f"{got or 'it ended the process'} while no case was running{_printed(printed)}"
+                )
+            return
+        if self.running.name == ENDING.name:
+            ok, self.finished = self.finished and not got, True
+            if not ok or not (self.request.beyond or self.request.area):
+                yield dataclasses.replace(
+                    self.running,
+                    outcome="passed" if ok else "failed",
+                    got=got,
+                    beyond=self.request.beyond,
+                )
+            return
+        got = got or "it ended the process"
+        if self.running.name == OPENING.name:
+            self.trouble = f"{got} while it was opened{_printed(printed)}"
+        else:
+            self.left -= 1
+        yield dataclasses.replace(self.running, outcome="failed", expected="an answer", got=got)
+
+
+@contextmanager
+def _process(
+    request: Request, environ: Mapping[str, str], printed: IO[bytes]
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A running child and the pipe that its lines come through; at the end nothing of it is left."""
+    reader, writer = os.pipe()
+    process = None
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _CHILD, str(writer), *sys.path],
+            stdin=subprocess.PIPE,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            pass_fds=(writer,),
+            start_new_session=True,
+            env=dict(environ),
+        )
+        os.close(writer)
+        assert process.stdin is not None
+        with suppress(BrokenPipeError), process.stdin as stream:
+            stream.write(json.dumps(dataclasses.asdict(request)).encode())
+        yield process, reader
+    finally:
+        os.close(reader)
+        if process:
+            with suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _lines(pipe: int, limit: Callable[[], float]) -> Iterator[dict[str, Any]]:
+    """The lines that come through a pipe. Raises TimeoutError when none comes for `limit()` seconds."""
+    rest = b""
+    while True:
+        ready, _, _ = select.select([pipe], [], [], limit())
+        if not ready:
+            raise TimeoutError
+        data = os.read(pipe, 1 << 16)
+        if not data:
+            return
+        *lines, rest = (rest + data).split(b"\n")
+        yield from map(json.loads, lines)
+
+
+def _printed(file: IO[bytes]) -> str:
+    """The last line that a child has printed, for a message."""
+    file.seek(0)
+    lines = [
+        line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()
+    ]
+    return f"; the last it printed was: {lines[-1][:300]}" if lines else ""

@@ -1,0 +1,163 @@
+"""The objects that cases for OpenCL drivers work on. Handles are ints.
+
+The context and the program are the session's, since building takes time; queues, buffers and kernels are a case's own, made with
+`objects`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+
+from fairlead.conformance.checks import unsupported
+from fairlead.conformance.child import Target
+from fairlead.conformance.device import choose
+from fairlead.conformance.opencl.commands import EXTENSION, MUTABLE, CommandBuffers, Recorder
+from fairlead.conformance.opencl.mutable import Mutable
+from fairlead.conformance.opencl.objects import OUT_OF_ORDER, SOURCE, Objects
+from fairlead.conformance.opencl.protocol import Protocol
+from fairlead.icd.abi import OPENCL
+from fairlead.icd.drivers import Driver, load
+from fairlead.icd.objects import Device, Platform
+from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.base.search import Candidate
+from fairlead.loader.base.table import DispatchTable
+
+pytest_plugins = ["fairlead.conformance.shared"]
+
+
+def open_library(target: Target) -> Protocol:
+    """Open the library; it is bound when a case first needs that, or at once if a device is asked for.
+
+    Raises FairleadError for a loader that its symbols did not give away: every case would fail on it.
+    """
+    protocol = Protocol.open(target.library)
+    if protocol.library.own_symbol("clGetExtensionFunctionAddress") and protocol.extension_function(
+        "clGetICDLoaderInfoOCLICD"
+    ):
+        raise FairleadError(
+            "it is an OpenCL loader, not a driver", remedy="name a driver that it leads to"
+        )
+    if target.device:
+        choose_of(load(Candidate(target.library, "conformance")), target.device)
+    return protocol
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """A device as device selectors see it."""
+
+    device: Device
+    backend: str = "opencl"
+
+    @property
+    def name(self) -> str:
+        """CL_DEVICE_NAME."""
+        return self.device.name
+
+    @property
+    def type(self) -> str:
+        """ "cpu", "gpu", "acc", or what no selector names."""
+        return {"accelerator": "acc"}.get(self.device.type.lower(), self.device.type.lower())
+
+    def sub_devices(self) -> Sequence[Listed]:
+        """None: the suite does not divide a device to test its parts."""
+        return ()
+
+
+def choose_of(driver: Driver, text: str) -> Device:
+    """The device that `--device` names, of the devices of all platforms."""
+    return choose(
+        [Listed(device) for platform in driver.platforms for device in platform.devices], text
+    ).device
+
+
+@pytest.fixture(scope="session")
+def protocol(target: Target) -> Protocol:
+    """The library as a loader meets it, before anything is bound."""
+    return target.opened
+
+
+@pytest.fixture(scope="session")
+def driver(target: Target) -> Driver:
+    """The open driver."""
+    return load(Candidate(target.library, "conformance"))
+
+
+@pytest.fixture(scope="session")
+def chosen(target: Target, driver: Driver) -> Device:
+    """The device under test."""
+    device = choose_of(driver, target.device)
+    ask, platform = device.table.clGetPlatformInfo, device.platform.handle
+    target.answers = lambda: (
+        ask(platform, OPENCL["CL_PLATFORM_NAME"], 0, None, ctypes.byref(ctypes.c_size_t())) == 0
+    )
+    target.about(platform=device.platform.version, device=device.name)
+    return device
+
+
+@pytest.fixture(scope="session")
+def platform(chosen: Device) -> Platform:
+    """The platform of the device under test, an `icd.objects.Platform`."""
+    return chosen.platform
+
+
+@pytest.fixture(scope="session")
+def cl(chosen: Device) -> DispatchTable:
+    """The platform's table."""
+    return chosen.table
+
+
+@pytest.fixture(scope="session")
+def make_objects(cl: DispatchTable, device: int) -> Callable[..., Objects]:
+    """Gives a maker of objects: `make_objects(context)`."""
+    return partial(Objects, cl, device)
+
+
+@pytest.fixture(scope="session")
+def program(shared: Objects) -> int:
+    """The program with the kernels of objects.SOURCE, built."""
+    shared.program = shared.build(SOURCE)
+    return shared.program
+
+
+@pytest.fixture(scope="session")
+def commands(chosen: Device) -> CommandBuffers:
+    """cl_khr_command_buffer of the device."""
+    if EXTENSION not in chosen.extensions:
+        unsupported(f"the device has no {EXTENSION}")
+    return CommandBuffers(chosen)
+
+
+@pytest.fixture
+def out_of_order(chosen: Device, bare_objects: Objects) -> int:
+    """A queue out of order."""
+    if not chosen.info("CL_DEVICE_QUEUE_ON_HOST_PROPERTIES") & OUT_OF_ORDER:
+        unsupported("the device has no queues out of order (CL_DEVICE_QUEUE_ON_HOST_PROPERTIES)")
+    return bare_objects.queue(OUT_OF_ORDER)
+
+
+@pytest.fixture
+def recorder(commands: CommandBuffers, objects: Objects, queue: int) -> Recorder:
+    """A command-buffer on the queue in order, being recorded."""
+    return Recorder(commands, objects, queue)
+
+
+@pytest.fixture(scope="session")
+def mutable_version(commands: CommandBuffers) -> tuple[int, int, int]:
+    """The version of cl_khr_command_buffer_mutable_dispatch."""
+    if not any(commands.mutable_version):
+        unsupported(f"the device has no {MUTABLE}")
+    return commands.mutable_version
+
+
+@pytest.fixture
+def mutable(
+    commands: CommandBuffers, mutable_version: tuple[int, int, int], objects: Objects, queue: int
+) -> Mutable:
+    """A command-buffer on the queue in order that can be updated, being recorded."""
+    return Mutable(commands, objects, queue)

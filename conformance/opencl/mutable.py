@@ -1,0 +1,181 @@
+"""cl_khr_command_buffer_mutable_dispatch for cases: a command that can be changed, and its changes in the shape of the device's version.
+
+The ABI changed at 0.9.2. Before it, clUpdateMutableCommandsKHR took one struct that led to a list of dispatch configurations, each with
+a type and a pointer to a next struct; since then it takes arrays of types and of pointers to configurations. The old structs are in no
+header any more and stand here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Final
+
+from fairlead.conformance.arrays import handles, sizes
+from fairlead.conformance.checks import failed, unsupported
+from fairlead.conformance.opencl.commands import FLAGS, CommandBuffers, Recorder, properties
+from fairlead.conformance.opencl.objects import Objects, check
+from fairlead.icd.abi import OPENCL
+from fairlead.loader.base.query import query
+
+UPDATE: Final = "clUpdateMutableCommandsKHR"
+MUTABLE_FLAG: Final = OPENCL["CL_COMMAND_BUFFER_MUTABLE_KHR"]
+UPDATABLE: Final = OPENCL["CL_MUTABLE_DISPATCH_UPDATABLE_FIELDS_KHR"]
+FIELDS: Final = ("GLOBAL_OFFSET", "GLOBAL_SIZE", "LOCAL_SIZE", "ARGUMENTS", "EXEC_INFO")
+Argument: Final = OPENCL.struct("cl_mutable_dispatch_arg_khr")
+ExecInfo: Final = OPENCL.struct("cl_mutable_dispatch_exec_info_khr")
+Config: Final = OPENCL.struct("cl_mutable_dispatch_config_khr")
+
+_ARRAYS_SINCE: Final = (0, 9, 2)
+
+
+class _OldConfig(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_uint32), ("next", ctypes.c_void_p), *Config._fields_)
+
+
+class _OldBase(ctypes.Structure):
+    _fields_ = (
+        ("type", ctypes.c_uint32),
+        ("next", ctypes.c_void_p),
+        ("num_mutable_dispatch", ctypes.c_uint32),
+        ("mutable_dispatch_list", ctypes.POINTER(_OldConfig)),
+    )
+
+
+_OLD_BASE, _OLD_DISPATCH = 0, 1
+_OldUpdate = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+
+
+def field(name: str) -> int:
+    """The bit of one of FIELDS."""
+    return OPENCL[f"CL_MUTABLE_DISPATCH_{name}_KHR"]
+
+
+def arguments(*pairs: tuple[int, Any]) -> Any:
+    """A list of arguments: (index, ctypes value), or (index, an int, which is a memory object or an SVM pointer)."""
+    values = [ctypes.c_void_p(value) if isinstance(value, int) else value for _, value in pairs]
+    entries = [
+        Argument(index, ctypes.sizeof(value), ctypes.addressof(value))
+        for (index, _), value in zip(pairs, values, strict=True)
+    ]
+    array = (Argument * len(entries))(*entries)
+    array.kept = values  # what the entries lead to
+    return array
+
+
+class Mutable:
+    """A command-buffer that can be updated."""
+
+    def __init__(
+        self, commands: CommandBuffers, objects: Objects, queue: int, flags: int = 0
+    ) -> None:
+        self.commands, self.objects = commands, objects
+        self.recorder = Recorder(commands, objects, queue, flags=MUTABLE_FLAG | flags)
+
+    @property
+    def capabilities(self) -> int:
+        """CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR."""
+        return self.commands.device.info("CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR")
+
+    def needs(self, *fields: str) -> None:
+        """`unsupported` unless the device can change these fields."""
+        for name in fields:
+            if not self.capabilities & field(name):
+                unsupported(
+                    f"the device cannot change {name} (CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR)"
+                )
+
+    def launch(self, kernel: int, size: int, *fields: str, **changes: Any) -> int:
+        """Record a kernel of which these fields can be changed, by default all that the device can change; the command's handle."""
+        self.needs(*fields)
+        handle = ctypes.c_void_p()
+        what = properties(UPDATABLE, sum(map(field, fields))) if fields else None
+        self.recorder.launch(
+            kernel, size, **{"properties": what, "mutable_handle": ctypes.byref(handle), **changes}
+        )
+        if not handle.value:
+            failed("clCommandNDRangeKernelKHR gives a handle", "NULL")
+        return handle.value or 0
+
+    def run(self) -> None:
+        """Enqueue and wait."""
+        self.recorder.enqueue()
+        self.objects.finish(self.recorder.queue)
+
+    def answer(self, *configs: dict[str, Any]) -> int:
+        """The code of an update. A config has the fields of cl_mutable_dispatch_config_khr; arrays bring their numbers with them."""
+        if self.commands.mutable_version < _ARRAYS_SINCE:
+            filled = [_fill(_OldConfig(type=_OLD_DISPATCH), config) for config in configs]
+            array = (_OldConfig * len(filled))(*filled)
+            base = _OldBase(_OLD_BASE, None, len(filled), array)
+            address = self.commands.device.platform.extension_function(UPDATE)
+            return (
+                _OldUpdate(address)(self.recorder.handle, ctypes.byref(base))
+                if address
+                else failed(f"{UPDATE} is there", "NULL")
+            )
+        filled = [_fill(Config(), config) for config in configs]
+        types = (ctypes.c_uint32 * len(filled))(
+            *[OPENCL["CL_STRUCTURE_TYPE_MUTABLE_DISPATCH_CONFIG_KHR"]] * len(filled)
+        )
+        return self.answer_arrays(len(filled), types, handles(*map(ctypes.addressof, filled)))
+
+    def answer_arrays(self, count: int, types: Any, configs: Any) -> int:
+        """The code of an update as the version since 0.9.2 takes it."""
+        if self.commands.mutable_version < _ARRAYS_SINCE:
+            unsupported("configurations are given in arrays since 0.9.2")
+        return self.commands.clUpdateMutableCommandsKHR(self.recorder.handle, count, types, configs)
+
+    def update(self, *configs: dict[str, Any]) -> None:
+        """An update that must succeed."""
+        check(self.answer(*configs), UPDATE)
+
+    def info(self, command: int, name: str) -> bytes:
+        """The answer of clGetMutableCommandInfoKHR."""
+        routine = "clGetMutableCommandInfoKHR"
+        return query(
+            self.commands.clGetMutableCommandInfoKHR,
+            routine,
+            check,
+            command,
+            OPENCL[name],
+            detail=f" ({name})",
+        )
+
+    def create_with(self, *pairs: int) -> None:
+        """Put another command-buffer in place, with more properties."""
+        code = ctypes.c_int32()
+        what = properties(FLAGS, MUTABLE_FLAG, *pairs)
+        handle = self.commands.clCreateCommandBufferKHR(
+            1, handles(self.recorder.queue), what, ctypes.byref(code)
+        )
+        check(code.value, "clCreateCommandBufferKHR")
+        self.objects.later(lambda: self.commands.clReleaseCommandBufferKHR(handle))
+        self.recorder.handle = handle
+
+
+def _fill(struct: Any, config: dict[str, Any]) -> Any:
+    """Write a config into a struct; `work_dim` follows from the sizes."""
+    counts = {
+        "arg_list": "num_args",
+        "arg_svm_list": "num_svm_args",
+        "exec_info_list": "num_exec_infos",
+    }
+    struct.kept = config
+    for name, value in config.items():
+        if name in counts and value is not None and counts[name] not in config:
+            setattr(struct, counts[name], len(value))
+        if name.startswith(("global", "local")) and value is not None and "work_dim" not in config:
+            struct.work_dim = len(value)
+        setattr(struct, name, ctypes.addressof(value) if isinstance(value, ctypes.Array) else value)
+    return struct
+
+
+def args(command: int, *pairs: tuple[int, Any]) -> dict[str, Any]:
+    """The config that gives a command new arguments."""
+    return {"command": command, "arg_list": arguments(*pairs)}
+
+
+def ndrange(command: int, **values: Sequence[int]) -> dict[str, Any]:
+    """The config that gives a command another ND-range: `ndrange(command, global_work_size=[4])`."""
+    return {"command": command, **{name: sizes(*numbers) for name, numbers in values.items()}}

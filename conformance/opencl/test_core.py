@@ -1,0 +1,243 @@
+"""References, queries and queues. What fairlead needs of every driver is in this area and those of memory, kernels and events."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+
+import pytest
+
+from fairlead.conformance.arrays import handles
+from fairlead.conformance.checks import equal, rule, unsupported
+from fairlead.conformance.opencl.commands import expect_code
+from fairlead.conformance.opencl.objects import OUT_OF_ORDER, Objects
+from fairlead.icd.abi import OPENCL
+from fairlead.icd.objects import Device
+
+#: Kinds of objects, how to make one, and the query for its references.
+COUNTED = {
+    "context": (
+        "Context",
+        "clGetContextInfo",
+        "CL_CONTEXT_REFERENCE_COUNT",
+        lambda objects: objects.new_context(),
+    ),
+    "queue": (
+        "CommandQueue",
+        "clGetCommandQueueInfo",
+        "CL_QUEUE_REFERENCE_COUNT",
+        lambda objects: objects.queue(),
+    ),
+    "buffer": (
+        "MemObject",
+        "clGetMemObjectInfo",
+        "CL_MEM_REFERENCE_COUNT",
+        lambda objects: objects.buffer([0]),
+    ),
+    "program": (
+        "Program",
+        "clGetProgramInfo",
+        "CL_PROGRAM_REFERENCE_COUNT",
+        lambda objects: objects.program,
+    ),
+    "kernel": (
+        "Kernel",
+        "clGetKernelInfo",
+        "CL_KERNEL_REFERENCE_COUNT",
+        lambda objects: objects.kernel("increment"),
+    ),
+    "event": (
+        "Event",
+        "clGetEventInfo",
+        "CL_EVENT_REFERENCE_COUNT",
+        lambda objects: objects.user_event(),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(
+            kind,
+            id=kind,
+            marks=rule(f"clRetain{row[0]}", "adds a reference, which a release takes away"),
+        )
+        for kind, row in COUNTED.items()
+    ],
+)
+def test_references(objects: Objects, kind: str) -> None:
+    name, routine, query, make = COUNTED[kind]
+    handle = make(objects)
+    counts = [objects.number(routine, handle, query)]
+    for action in ("Retain", "Release"):
+        objects.call(f"cl{action}{name}", handle)
+        counts.append(objects.number(routine, handle, query))
+    equal([counts[1] - counts[0], counts[2] - counts[0]], [1, 0], "the count's changes")
+
+
+# Queries
+
+#: Queries that every object of a kind must answer, with the size of the answer in bytes.
+INFOS = {
+    "clGetDeviceInfo": "CL_DEVICE_TYPE 8, CL_DEVICE_VENDOR_ID 4, CL_DEVICE_MAX_COMPUTE_UNITS 4, CL_DEVICE_MAX_WORK_GROUP_SIZE 8, "
+    "CL_DEVICE_GLOBAL_MEM_SIZE 8, CL_DEVICE_LOCAL_MEM_SIZE 8, CL_DEVICE_MAX_MEM_ALLOC_SIZE 8, CL_DEVICE_PLATFORM 8, "
+    "CL_DEVICE_AVAILABLE 4, CL_DEVICE_COMPILER_AVAILABLE 4, CL_DEVICE_MEM_BASE_ADDR_ALIGN 4, "
+    "CL_DEVICE_QUEUE_ON_HOST_PROPERTIES 8, CL_DEVICE_PROFILING_TIMER_RESOLUTION 8, CL_DEVICE_IMAGE_SUPPORT 4",
+    "clGetContextInfo": "CL_CONTEXT_REFERENCE_COUNT 4, CL_CONTEXT_NUM_DEVICES 4, CL_CONTEXT_DEVICES 8",
+    "clGetCommandQueueInfo": "CL_QUEUE_CONTEXT 8, CL_QUEUE_DEVICE 8, CL_QUEUE_REFERENCE_COUNT 4, CL_QUEUE_PROPERTIES 8",
+    "clGetMemObjectInfo": "CL_MEM_TYPE 4, CL_MEM_FLAGS 8, CL_MEM_SIZE 8, CL_MEM_HOST_PTR 8, CL_MEM_MAP_COUNT 4, "
+    "CL_MEM_REFERENCE_COUNT 4, CL_MEM_CONTEXT 8, CL_MEM_ASSOCIATED_MEMOBJECT 8, CL_MEM_OFFSET 8",
+    "clGetProgramInfo": "CL_PROGRAM_REFERENCE_COUNT 4, CL_PROGRAM_CONTEXT 8, CL_PROGRAM_NUM_DEVICES 4, CL_PROGRAM_NUM_KERNELS 8",
+    "clGetKernelInfo": "CL_KERNEL_NUM_ARGS 4, CL_KERNEL_REFERENCE_COUNT 4, CL_KERNEL_CONTEXT 8, CL_KERNEL_PROGRAM 8",
+    "clGetEventInfo": "CL_EVENT_COMMAND_QUEUE 8, CL_EVENT_COMMAND_TYPE 4, CL_EVENT_COMMAND_EXECUTION_STATUS 4, "
+    "CL_EVENT_REFERENCE_COUNT 4, CL_EVENT_CONTEXT 8",
+}
+_OWNERS = {
+    "clGetDeviceInfo": lambda objects: objects.device,
+    "clGetContextInfo": lambda objects: objects.context,
+    "clGetCommandQueueInfo": lambda objects: objects.queue(),
+    "clGetMemObjectInfo": lambda objects: objects.buffer([0] * 4),
+    "clGetProgramInfo": lambda objects: objects.program,
+    "clGetKernelInfo": lambda objects: objects.kernel("increment"),
+    "clGetEventInfo": lambda objects: objects.user_event(),
+}
+QUERIES = [
+    pytest.param(
+        routine,
+        name,
+        int(size),
+        id=name,
+        marks=rule(routine, f"answers {name}; CL_INVALID_VALUE if there is less room"),
+    )
+    for routine, text in INFOS.items()
+    for name, size in (pair.split() for pair in text.split(", "))
+]
+
+
+@pytest.mark.parametrize(("routine", "name", "size"), QUERIES)
+def test_query(objects: Objects, routine: str, name: str, size: int) -> None:
+    owner, room = _OWNERS[routine](objects), ctypes.create_string_buffer(64)
+    equal(len(objects.info(routine, owner, name)), size, "bytes of the answer")
+    expect_code(
+        getattr(objects.cl, routine)(owner, OPENCL[name], size - 1, room, None), "CL_INVALID_VALUE"
+    )
+
+
+@pytest.mark.parametrize(
+    "routine",
+    [
+        pytest.param(r, id=r, marks=rule(r, "CL_INVALID_VALUE if param_name is not supported"))
+        for r in INFOS
+    ],
+)
+def test_unknown_query(objects: Objects, routine: str) -> None:
+    expect_code(
+        getattr(objects.cl, routine)(_OWNERS[routine](objects), 0x7FFFFFFF, 0, None, None),
+        "CL_INVALID_VALUE",
+    )
+
+
+# Queues
+
+
+@rule("clCreateCommandQueue", "a queue in order runs commands one after another")
+def test_in_order(objects: Objects, queue: int) -> None:
+    buffer = objects.buffer([0] * 1024)
+    for value in range(20):
+        objects.launch(queue, objects.kernel("twice_plus", buffer, ctypes.c_int32(value % 2)), 1024)
+    expected = 0
+    for value in range(20):
+        expected = 2 * expected + value % 2
+    equal(objects.read(queue, buffer), [expected] * 1024, "the buffer")
+
+
+@rule("clCreateCommandQueue", "on a queue out of order events keep the order")
+def test_out_of_order(objects: Objects, out_of_order: int) -> None:
+    buffer, waits, event = objects.buffer([0] * 1024), [], ctypes.c_void_p()
+    for value in (7, 3, 7, 5):
+        kernel = objects.kernel("twice_plus", buffer, ctypes.c_int32(value))
+        objects.launch(out_of_order, kernel, 1024, waits, ctypes.byref(event))
+        waits = [objects.owned(event.value or 0, "cl_event")]
+    objects.finish(out_of_order)
+    equal(objects.read(out_of_order, buffer), [((7 * 2 + 3) * 2 + 7) * 2 + 5] * 1024, "the buffer")
+
+
+@rule("clEnqueueBarrierWithWaitList", "what comes after a barrier waits for what is before it")
+def test_barrier(objects: Objects, out_of_order: int) -> None:
+    buffer = objects.buffer([0] * 1024)
+    for value in (7, 3, 7, 5):
+        objects.launch(
+            out_of_order, objects.kernel("twice_plus", buffer, ctypes.c_int32(value)), 1024
+        )
+        objects.call("clEnqueueBarrierWithWaitList", out_of_order, 0, None, None)
+    objects.finish(out_of_order)
+    equal(objects.read(out_of_order, buffer), [((7 * 2 + 3) * 2 + 7) * 2 + 5] * 1024, "the buffer")
+
+
+@rule("clGetCommandQueueInfo", "CL_QUEUE_PROPERTIES are those it was made with")
+@pytest.mark.parametrize("properties", [0, 1, 2, 3])
+def test_queue_properties(objects: Objects, chosen: Device, properties: int) -> None:
+    if properties & ~chosen.info("CL_DEVICE_QUEUE_ON_HOST_PROPERTIES"):
+        unsupported("the device has no such queues")
+    equal(
+        objects.number("clGetCommandQueueInfo", objects.queue(properties), "CL_QUEUE_PROPERTIES"),
+        properties,
+        "the properties",
+    )
+
+
+@rule("clCreateCommandQueueWithProperties", "takes CL_QUEUE_PROPERTIES, and NULL")
+def test_queue_with_properties(objects: Objects, chosen: Device) -> None:
+    if objects.version < (2, 0):
+        unsupported("it came with OpenCL 2.0")
+    wanted = OUT_OF_ORDER & chosen.info("CL_DEVICE_QUEUE_ON_HOST_PROPERTIES")
+    what = (ctypes.c_uint64 * 3)(OPENCL["CL_QUEUE_PROPERTIES"], wanted, 0)
+    found = []
+    for properties in (what, None):
+        queue = objects.make(
+            "clCreateCommandQueueWithProperties", objects.context, objects.device, properties
+        )
+        found.append(objects.number("clGetCommandQueueInfo", queue, "CL_QUEUE_PROPERTIES"))
+    equal(found, [wanted, 0], "the properties")
+
+
+@rule("clReleaseCommandQueue", "a queue that is released goes on with its commands")
+def test_released_queue(objects: Objects) -> None:
+    inner, buffer, event = (
+        Objects(objects.cl, objects.device, objects.context),
+        objects.buffer([0] * 1024),
+        ctypes.c_void_p(),
+    )
+    queue = inner.make("clCreateCommandQueue", objects.context, objects.device, 0)
+    objects.launch(queue, objects.kernel("increment", buffer), 1024, event=ctypes.byref(event))
+    objects.call("clFlush", queue)
+    inner.close()
+    objects.call("clWaitForEvents", 1, handles(objects.owned(event.value or 0, "cl_event")))
+    equal(objects.read(objects.queue(), buffer), [1] * 1024, "the buffer")
+
+
+@rule("clEnqueueNDRangeKernel", "8 threads, each with a queue, a kernel and a buffer of its own")
+def test_threads(objects: Objects) -> None:
+    wrong: list[object] = []
+
+    def work(number: int) -> None:
+        own = Objects(objects.cl, objects.device, objects.context, objects.program)
+        try:
+            buffer, queue = own.buffer([0] * 64), own.queue()
+            kernel = own.kernel("add", buffer, ctypes.c_int32(number))
+            for _ in range(20):
+                own.launch(queue, kernel, 64)
+            found = own.read(queue, buffer)
+            wrong.extend([] if found == [20 * number] * 64 else [found[:4]])
+        except Exception as error:
+            wrong.append(error)
+        finally:
+            own.close()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    equal(wrong, [], "what went wrong")

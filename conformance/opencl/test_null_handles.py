@@ -1,0 +1,108 @@
+"""Every function of the table with NULL and 0 for every argument: an error that the specification lists, and no crash.
+
+The specification does not say which of several errors comes first; what follows from the zeros are the errors of the handles that
+are NULL, and CL_INVALID_VALUE and its like for the rest.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from fairlead.conformance.checks import expect, failed, forked, rule, unsupported
+from fairlead.icd.abi import OPENCL, TAG_SLOTS
+from fairlead.icd.objects import Platform
+from fairlead.loader.base.abi import Function
+from fairlead.loader.base.table import DispatchTable
+
+INVALID = {
+    "cl_device_id": "CL_INVALID_DEVICE",
+    "cl_context": "CL_INVALID_CONTEXT",
+    "cl_command_queue": "CL_INVALID_COMMAND_QUEUE",
+    "cl_mem": "CL_INVALID_MEM_OBJECT",
+    "cl_sampler": "CL_INVALID_SAMPLER",
+    "cl_program": "CL_INVALID_PROGRAM",
+    "cl_kernel": "CL_INVALID_KERNEL",
+    "cl_event": "CL_INVALID_EVENT",
+}
+#: What zeros may lead to besides, by the names of parameters.
+BESIDES = {
+    "size": "CL_INVALID_BUFFER_SIZE",
+    "work_dim": "CL_INVALID_WORK_DIMENSION",
+    "global_work_size": "CL_INVALID_GLOBAL_WORK_SIZE",
+    "image_format": "CL_INVALID_IMAGE_FORMAT_DESCRIPTOR",
+    "image_desc": "CL_INVALID_IMAGE_DESCRIPTOR",
+    "image_width": "CL_INVALID_IMAGE_SIZE",
+    "arg_index": "CL_INVALID_ARG_INDEX",
+    "device_type": "CL_INVALID_DEVICE_TYPE",
+    "pipe_packet_size": "CL_INVALID_PIPE_SIZE",
+    "spec_id": "CL_INVALID_SPEC_ID",
+}
+#: A function may say that the device has none of this.
+OPTIONAL = (
+    *("clCreatePipe", "clGetPipeInfo", "clSetDefaultDeviceCommandQueue", "clCreateProgramWithIL"),
+    *(
+        "clSetProgramSpecializationConstant",
+        "clSetProgramReleaseCallback",
+        "clGetDeviceAndHostTimer",
+        "clGetHostTimer",
+    ),
+)
+#: These have nothing to refuse: NULL stands for the default platform, or there is nothing to free, or nothing to find.
+_NOTHING = (
+    *("clUnloadPlatformCompiler", "clSVMFree"),
+    *("clGetExtensionFunctionAddress", "clGetExtensionFunctionAddressForPlatform"),
+)
+
+
+def functions() -> list[Function]:
+    """The core functions that have something to refuse. A NULL platform is up to the implementation."""
+    found = []
+    for function in OPENCL.slots:
+        is_extension = function.name.endswith(("KHR", "EXT")) or "GL" in function.name
+        of_platform = any(parameter.type == "cl_platform_id" for parameter in function.parameters)
+        if not (
+            is_extension
+            or of_platform
+            or function.name in _NOTHING
+            or function.slot in (*TAG_SLOTS, 13)
+        ):
+            found.append(function)
+    return found
+
+
+def expected(function: Function) -> set[str]:
+    """The errors that zeros may lead to."""
+    codes = {INVALID[p.type] for p in function.parameters if p.type in INVALID}
+    codes |= {BESIDES[p.name] for p in function.parameters if p.name in BESIDES}
+    if len(function.parameters) > 1 + (function.error_channel == "errcode_ret"):
+        codes.add("CL_INVALID_VALUE")
+    return codes | ({"CL_INVALID_OPERATION"} if function.name in OPTIONAL else set())
+
+
+@forked
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(f, id=f.name, marks=rule(f.name, "an error if everything is NULL or 0"))
+        for f in functions()
+    ],
+)
+def test_null(cl: DispatchTable, platform: Platform, function: Function) -> None:
+    if function.since > platform.version_number:
+        unsupported(f"it came with OpenCL {function.since[0]}.{function.since[1]}")
+    code = ctypes.c_int32(0)
+    scalars = [
+        None if p.stars or p.type == "callback" or function.api.resolve(p.type) == "handle" else 0
+        for p in function.parameters
+    ]
+    if function.error_channel == "errcode_ret":
+        result = getattr(cl, function.name)(*scalars[:-1], ctypes.byref(code))
+        if result:
+            failed("NULL", "an object")
+        expect(OPENCL, code.value, *sorted(expected(function)))
+    elif function.error_channel == "return":
+        expect(OPENCL, getattr(cl, function.name)(*scalars), *sorted(expected(function)))
+    elif getattr(cl, function.name)(*scalars):
+        failed("NULL", "something else")

@@ -1,0 +1,101 @@
+"""The objects that cases for PI plugins work on. Handles are ints.
+
+The context and the program are the session's, since building takes time; queues, memory and kernels are a case's own, made with `objects`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from fairlead.conformance.checks import unsupported
+from fairlead.conformance.child import Target
+from fairlead.conformance.device import choose
+from fairlead.conformance.pi.objects import OUT_OF_ORDER, Objects
+from fairlead.conformance.pi.recorder import Recorder
+from fairlead.icd.drivers import drivers
+from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.pi.abi import PI
+from fairlead.loader.ur.adapters import Plugin, load
+from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.discovery import PluginCandidate
+
+pytest_plugins = ["fairlead.conformance.shared"]
+
+
+def open_library(target: Target) -> Plugin:
+    """Open and bind the plugin."""
+    drivers()  # a plugin over OpenCL finds them by itself; what fairlead repairs in them is repaired for this process
+    plugin = load(PluginCandidate(target.library, "conformance", interface="PI"))
+    target.at_end(plugin.close)
+    if target.device:
+        choose(plugin.devices, target.device)
+    return plugin
+
+
+@pytest.fixture(scope="session")
+def plugin(target: Target) -> Plugin:
+    """The open plugin."""
+    return target.opened
+
+
+@pytest.fixture(scope="session")
+def pi(plugin: Plugin) -> DispatchTable:
+    """Its function table."""
+    return plugin.table
+
+
+@pytest.fixture(scope="session")
+def chosen(target: Target, plugin: Plugin) -> Device:
+    """The device under test."""
+    if plugin.idle:
+        raise FairleadError(plugin.idle, remedy=plugin.remedy)
+    device = choose(plugin.devices, target.device)
+    ask, platform = plugin.table.piPlatformGetInfo, device.platform.handle
+    target.answers = lambda: (
+        ask(platform, PI["PI_PLATFORM_INFO_NAME"], 0, None, ctypes.byref(ctypes.c_size_t())) == 0
+    )
+    target.about(device=device.name, platform=device.platform.name, version=plugin.version)
+    return device
+
+
+@pytest.fixture(scope="session")
+def platform(chosen: Device) -> int:
+    """The handle of its platform."""
+    return chosen.platform.handle
+
+
+@pytest.fixture(scope="session")
+def make_objects(pi: DispatchTable, device: int) -> Callable[..., Objects]:
+    """Gives a maker of objects: `make_objects(context)`."""
+    return partial(Objects, pi, device)
+
+
+@pytest.fixture(scope="session")
+def program(shared: Objects, chosen: Device) -> int:
+    """The program with the kernels of opencl/objects.py, built."""
+    if chosen.backend != "opencl":
+        unsupported("the cases with kernels are written in OpenCL C, and the backend is not OpenCL")
+    shared.program = shared.build()
+    return shared.program
+
+
+@pytest.fixture
+def out_of_order(bare_objects: Objects) -> int:
+    """A queue out of order."""
+    supported = bare_objects.number(
+        "piDeviceGetInfo", bare_objects.device, "PI_DEVICE_INFO_QUEUE_PROPERTIES"
+    )
+    if not supported & OUT_OF_ORDER:
+        unsupported("the device has no queues out of order (PI_DEVICE_INFO_QUEUE_PROPERTIES)")
+    return bare_objects.queue(OUT_OF_ORDER)
+
+
+@pytest.fixture
+def recorder(objects: Objects) -> Recorder:
+    """A command-buffer that is being recorded."""
+    return Recorder(objects)

@@ -1,0 +1,251 @@
+"""The errors of the command-buffer functions. pi.h lists none; these are the ones of the OpenCL and UR functions behind them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fairlead.conformance.arrays import handles, sizes
+from fairlead.conformance.checks import beyond_specification, forked, rule
+from fairlead.conformance.pi.objects import Objects, codes
+from fairlead.conformance.pi.recorder import PREFIX, RECORDING, Recorder, region
+
+CREATE, FINALIZE, ENQUEUE = PREFIX + "Create", PREFIX + "Finalize", "piextEnqueueCommandBuffer"
+WAIT_LIST = ("INVALID_SYNC_POINT_WAIT_LIST_KHR", "INVALID_VALUE")
+
+
+def each(text: str) -> pytest.MarkDecorator:
+    """A case for each function that records."""
+    return pytest.mark.parametrize(
+        "name", [pytest.param(name, id=name, marks=rule(name, text)) for name in RECORDING]
+    )
+
+
+@forked
+@each("PI_ERROR_INVALID_OPERATION after finalize")
+def test_finalized(recorder: Recorder, name: str) -> None:
+    recorder.record(name)  # says "unsupported"
+    recorder.finalize()
+    codes(recorder.answer(name), "INVALID_OPERATION", "INVALID_COMMAND_BUFFER_KHR")
+
+
+POINTS = {
+    "the list is NULL and the number is not 0": (1, None),
+    "the number is 0 and the list is not NULL": (0, (ctypes.c_uint32 * 1)(0)),
+    "a sync-point is not valid": (1, (ctypes.c_uint32 * 1)(0xDEAD)),
+}
+
+
+@forked
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        pytest.param(
+            name,
+            kind,
+            id=f"{name}-{kind}",
+            marks=rule(name, f"PI_ERROR_INVALID_SYNC_POINT_WAIT_LIST_KHR if {kind}"),
+        )
+        for name in RECORDING
+        for kind in POINTS
+    ],
+)
+def test_sync_points(recorder: Recorder, name: str, kind: str) -> None:
+    recorder.record(name)
+    number, points = POINTS[kind]
+    codes(
+        recorder.answer(name, num_sync_points_in_wait_list=number, sync_point_wait_list=points),
+        *WAIT_LIST,
+    )
+
+
+Change = Callable[[Recorder], dict[str, Any]]
+BIG = 1 << 20
+
+
+def _given(**changes: Any) -> Change:
+    return lambda recorder: changes
+
+
+SIZE = ("INVALID_VALUE", "INVALID_BUFFER_SIZE")
+#: function, what is wrong, what it answers, and the arguments that make it so. Buffers and USM of cases are 256 bytes.
+ERRORS: list[tuple[str, str, tuple[str, ...], Change]] = [
+    ("MemcpyUSM", "dst_ptr is NULL", ("INVALID_VALUE",), _given(dst_ptr=None)),
+    ("MemcpyUSM", "src_ptr is NULL", ("INVALID_VALUE",), _given(src_ptr=None)),
+    ("FillUSM", "ptr is NULL", ("INVALID_VALUE",), _given(ptr=None)),
+    ("FillUSM", "pattern is NULL", ("INVALID_VALUE",), _given(pattern=None)),
+    ("FillUSM", "pattern_size is 0", SIZE, _given(pattern_size=0)),
+    ("FillUSM", "size is no multiple of pattern_size", SIZE, _given(size=18)),
+    ("PrefetchUSM", "ptr is NULL", ("INVALID_VALUE",), _given(ptr=None)),
+    ("AdviseUSM", "ptr is NULL", ("INVALID_VALUE",), _given(ptr=None)),
+    ("MemBufferCopy", "source and size reach beyond the buffer", SIZE, _given(src_offset=BIG)),
+    ("MemBufferCopy", "destination and size reach beyond the buffer", SIZE, _given(dst_offset=BIG)),
+    (
+        "MemBufferCopyRect",
+        "the region reaches beyond the buffer",
+        SIZE,
+        _given(region=region(4, BIG, 1)),
+    ),
+    ("MemBufferFill", "pattern is NULL", ("INVALID_VALUE",), _given(pattern=None)),
+    ("MemBufferFill", "pattern_size is 0", SIZE, _given(pattern_size=0)),
+    ("MemBufferFill", "offset and size reach beyond the buffer", SIZE, _given(offset=BIG)),
+    ("MemBufferWrite", "ptr is NULL", ("INVALID_VALUE",), _given(ptr=None)),
+    ("MemBufferWrite", "offset and size reach beyond the buffer", SIZE, _given(offset=BIG)),
+    ("MemBufferRead", "dst is NULL", ("INVALID_VALUE",), _given(dst=None)),
+    ("MemBufferRead", "offset and size reach beyond the buffer", SIZE, _given(offset=BIG)),
+    (
+        "NDRangeKernel",
+        "work_dim is 0",
+        ("INVALID_WORK_DIMENSION", "INVALID_VALUE"),
+        _given(work_dim=0),
+    ),
+    (
+        "NDRangeKernel",
+        "work_dim is more than 3",
+        ("INVALID_WORK_DIMENSION", "INVALID_VALUE"),
+        _given(
+            work_dim=4, global_work_size=sizes(1, 1, 1, 1), global_work_offset=sizes(0, 0, 0, 0)
+        ),
+    ),
+]
+
+
+@forked
+@pytest.mark.parametrize(
+    ("name", "answers", "change"),
+    [
+        pytest.param(
+            name,
+            answers,
+            change,
+            id=f"{name}-{wrong}",
+            marks=rule(PREFIX + name, f"an error if {wrong}"),
+        )
+        for name, wrong, answers, change in ERRORS
+    ],
+)
+def test_error(recorder: Recorder, name: str, answers: tuple[str, ...], change: Change) -> None:
+    recorder.record(name)
+    codes(recorder.answer(name, **change(recorder)), *answers)
+
+
+HANDLES = [
+    (name, parameter, code)
+    for name, parameter, code in (
+        ("NDRangeKernel", "kernel", "INVALID_KERNEL"),
+        ("MemBufferCopy", "src_buffer", "INVALID_MEM_OBJECT"),
+        ("MemBufferCopy", "dst_buffer", "INVALID_MEM_OBJECT"),
+        ("MemBufferCopyRect", "src_buffer", "INVALID_MEM_OBJECT"),
+        ("MemBufferCopyRect", "dst_buffer", "INVALID_MEM_OBJECT"),
+        ("MemBufferFill", "buffer", "INVALID_MEM_OBJECT"),
+        ("MemBufferWrite", "buffer", "INVALID_MEM_OBJECT"),
+        ("MemBufferRead", "buffer", "INVALID_MEM_OBJECT"),
+        ("MemBufferWriteRect", "buffer", "INVALID_MEM_OBJECT"),
+        ("MemBufferReadRect", "buffer", "INVALID_MEM_OBJECT"),
+    )
+]
+
+
+@forked
+@pytest.mark.parametrize(
+    ("name", "parameter", "code"),
+    [
+        pytest.param(
+            *row,
+            id=f"{row[0]}-{row[1]}",
+            marks=rule(PREFIX + row[0], f"PI_ERROR_{row[2]} if {row[1]} is NULL"),
+        )
+        for row in HANDLES
+    ],
+)
+def test_handle(recorder: Recorder, name: str, parameter: str, code: str) -> None:
+    recorder.record(name)
+    changes: dict[str, Any] = {parameter: None}
+    codes(recorder.answer(name, **changes), code, "INVALID_VALUE")
+
+
+@forked
+@rule(FINALIZE, "PI_ERROR_INVALID_OPERATION the second time")
+def test_finalize_twice(recorder: Recorder, objects: Objects) -> None:
+    recorder.finalize()
+    codes(
+        objects.pi.piextCommandBufferFinalize(recorder.handle),
+        "INVALID_OPERATION",
+        "INVALID_COMMAND_BUFFER_KHR",
+    )
+
+
+@forked
+@rule(ENQUEUE, "PI_ERROR_INVALID_OPERATION before finalize")
+def test_enqueue_unfinalized(recorder: Recorder, objects: Objects, queue: int) -> None:
+    code = objects.pi.piextEnqueueCommandBuffer(recorder.handle, queue, 0, None, None)
+    codes(code, "INVALID_OPERATION", "INVALID_COMMAND_BUFFER_KHR")
+
+
+@forked
+@rule(ENQUEUE, "PI_ERROR_INVALID_QUEUE if queue is NULL")
+def test_enqueue_no_queue(recorder: Recorder, objects: Objects) -> None:
+    recorder.finalize()
+    codes(
+        objects.pi.piextEnqueueCommandBuffer(recorder.handle, None, 0, None, None),
+        "INVALID_QUEUE",
+        "INVALID_VALUE",
+    )
+
+
+@forked
+@rule(ENQUEUE, "PI_ERROR_INVALID_EVENT_WAIT_LIST if list and number disagree, or an event is NULL")
+@pytest.mark.parametrize(
+    ("count", "events"), [(1, None), (1, handles(0))], ids=["null-list", "null"]
+)
+def test_enqueue_wait_list(
+    recorder: Recorder, objects: Objects, queue: int, count: int, events: Any
+) -> None:
+    recorder.finalize()
+    code = objects.pi.piextEnqueueCommandBuffer(recorder.handle, queue, count, events, None)
+    codes(code, "INVALID_EVENT_WAIT_LIST", "INVALID_EVENT", "INVALID_VALUE")
+
+
+@forked
+@rule(ENQUEUE, "an error if the queue is of another context")
+def test_enqueue_context(recorder: Recorder, objects: Objects) -> None:
+    recorder.finalize()
+    other = objects.queue(context=objects.new_context())
+    code = objects.pi.piextEnqueueCommandBuffer(recorder.handle, other, 0, None, None)
+    codes(code, "INVALID_CONTEXT", "INCOMPATIBLE_COMMAND_QUEUE_KHR", "INVALID_QUEUE")
+
+
+@forked
+@rule(CREATE, "desc may be NULL")
+def test_no_description(objects: Objects, recorder: Recorder) -> None:
+    handle = ctypes.c_void_p()
+    codes(
+        objects.pi.piextCommandBufferCreate(
+            objects.context, objects.device, None, ctypes.byref(handle)
+        ),
+        "PI_SUCCESS",
+    )
+
+
+@beyond_specification
+@forked
+@rule(FINALIZE, "PI_ERROR_INVALID_COMMAND_BUFFER_KHR for a command-buffer that was released")
+def test_stale(objects: Objects) -> None:
+    inner = Objects(objects.pi, objects.device, objects.context, objects.program)
+    handle = Recorder(inner).handle
+    inner.close()
+    codes(
+        objects.pi.piextCommandBufferFinalize(handle), "INVALID_COMMAND_BUFFER_KHR", "INVALID_VALUE"
+    )
+
+
+@beyond_specification
+@forked
+@rule(FINALIZE, "PI_ERROR_INVALID_COMMAND_BUFFER_KHR for an object of another kind")
+def test_another_kind(objects: Objects, queue: int, recorder: Recorder) -> None:
+    codes(
+        objects.pi.piextCommandBufferFinalize(queue), "INVALID_COMMAND_BUFFER_KHR", "INVALID_VALUE"
+    )

@@ -1,0 +1,167 @@
+"""Every info query: the size of the answer, and what is answered to a wrong query. The list of queries is that of pi.h."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fairlead.conformance.checks import equal, expect, forked, name_of, rule, unsupported
+from fairlead.conformance.pi.objects import Objects, codes
+from fairlead.conformance.pi.owners import OF_PROGRAM, OWNERS
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.pi.abi import PI
+
+#: What a plugin may say of a query that it does not know: pi.h lists no errors.
+UNKNOWN = (
+    *(
+        "PI_ERROR_INVALID_VALUE",
+        "PI_ERROR_UNSUPPORTED_FEATURE",
+        "PI_ERROR_INVALID_OPERATION",
+        "PI_ERROR_INVALID_PROPERTY",
+    ),
+    "PI_ERROR_UNKNOWN",
+)
+
+
+#: Queries that do not follow the protocol: the answer is written where the caller's pointers lead.
+_ODD = ("PI_PROGRAM_INFO_BINARIES",)
+
+
+def queries(group: str) -> list[str]:
+    """The names of a group, one for each value."""
+    return [name for name in PI.groups[group].values() if name not in _ODD]
+
+
+def size_of(answer: str) -> int:
+    """How many bytes an answer of a type has; of an array, how many its number is a multiple of. 0 if the data does not say."""
+    if not answer:
+        return 0
+    if answer.endswith(("*", "*[]")):
+        return 8
+    return ctypes.sizeof(PI.ctype(answer.removesuffix("[]")))
+
+
+@pytest.fixture
+def owner(routine: str, bare_objects: Objects, request: pytest.FixtureRequest) -> tuple[int, ...]:
+    """The arguments before the query."""
+    if routine in OF_PROGRAM:
+        bare_objects.program = request.getfixturevalue("program")
+    return OWNERS[routine][1](bare_objects)
+
+
+EVERY = [
+    pytest.param(
+        routine, name, id=name, marks=rule(routine, f"{name} is answered, with a value of its type")
+    )
+    for routine, (group, _) in OWNERS.items()
+    for name in queries(group)
+]
+
+
+@forked
+@pytest.mark.parametrize(("routine", "name"), EVERY)
+def test_query(pi: DispatchTable, owner: tuple[int, ...], routine: str, name: str) -> None:
+    call, size, constant = getattr(pi, routine), ctypes.c_size_t(), PI.constants[name]
+    code = call(*owner, constant.value, 0, None, ctypes.byref(size))
+    if name_of(PI, code) in UNKNOWN:
+        unsupported(f"the plugin does not know it ({name_of(PI, code)})")
+    expect(PI, code, "PI_SUCCESS")
+    one = size_of(constant.answer)
+    if constant.answer.endswith("[]"):
+        equal(
+            size.value % max(one, 1),
+            0,
+            f"{size.value} bytes are an array of {constant.answer}: the rest of the division",
+        )
+    elif one:
+        equal(size.value, one, f"bytes of a {constant.answer}")
+    room = ctypes.create_string_buffer(size.value + 8)
+    expect(
+        PI,
+        call(*owner, constant.value, size.value, room, None),
+        "PI_SUCCESS",
+        what="the second call",
+    )
+    equal(room.raw[size.value :], bytes(8), "what is after the room")
+    if constant.answer == "char[]":
+        equal(room.raw[: size.value][-1:], b"\0", "the last byte of the text")
+
+
+ROUTINES = list(OWNERS)
+
+
+@forked
+@pytest.mark.parametrize(
+    "routine",
+    [pytest.param(r, id=r, marks=rule(r, "an error if there is no such query")) for r in ROUTINES],
+)
+def test_unknown_query(pi: DispatchTable, owner: tuple[int, ...], routine: str) -> None:
+    size = ctypes.c_size_t()
+    code = getattr(pi, routine)(*owner, 0x7FFF_FFFF, 0, None, ctypes.byref(size))
+    expect(PI, code, *UNKNOWN)
+
+
+#: A query of four bytes or more of each function.
+SOME = {
+    "piPlatformGetInfo": "PI_PLATFORM_INFO_NAME",
+    "piDeviceGetInfo": "PI_DEVICE_INFO_NAME",
+    "piContextGetInfo": "PI_CONTEXT_INFO_DEVICES",
+    "piQueueGetInfo": "PI_QUEUE_INFO_CONTEXT",
+    "piMemGetInfo": "PI_MEM_SIZE",
+    "piEventGetInfo": "PI_EVENT_INFO_CONTEXT",
+    "piSamplerGetInfo": "PI_SAMPLER_INFO_CONTEXT",
+    "piProgramGetInfo": "PI_PROGRAM_INFO_CONTEXT",
+    "piProgramGetBuildInfo": "PI_PROGRAM_BUILD_INFO_STATUS",
+    "piKernelGetInfo": "PI_KERNEL_INFO_CONTEXT",
+    "piKernelGetGroupInfo": "PI_KERNEL_GROUP_INFO_WORK_GROUP_SIZE",
+    "piextUSMGetMemAllocInfo": "PI_MEM_ALLOC_SIZE",
+}
+
+
+@forked
+@pytest.mark.parametrize(
+    "routine",
+    [
+        pytest.param(
+            r,
+            id=r,
+            marks=rule(r, f"an error about the size if there is too little room for {SOME[r]}"),
+        )
+        for r in SOME
+    ],
+)
+def test_too_small(pi: DispatchTable, owner: tuple[int, ...], routine: str) -> None:
+    room: Any = ctypes.create_string_buffer(64)
+    codes(
+        getattr(pi, routine)(*owner, PI[SOME[routine]], 2, room, None),
+        "INVALID_VALUE",
+        "INVALID_BUFFER_SIZE",
+    )
+
+
+#: Handles that queries must answer: what is asked, and what the case knows to be the answer.
+KNOWN: dict[str, tuple[str, str, Callable[[Objects], int]]] = {
+    "PI_CONTEXT_INFO_DEVICES": ("piContextGetInfo", "context", lambda o: o.device),
+    "PI_QUEUE_INFO_CONTEXT": ("piQueueGetInfo", "queue", lambda o: o.context),
+    "PI_QUEUE_INFO_DEVICE": ("piQueueGetInfo", "queue", lambda o: o.device),
+    "PI_MEM_CONTEXT": ("piMemGetInfo", "buffer", lambda o: o.context),
+    "PI_EVENT_INFO_CONTEXT": ("piEventGetInfo", "event", lambda o: o.context),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            n, id=n, marks=rule(KNOWN[n][0], f"{n} is the handle that the object was made with")
+        )
+        for n in KNOWN
+    ],
+)
+def test_handles(bare_objects: Objects, name: str) -> None:
+    routine, _, answer = KNOWN[name]
+    arguments = OWNERS[routine][1](bare_objects)
+    equal(bare_objects.number(routine, *arguments, name), answer(bare_objects), "the handle")

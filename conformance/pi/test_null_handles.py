@@ -1,0 +1,81 @@
+"""Every function with NULL and 0 for every argument, but for places to write to: an error, and no crash.
+
+pi.h lists no errors for its functions, so any will do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+
+from fairlead.conformance.checks import failed, forked, name_of, rule
+from fairlead.conformance.pi.objects import ABSENT, absent
+from fairlead.loader.base.abi import Function, Parameter
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.pi.abi import PI
+
+HANDLES = (
+    *(
+        "pi_platform",
+        "pi_device",
+        "pi_context",
+        "pi_queue",
+        "pi_mem",
+        "pi_sampler",
+        "pi_program",
+        "pi_kernel",
+        "pi_event",
+    ),
+    "pi_ext_command_buffer",
+)
+#: They ask nothing of a handle: about the plugin, or a handle of the driver's is what they take.
+_NOTHING = (
+    *(
+        "piTearDown",
+        "piPluginGetLastError",
+        "piextPluginGetOpaqueData",
+        "piPlatformsGet",
+        "piPluginGetBackendOption",
+    ),
+    *(
+        "piextPlatformCreateWithNativeHandle",
+        "piextDeviceCreateWithNativeHandle",
+        "piextContextCreateWithNativeHandle",
+    ),
+)
+
+
+def functions() -> list[Function]:
+    """The functions that take a handle, or a list of them."""
+    return [
+        f
+        for f in PI.slots
+        if f.name not in _NOTHING
+        and any(p.type in HANDLES and "out" not in p.words for p in f.parameters)
+    ]
+
+
+def zero(parameter: Parameter) -> Any:
+    """NULL or 0, and a place for what is written."""
+    if "out" in parameter.words and not parameter.length:
+        return ctypes.byref((ctypes.c_uint64 * 8)())
+    is_pointer = parameter.stars or PI.resolve(parameter.type) in ("handle", "callback", "void*")
+    return None if is_pointer else 0
+
+
+@forked
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(f, id=f.name, marks=rule(f.name, "an error if everything is NULL or 0"))
+        for f in functions()
+    ],
+)
+def test_null(pi: DispatchTable, function: Function) -> None:
+    code = getattr(pi, function.name)(*map(zero, function.parameters))
+    if name_of(PI, code) in ABSENT:
+        absent(function.name)
+    if not code:
+        failed("an error", "PI_SUCCESS")

@@ -1,0 +1,116 @@
+"""The results of a run: what became of each case, the table per area, and the lines of the failures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+OUTCOMES: Final = ("passed", "failed", "unsupported")
+
+#: The row of the cases that the specification leaves undefined.
+BEYOND: Final = "beyond the specification"
+
+
+@dataclass(frozen=True)
+class Case:
+    """What became of one case. `expected` and `got` say why it failed; `got` also why it is unsupported."""
+
+    name: str
+    area: str
+    entry_point: str
+    rule: str
+    beyond: bool = False
+    outcome: str = ""
+    expected: str = ""
+    got: str = ""
+    seconds: float = 0.0
+
+    @property
+    def line(self) -> str:
+        """The failure in a line: entry point, rule, expected, got."""
+        expected = f"expected {self.expected}, " if self.expected else ""
+        return f"{self.entry_point}: {self.rule}: {expected}got {self.got}"
+
+
+@dataclass
+class Report:
+    """A run. `facts` is what the library says about itself, `left` the number of cases that were not run, and `trouble` why."""
+
+    library: str
+    interface: str
+    facts: dict[str, str] = field(default_factory=dict)
+    cases: list[Case] = field(default_factory=list)
+    seconds: float = 0.0
+    left: int = 0
+    trouble: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every case was run and none failed."""
+        return (
+            not self.left
+            and not self.trouble
+            and not any(case.outcome == "failed" for case in self.cases)
+        )
+
+    def rows(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Area and the numbers of its cases by outcome: the areas in the order of their names, then the row `BEYOND`."""
+        for area in sorted({case.area for case in self.cases if not case.beyond}):
+            yield (
+                area,
+                _counts([case for case in self.cases if case.area == area and not case.beyond]),
+            )
+        if beyond := [case for case in self.cases if case.beyond]:
+            yield BEYOND, _counts(beyond)
+
+    def failures(self) -> list[Case]:
+        """The failed cases, those beyond the specification last."""
+        return sorted(
+            (case for case in self.cases if case.outcome == "failed"),
+            key=lambda case: (case.beyond, case.area),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        areas = {area: dict(zip(OUTCOMES, counts, strict=True)) for area, counts in self.rows()}
+        return {**asdict(self), "areas": areas, "ok": self.ok}
+
+
+def render(report: Report) -> str:
+    """The table, and a line for each failure."""
+    head = [
+        f"{report.library} ({report.interface})",
+        *(f"{name}: {text}" for name, text in report.facts.items()),
+    ]
+    rows = [
+        ("area", OUTCOMES),
+        *((area, tuple(map(str, counts))) for area, counts in report.rows()),
+    ]
+    rows.append(("total", tuple(map(str, _counts(report.cases)))))
+    width = max(len(area) for area, _ in rows)
+    table = [f"{area:{width}}" + "".join(f"  {cell:>11}" for cell in cells) for area, cells in rows]
+    parts = ["\n".join(head), "\n".join(table)]
+    if failures := report.failures():
+        lines = (
+            f"  {case.line}" + (" [beyond the specification]" if case.beyond else "")
+            for case in failures
+        )
+        parts.append("\n".join(["failed:", *lines]))
+    if report.trouble:
+        left = (
+            f", {report.left} case{'s were' if report.left != 1 else ' was'} not run"
+            if report.left
+            else ""
+        )
+        parts.append(f"not complete{left}: {report.trouble}")
+    return "\n\n".join(
+        [
+            *parts,
+            f"{len(report.cases)} case{'s' * (len(report.cases) != 1)} in {report.seconds:.0f} s",
+        ]
+    )
+
+
+def _counts(cases: Sequence[Case]) -> tuple[int, ...]:
+    return tuple(sum(case.outcome == outcome for case in cases) for outcome in OUTCOMES)

@@ -1,0 +1,174 @@
+"""The objects that cases for adapters work on. Handles are ints."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from fairlead.conformance.checks import unsupported
+from fairlead.conformance.child import Target
+from fairlead.conformance.device import choose
+from fairlead.icd.drivers import drivers
+from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin, load
+from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.discovery import PluginCandidate
+
+from .calls import Calls
+from .objects import Objects
+from .world import World
+
+
+class Opened:
+    """The open adapter, the device under test, and objects on it that all cases may use."""
+
+    def __init__(self, plugin: Plugin, device: Device) -> None:
+        self.plugin, self.device = plugin, device
+        self.ur = Calls(plugin, device.handle)
+        self.world = World(self.ur, plugin.handles[0], device.platform.handle, device.handle)
+
+    def close(self) -> None:
+        """Release everything, then the adapter."""
+        self.world.close()
+        self.plugin.close()
+
+
+def open_library(target: Target) -> Opened:
+    """Open and bind the adapter, and choose a device of it."""
+    plugin = load(PluginCandidate(target.library, "conformance"))
+    try:
+        if plugin.idle:
+            raise FairleadError(plugin.idle, remedy=plugin.remedy)
+        if plugin.backend == "opencl":
+            drivers()  # the adapter has found them by itself; what fairlead repairs in them is repaired for this process
+        opened = Opened(plugin, choose(plugin.devices, target.device))
+    except FairleadError:
+        plugin.close()
+        raise
+    target.at_end(opened.close)
+    device = opened.device
+    ask, platform = plugin.table.urPlatformGetInfo, device.platform.handle
+    target.answers = lambda: (
+        ask(platform, UR["UR_PLATFORM_INFO_NAME"], 0, None, ctypes.byref(ctypes.c_size_t())) == 0
+    )
+    target.about(
+        device=device.name,
+        platform=f"{device.platform.name}, {device.platform.version}",
+        layout=plugin.binding.layout,
+    )
+    return opened
+
+
+@pytest.fixture(scope="session")
+def opened(target: Target) -> Opened:
+    """What `open_library` made."""
+    return target.opened
+
+
+@pytest.fixture(scope="session")
+def plugin(opened: Opened) -> Plugin:
+    """The open adapter."""
+    return opened.plugin
+
+
+@pytest.fixture(scope="session")
+def ur(opened: Opened) -> Calls:
+    """Its functions, called with checks."""
+    return opened.ur
+
+
+@pytest.fixture(scope="session")
+def adapter(plugin: Plugin) -> int:
+    """Its handle."""
+    return plugin.handles[0]
+
+
+@pytest.fixture(scope="session")
+def platform(opened: Opened) -> int:
+    """The platform of the device under test."""
+    return opened.device.platform.handle
+
+
+@pytest.fixture(scope="session")
+def device(opened: Opened) -> int:
+    """The device under test."""
+    return opened.device.handle
+
+
+@pytest.fixture(scope="session")
+def world(opened: Opened) -> World:
+    """Objects for all cases, each made when it is first asked for. What a case changes it makes itself (`make`)."""
+    return opened.world
+
+
+@pytest.fixture(scope="session")
+def context(world: World) -> int:
+    """A context of the device."""
+    return world.the_context
+
+
+@pytest.fixture(scope="session")
+def program(world: World) -> int:
+    """The built program with the kernels of `kernels.py`."""
+    return world.the_program
+
+
+@pytest.fixture
+def make(opened: Opened, ur: Calls, adapter: int, platform: int, device: int) -> Iterator[Objects]:
+    """Makes objects that are released when the case is over."""
+    made = Objects(ur, adapter, platform, device)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def queue(make: Objects, context: int) -> int:
+    """An in-order queue."""
+    return make.queue(context)
+
+
+@pytest.fixture
+def out_of_order(ur: Calls, make: Objects, context: int) -> int:
+    """An out-of-order queue."""
+    ur.require("UR_DEVICE_INFO_QUEUE_PROPERTIES")
+    return make.queue(context, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
+
+
+@pytest.fixture
+def buffer(make: Objects, context: int) -> int:
+    """A buffer of SIZE bytes."""
+    return make.buffer(context)
+
+
+@pytest.fixture(params=("Host", "Device", "Shared"))
+def usm(request: pytest.FixtureRequest, make: Objects, context: int) -> int:
+    """A USM allocation of SIZE bytes, of each kind in turn."""
+    return make.usm(context, request.param)
+
+
+@pytest.fixture
+def memory(ur: Calls, make: Objects, context: int) -> int:
+    """A device USM allocation of SIZE bytes."""
+    return make.usm(context)
+
+
+@pytest.fixture
+def opencl(make: Objects) -> None:
+    """The case needs an adapter over OpenCL."""
+    make.require_opencl()
+
+
+@pytest.fixture
+def images(ur: Calls) -> None:
+    """The case needs a device with images."""
+    if not ur.device_says("UR_DEVICE_INFO_IMAGE_SUPPORT"):
+        unsupported("the device answers UR_DEVICE_INFO_IMAGE_SUPPORT with 0")
+
+
+@pytest.fixture
+def opened_objects(ur: Calls, adapter: int, platform: int, device: int) -> Callable[[], Objects]:
+    """Makes makers of objects, one for each thread: `opened_objects()`; it closes them itself."""
+    return lambda: Objects(ur, adapter, platform, device)

@@ -1,0 +1,387 @@
+"""Makes the objects that cases need, on one device, and releases them.
+
+>>> make = Objects(ur, adapter, platform, device)
+>>> queue = make.queue(context)
+>>> make.close()
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fairlead.conformance.arrays import handles, ints, sizes
+from fairlead.conformance.checks import failed, unsupported
+from fairlead.icd.abi import OPENCL
+from fairlead.loader.base.memory import read_word
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
+
+from . import kernels, spirv
+from .calls import Calls
+from .values import Argument
+
+#: Numbers (int32) in the buffers and allocations that cases work on, and their bytes.
+COUNT: Final = 64
+SIZE: Final = 4 * COUNT
+
+_USM: Final = {
+    "Host": "UR_DEVICE_INFO_USM_HOST_SUPPORT",
+    "Device": "UR_DEVICE_INFO_USM_DEVICE_SUPPORT",
+    "Shared": "UR_DEVICE_INFO_USM_SINGLE_SHARED_SUPPORT",
+}
+_COMPLETE: Final = 0
+
+
+@dataclass(frozen=True)
+class UserEvent:
+    """An event that completes when the case says so: an OpenCL user event behind a UR handle."""
+
+    handle: int
+    set_status: Callable[[int], int]
+
+    def complete(self) -> None:
+        """What waits for it may go on."""
+        self.set_status(_COMPLETE)
+
+    def fail(self) -> None:
+        """What waits for it fails."""
+        self.set_status(-1)
+
+
+class Objects:
+    """Makes objects; `close` releases them, the last one first."""
+
+    def __init__(self, ur: Calls, adapter: int, platform: int, device: int) -> None:
+        self.ur, self.adapter, self.platform, self.device = ur, adapter, platform, device
+        self._made: list[tuple[str, tuple[int, ...]]] = []
+        self._kept: list[Any] = []
+
+    def close(self) -> None:
+        """Release what was made; the first release that fails is raised when all were tried."""
+        made, self._made = self._made, []
+        problem: Exception | None = None
+        for routine, arguments in reversed(made):
+            try:
+                self.ur.ok(routine, *arguments)
+            except Exception as error:
+                problem = problem or error
+        if problem:
+            raise problem
+
+    def release(self, handle: int) -> None:
+        """Release an object now."""
+        entry = next(entry for entry in reversed(self._made) if entry[1][-1] == handle)
+        self._made.remove(entry)
+        self.ur.ok(entry[0], *entry[1])
+
+    def forget(self, handle: int) -> None:
+        """The case has released it by itself."""
+        self._made.remove(next(entry for entry in reversed(self._made) if entry[1][-1] == handle))
+
+    def own(self, routine: str, *arguments: int) -> int:
+        """Release an object by `routine` in the end; the last argument is its handle."""
+        self._made.append((routine, arguments))
+        return arguments[-1]
+
+    def keep(self, thing: Any) -> Any:
+        """Keep memory alive as long as the objects."""
+        self._kept.append(thing)
+        return thing
+
+    # Contexts, queues, events
+
+    def context(self, *devices: int) -> int:
+        """A context of the devices, of the device under test if none are given."""
+        chosen = devices or (self.device,)
+        return self.own(
+            "urContextRelease", self.ur.new("urContextCreate", len(chosen), handles(*chosen), None)
+        )
+
+    def queue(self, context: int, flags: str = "", *, device: int = 0) -> int:
+        """A queue; `flags` are names without their prefix, "OUT_OF_ORDER_EXEC_MODE_ENABLE PROFILING_ENABLE"."""
+        bits = sum(UR[f"UR_QUEUE_FLAG_{name}"] for name in flags.split())
+        how = ctypes.byref(self.ur.struct("ur_queue_properties_t", flags=bits)) if flags else None
+        return self.own(
+            "urQueueRelease", self.ur.new("urQueueCreate", context, device or self.device, how)
+        )
+
+    def event(self, queue: int) -> int:
+        """The event of a barrier; it may be complete already."""
+        return self.barrier(queue)
+
+    def finished_event(self, queue: int) -> int:
+        """The event of a barrier that is complete."""
+        event = self.event(queue)
+        self.ur.ok("urQueueFinish", queue)
+        return event
+
+    def barrier(self, queue: int, *after: int) -> int:
+        """A barrier that waits for events."""
+        waits = len(after), handles(*after) if after else None
+        return self.own(
+            "urEventRelease", self.ur.new("urEnqueueEventsWaitWithBarrier", queue, *waits)
+        )
+
+    def wait(self, *events: int) -> None:
+        """Wait for events."""
+        self.ur.ok("urEventWait", len(events), handles(*events))
+
+    def events(self, *made: int) -> None:
+        """Release these events in the end: functions have given them."""
+        for event in made:
+            self.own("urEventRelease", event)
+
+    def user_event(self, context: int) -> UserEvent:
+        """An event that the case completes. Only adapters over OpenCL can have one."""
+        cl, native = self.cl(context), self.native("urContextGetNativeHandle", context)
+        code = ctypes.c_int32()
+        event = cl.clCreateUserEvent(native, ctypes.byref(code))
+        if code.value:
+            failed("an OpenCL user event", f"clCreateUserEvent answers {code.value}")
+        how = self.ur.struct("ur_event_native_properties_t", isNativeHandleOwned=True)
+        handle = self.ur.new("urEventCreateWithNativeHandle", event, context, ctypes.byref(how))
+        self.own("urEventRelease", handle)
+        return UserEvent(handle, lambda status: cl.clSetUserEventStatus(event, status))
+
+    # Memory
+
+    def buffer(
+        self, context: int, size: int = SIZE, flags: str = "READ_WRITE", host: Any = None
+    ) -> int:
+        """A buffer."""
+        bits = sum(UR[f"UR_MEM_FLAG_{name}"] for name in flags.split())
+        how = None
+        if host is not None:
+            how = ctypes.byref(
+                self.ur.struct("ur_buffer_properties_t", pHost=ctypes.addressof(self.keep(host)))
+            )
+        return self.own("urMemRelease", self.ur.new("urMemBufferCreate", context, bits, size, how))
+
+    def usm(
+        self, context: int, kind: str = "Device", size: int = SIZE, pool: int | None = None
+    ) -> int:
+        """An allocation of a kind: "Host", "Device", "Shared"."""
+        self.ur.require(_USM[kind])
+        where = () if kind == "Host" else (self.device,)
+        pointer = self.ur.new(f"urUSM{kind}Alloc", context, *where, None, pool, size)
+        return self.own("urUSMFree", context, pointer)
+
+    def pool(self, context: int) -> int:
+        """A pool of USM allocations."""
+        self.ur.require("UR_DEVICE_INFO_USM_POOL_SUPPORT")
+        how = self.ur.struct("ur_usm_pool_desc_t")
+        return self.own(
+            "urUSMPoolRelease", self.ur.new("urUSMPoolCreate", context, ctypes.byref(how))
+        )
+
+    def image(self, context: int, width: int = 8, height: int = 8) -> int:
+        """A 2D image of a float channel."""
+        self.ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
+        form, shape = self.image_format(), self.image_shape(width, height)
+        given = UR["UR_MEM_FLAG_READ_WRITE"], ctypes.byref(form), ctypes.byref(shape), None
+        return self.own("urMemRelease", self.ur.new("urMemImageCreate", context, *given))
+
+    def image_format(self) -> Any:
+        """RGBA of floats."""
+        order, kind = UR["UR_IMAGE_CHANNEL_ORDER_RGBA"], UR["UR_IMAGE_CHANNEL_TYPE_FLOAT"]
+        return self.ur.struct("ur_image_format_t", channelOrder=order, channelType=kind)
+
+    def image_shape(self, width: int = 8, height: int = 8) -> Any:
+        """A 2D image's description."""
+        return self.ur.struct(
+            "ur_image_desc_t",
+            type=UR["UR_MEM_TYPE_IMAGE2D"],
+            width=width,
+            height=height,
+            depth=1,
+            arraySize=1,
+        )
+
+    def sampler(self, context: int) -> int:
+        """A sampler: nearest neighbour, clamped to the edge."""
+        self.ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
+        how = self.ur.struct(
+            "ur_sampler_desc_t", addressingMode=UR["UR_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE"]
+        )
+        return self.own(
+            "urSamplerRelease", self.ur.new("urSamplerCreate", context, ctypes.byref(how))
+        )
+
+    def physical(self, context: int, size: int = 0) -> int:
+        """Physical memory: of the smallest size that the device has, if none is given."""
+        self.ur.require("UR_DEVICE_INFO_VIRTUAL_MEMORY_SUPPORT")
+        made = self.ur.new(
+            "urPhysicalMemCreate", context, self.device, size or self.granularity(context), None
+        )
+        return self.own("urPhysicalMemRelease", made)
+
+    def granularity(self, context: int) -> int:
+        """The step of sizes of virtual memory."""
+        self.ur.require("UR_DEVICE_INFO_VIRTUAL_MEMORY_SUPPORT")
+        query = "UR_VIRTUAL_MEM_GRANULARITY_INFO_MINIMUM"
+        return self.ur.info("urVirtualMemGranularityGetInfo", context, query, self.device, 1)
+
+    # Programs and kernels
+
+    def cl(self, context: int) -> DispatchTable:
+        """The OpenCL functions of the driver behind a context."""
+        self.require_opencl()
+        return DispatchTable(
+            OPENCL, read_word(self.native("urContextGetNativeHandle", context)) or 0, label="driver"
+        )
+
+    def require_opencl(self) -> None:
+        """End the case as unsupported unless the adapter is one over OpenCL."""
+        backend = self.ur.info("urPlatformGetInfo", self.platform, "UR_PLATFORM_INFO_BACKEND")
+        if backend != UR["UR_BACKEND_OPENCL"]:
+            unsupported("the suite has this only for adapters over OpenCL")
+
+    def native(self, routine: str, handle: int) -> int:
+        """The native handle of an object."""
+        return self.ur.new(routine, handle)
+
+    def source_program(self, context: int, source: bytes, *, build: bool = True) -> int:
+        """A program from OpenCL C, made by the driver and handed over as a native handle."""
+        cl, code = self.cl(context), ctypes.c_int32()
+        native = self.native("urContextGetNativeHandle", context)
+        device = handles(self.native("urDeviceGetNativeHandle", self.device))
+        program = cl.clCreateProgramWithSource(
+            native, 1, (ctypes.c_char_p * 1)(source), None, ctypes.byref(code)
+        )
+        answer = code.value or (
+            cl.clBuildProgram(program, 1, device, None, None, None) if build else 0
+        )
+        if answer:
+            failed("a program from OpenCL C", f"the driver answers {answer} to clBuildProgram")
+        how = self.ur.struct("ur_program_native_properties_t", isNativeHandleOwned=True)
+        return self.own(
+            "urProgramRelease",
+            self.ur.new("urProgramCreateWithNativeHandle", program, context, ctypes.byref(how)),
+        )
+
+    def il_program(self, context: int, words: bytes = b"") -> int:
+        """A program from IL that is not built yet: SPIR-V with the kernel `store`."""
+        versions = self.ur.plugin.info("urDeviceGetInfo", self.device, "UR_DEVICE_INFO_IL_VERSION")
+        if "SPIR-V" not in versions:
+            unsupported("the device takes no SPIR-V")
+        module = words or spirv.store()
+        return self.own(
+            "urProgramRelease",
+            self.ur.new("urProgramCreateWithIL", context, module, len(module), None),
+        )
+
+    def program(self, context: int) -> int:
+        """A built program with the kernels of `kernels.py`; on adapters that are not over OpenCL it has `store` alone."""
+        if (
+            self.ur.info("urPlatformGetInfo", self.platform, "UR_PLATFORM_INFO_BACKEND")
+            == UR["UR_BACKEND_OPENCL"]
+        ):
+            return self.source_program(context, kernels.SOURCE)
+        program = self.il_program(context)
+        self.ur.ok("urProgramBuild", context, program, None)
+        return program
+
+    def kernel(self, program: int, name: str = "store") -> int:
+        """A kernel of a program."""
+        return self.own("urKernelRelease", self.ur.new("urKernelCreate", program, name.encode()))
+
+    def arguments(self, *values: Any) -> tuple[int, Any]:
+        """Number and array of a launch's arguments, as "WithArgs" functions take them. A value is what `Pointer`, `Buffer`, `Local` or
+        `Sampler` says it is, or a ctypes number, which is passed by its bytes."""
+        array = (UR.struct("ur_exp_kernel_arg_properties_t") * max(len(values), 1))()
+        for index, value in enumerate(values):
+            entry = array[index]
+            entry.stype, entry.index = UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"], index
+            kind = value.kind if isinstance(value, Argument) else "VALUE"
+            entry.type = UR[f"UR_EXP_KERNEL_ARG_TYPE_{kind}"]
+            if isinstance(value, Argument):
+                value.put(entry)
+            else:
+                entry.size, entry.value.value = (
+                    ctypes.sizeof(value),
+                    ctypes.addressof(self.keep(value)),
+                )
+        return len(values), self.keep(array)
+
+    def launch(
+        self,
+        queue: int,
+        kernel: int,
+        *values: Any,
+        size: Sequence[int] = (COUNT,),
+        local: Sequence[int] = (),
+        offset: Sequence[int] = (),
+        after: Sequence[int] = (),
+    ) -> int:
+        """Launch a kernel; the answer is its event."""
+        shape = (
+            len(size),
+            sizes(*(offset or [0] * len(size))),
+            sizes(*size),
+            sizes(*local) if local else None,
+        )
+        waits = len(after), handles(*after) if after else None
+        routine = "urEnqueueKernelLaunchWithArgsExp"
+        event = self.ur.new(routine, queue, kernel, *shape, *self.arguments(*values), None, *waits)
+        return self.own("urEventRelease", event)
+
+    def command_buffer(self, context: int, **fields: bool) -> int:
+        """A command-buffer: `isUpdatable`, `isInOrder`, `enableProfiling`."""
+        how = ctypes.byref(self.ur.struct("ur_exp_command_buffer_desc_t", **fields))
+        made = self.ur.new("urCommandBufferCreateExp", context, self.device, how)
+        return self.own("urCommandBufferReleaseExp", made)
+
+    # Moving numbers
+
+    def write(self, queue: int, buffer: int, numbers: Iterable[int]) -> None:
+        """Put int32 numbers into a buffer, and wait for everything in the queue."""
+        data = ints(numbers)
+        self.ur.ok(
+            "urEnqueueMemBufferWrite",
+            queue,
+            buffer,
+            True,
+            0,
+            ctypes.sizeof(data),
+            data,
+            0,
+            None,
+            None,
+        )
+        self.ur.ok("urQueueFinish", queue)
+
+    def read(self, queue: int, buffer: int, count: int = COUNT) -> list[int]:
+        """The first int32 numbers of a buffer, after everything that was enqueued before on an in-order queue."""
+        data = (ctypes.c_int32 * count)()
+        self.ur.ok(
+            "urEnqueueMemBufferRead",
+            queue,
+            buffer,
+            True,
+            0,
+            ctypes.sizeof(data),
+            data,
+            0,
+            None,
+            None,
+        )
+        return list(data)
+
+    def put(self, queue: int, pointer: int, numbers: Iterable[int]) -> None:
+        """Put int32 numbers into USM, and wait for everything in the queue."""
+        data = ints(numbers)
+        self.ur.ok(
+            "urEnqueueUSMMemcpy", queue, True, pointer, data, ctypes.sizeof(data), 0, None, None
+        )
+        self.ur.ok("urQueueFinish", queue)
+
+    def get(self, queue: int, pointer: int, count: int = COUNT) -> list[int]:
+        """The first int32 numbers of USM."""
+        data = (ctypes.c_int32 * count)()
+        self.ur.ok(
+            "urEnqueueUSMMemcpy", queue, True, data, pointer, ctypes.sizeof(data), 0, None, None
+        )
+        return list(data)

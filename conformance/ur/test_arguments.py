@@ -1,0 +1,50 @@
+"""Wrong arguments: every error that the specification lists for a call that can be seen to be wrong at once.
+
+NULL handles and pointers, values that an enumeration does not have, sizes that contradict each other, lists without a count. The
+specification (INTRO, Error handling) lets an adapter leave these to a validation layer, so that they make an area by themselves. The
+cases are the lines of errors.txt.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from fairlead.conformance.checks import expect, failed, forked, rule, unsupported
+from fairlead.conformance.ur.arguments import Call
+from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.listed import LISTED, ListedError
+from fairlead.conformance.ur.world import World
+from fairlead.loader.ur.abi import UR
+
+CASES = [
+    pytest.param(
+        listed.function,
+        error,
+        id=f"{listed.function}-{error.change}",
+        marks=rule(listed.function, error.describe(listed.function)),
+    )
+    for listed in LISTED.values()
+    for error in listed.errors
+]
+
+
+@pytest.fixture
+def call(world: World, ur: Calls, function: str, error: ListedError) -> Call:
+    """A call of the function with the argument that is wrong."""
+    if not ur.has(function):
+        if ur.may_be_unsupported(function):
+            unsupported(f"the adapter has no {function}")
+        failed("an implementation", f"the adapter has no {function}")
+    made = Call(world, function)
+    for change in error.changes():
+        made.change(*change)
+    return made
+
+
+@forked
+@pytest.mark.parametrize(("function", "error"), CASES)
+def test_listed_error(ur: Calls, function: str, error: ListedError, call: Call) -> None:
+    code = call()
+    if error.code != "UR_RESULT_ERROR_UNSUPPORTED_FEATURE":
+        ur.check_supported(function, code)
+    expect(UR, code, error.code)

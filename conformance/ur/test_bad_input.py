@@ -1,0 +1,147 @@
+"""Handles that are none: memory with something else in it, an object of another kind, an object that was released.
+
+The specification leaves undefined what an adapter does with them (INTRO, Error handling), so that these cases are beyond it: an adapter
+that answers the code for the kind of object instead of crashing is a better one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fairlead.conformance.arrays import handles
+from fairlead.conformance.checks import (
+    beyond_specification,
+    expect,
+    failed,
+    forked,
+    name_of,
+    rule,
+    unsupported,
+)
+from fairlead.conformance.ur.arguments import Call
+from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.kinds import KINDS
+from fairlead.conformance.ur.objects import Objects
+from fairlead.conformance.ur.world import World
+from fairlead.loader.base.abi import Function, Parameter
+from fairlead.loader.ur.abi import UR
+
+CODES = {name for name, _ in UR.errors.values()}
+HOW = ("other memory", "another kind", "released")
+
+#: The kinds of `kinds.py` by the type of their handles.
+MADE = {
+    "ur_context_handle_t": "context",
+    "ur_queue_handle_t": "queue",
+    "ur_event_handle_t": "event",
+    "ur_mem_handle_t": "buffer",
+    "ur_sampler_handle_t": "sampler",
+    "ur_program_handle_t": "program",
+    "ur_kernel_handle_t": "kernel",
+    "ur_usm_pool_handle_t": "pool",
+    "ur_physical_mem_handle_t": "physical-memory",
+    "ur_exp_command_buffer_handle_t": "command-buffer",
+}
+
+
+def codes_for(kind: str) -> list[str]:
+    """The codes for a handle of this type that is none: its own, else those for any argument."""
+    stem = kind.removeprefix("ur_").removeprefix("exp_").removesuffix("_handle_t").upper()
+    names = [
+        f"UR_RESULT_ERROR_INVALID_{stem}{end}" for end in ("", "_OBJECT", "_EXP", "_HANDLE_EXP")
+    ]
+    own = [name for name in names if name in CODES]
+    return [
+        *own,
+        *(f"UR_RESULT_ERROR_INVALID_{end}" for end in ("NULL_HANDLE", "ARGUMENT", "VALUE")),
+    ]
+
+
+def handle_parameters() -> Iterator[tuple[Function, Parameter]]:
+    newest = {name for table in next(iter(UR.layouts.values())).values() for name in table}
+    for function in UR.slots:
+        for p in function.parameters:
+            if function.name in newest and not p.stars and UR.resolve(p.type) == "handle":
+                yield function, p
+
+
+CASES = [
+    pytest.param(
+        f.name,
+        p,
+        how,
+        id=f"{f.name}-{p.name}-{how.replace(' ', '_')}",
+        marks=rule(f.name, f"{p.name} is {how}"),
+    )
+    for f, p in handle_parameters()
+    for how in HOW
+    if how != "released" or p.type in MADE
+]
+
+
+def wrong_handle(world: World, make: Objects, kind: str, how: str) -> int:
+    """A handle that is none of this type."""
+    if how == "other memory":
+        return ctypes.addressof(world.keep(ctypes.create_string_buffer(4096)))
+    if how == "another kind":
+        return world.the_context if kind != "ur_context_handle_t" else world.device
+    made = next(k for k in KINDS if k.name == MADE[kind]).make(make, world)
+    make.release(made)
+    return made
+
+
+@pytest.fixture
+def call(
+    world: World, ur: Calls, make: Objects, function: str, parameter: Parameter, how: str
+) -> Call:
+    """A call of the function with a handle that is none."""
+    if not ur.has(function):
+        unsupported(f"the adapter has no {function}")
+    made = Call(world, function)
+    made.arguments[parameter.name] = wrong_handle(world, make, parameter.type, how)
+    return made
+
+
+@beyond_specification
+@forked
+@pytest.mark.parametrize(("function", "parameter", "how"), CASES)
+def test_wrong_handle(ur: Calls, function: str, parameter: Parameter, how: str, call: Call) -> None:
+    code = call()
+    ur.check_supported(function, code)
+    expected, got = codes_for(parameter.type), name_of(UR, code)
+    if got not in expected:
+        failed(f"{expected[0]}, or another code for a wrong argument", got)
+
+
+LISTS = [
+    pytest.param(
+        f.name, id=f.name, marks=rule(f.name, "phEventWaitList leads to a handle that is none")
+    )
+    for f in UR.slots
+    if any(p.name == "phEventWaitList" for p in f.parameters)
+    and any(p.name == "numEventsInWaitList" for p in f.parameters)
+]
+
+
+@pytest.fixture
+def listed(world: World, ur: Calls, function: str) -> Call:
+    """A call of the function with a list of a handle that is none."""
+    if not ur.has(function):
+        unsupported(f"the adapter has no {function}")
+    made, wrong = Call(world, function), world.keep(ctypes.create_string_buffer(4096))
+    entries: Any = world.keep(handles(ctypes.addressof(wrong)))
+    made.arguments.update(numEventsInWaitList=1, phEventWaitList=entries)
+    return made
+
+
+@beyond_specification
+@forked
+@pytest.mark.parametrize("function", LISTS)
+def test_wrong_event_in_list(ur: Calls, function: str, listed: Call) -> None:
+    code = listed()
+    ur.check_supported(function, code)
+    expect(UR, code, "UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST", "UR_RESULT_ERROR_INVALID_EVENT")

@@ -1,0 +1,422 @@
+"""What the commands of command-buffers do: each does what its enqueued form does, every time the command-buffer is executed.
+
+Patterns and kernel arguments are taken when a command is appended; host memory is read and written when it is executed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+
+from fairlead.conformance.arrays import ints, sizes
+from fairlead.conformance.checks import each, equal, expect, rule
+from fairlead.conformance.ur.calls import Calls, address
+from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
+from fairlead.conformance.ur.recording import LAUNCH, Recording
+from fairlead.conformance.ur.values import Buffer, Local, Pointer
+from fairlead.loader.ur.abi import UR
+
+STEM = "urCommandBufferAppend"
+ROW, SLICE = 16, 64
+SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...] = (
+    ((8,), (2,), ()),
+    ((8,), (2,), (3,)),
+    ((8, 6), (4, 3), (1, 2)),
+    ((4, 3, 2), (2, 1, 1), (7, 8, 9)),
+    ((4, 3, 2), (), ()),
+)
+
+
+def offset(x: int = 0, y: int = 0, z: int = 0) -> Any:
+    return UR.struct("ur_rect_offset_t")(x, y, z)
+
+
+def region(width: int, height: int, depth: int) -> Any:
+    return UR.struct("ur_rect_region_t")(width, height, depth)
+
+
+def in_box(index: int, low: tuple[int, int, int], size: tuple[int, int, int]) -> bool:
+    """Whether a number of a buffer lies in a box, in numbers."""
+    place = index % 4, index // 4 % 4, index // 16
+    return all(a <= p < a + n for p, a, n in zip(place, low, size, strict=True))
+
+
+def executed(make: Objects, context: int, queue: int, routine: str, *arguments: Any) -> Recording:
+    """A command-buffer with one command, executed once."""
+    recording = Recording(make, context)
+    recording.append(routine, *arguments)
+    recording.finalize()
+    recording.run(queue)
+    return recording
+
+
+# Launches
+
+
+@pytest.mark.parametrize(
+    ("size", "local", "start"),
+    [
+        pytest.param(
+            *shape, marks=rule(LAUNCH, "{} work-items in groups of {} from {}".format(*shape))
+        )
+        for shape in SHAPES
+    ],
+)
+def test_shape(
+    make: Objects,
+    context: int,
+    queue: int,
+    program: int,
+    size: tuple[int, ...],
+    local: tuple[int, ...],
+    start: tuple[int, ...],
+) -> None:
+    buffer, recording = make.buffer(context, 80), Recording(make, context)
+    recording.launch(
+        make.kernel(program, "shape"), Buffer(buffer), size=size, local=local, offset=start
+    )
+    recording.finalize()
+    recording.run(queue)
+    seen = make.read(queue, buffer, 20)[0::2]
+    pad = [0] * (3 - len(size))
+    equal(seen[:4], [len(size), *size, *(1 for _ in pad)], "dimensions and global size")
+    if local:
+        equal(seen[4:7], [*local, *(1 for _ in pad)], "the local size")
+    equal(seen[7:10], [*(start or [0] * len(size)), *pad], "the offset")
+
+
+@rule(
+    LAUNCH, "the arguments are those of the append, whatever becomes of the memory they came from"
+)
+def test_arguments_are_taken(
+    make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
+    recording, value = Recording(make, context), ints([1])
+    recording.launch(make.kernel(program), Buffer(buffer), value)
+    value[0] = 2
+    recording.finalize()
+    value[0] = 3
+    recording.run(queue)
+    equal(make.read(queue, buffer), [1] * COUNT, "the buffer")
+
+
+@rule(LAUNCH, "one kernel appended twice with different arguments")
+def test_kernel_twice(make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+    recording, kernel, other = Recording(make, context), make.kernel(program), make.buffer(context)
+    recording.launch(kernel, Buffer(buffer), ints([1]))
+    recording.launch(kernel, Buffer(other), ints([2]))
+    recording.finalize()
+    recording.run(queue)
+    equal(
+        (make.read(queue, buffer), make.read(queue, other)),
+        ([1] * COUNT, [2] * COUNT),
+        "the buffers",
+    )
+
+
+@rule(LAUNCH, "a launch of the same kernel in a queue, between append and enqueue, changes nothing")
+def test_launch_in_between(
+    make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
+    recording, kernel, other = Recording(make, context), make.kernel(program), make.buffer(context)
+    recording.launch(kernel, Buffer(buffer), ints([1]))
+    recording.finalize()
+    make.launch(queue, kernel, Buffer(other), ints([2]))
+    recording.run(queue)
+    equal(
+        (make.read(queue, buffer), make.read(queue, other)),
+        ([1] * COUNT, [2] * COUNT),
+        "the buffers",
+    )
+
+
+@rule(LAUNCH, "local memory of the size that was asked for")
+def test_local_memory(make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+    recording = Recording(make, context)
+    recording.launch(make.kernel(program, "local_sum"), Buffer(buffer), Local(4 * 8), local=(8,))
+    recording.finalize()
+    recording.run(queue)
+    equal(make.read(queue, buffer), [36] * COUNT, "the sums")
+
+
+@rule(LAUNCH, "USM pointers as arguments")
+def test_pointer_argument(
+    make: Objects, context: int, queue: int, program: int, memory: int
+) -> None:
+    recording = Recording(make, context)
+    recording.launch(make.kernel(program), Pointer(memory), ints([5]))
+    recording.finalize()
+    recording.run(queue)
+    equal(make.get(queue, memory), [5] * COUNT, "the memory")
+
+
+@rule(f"{STEM}KernelLaunchExp", "a kernel without arguments")
+def test_launch_without_arguments(make: Objects, context: int, queue: int, program: int) -> None:
+    kernel = make.kernel(program, "nothing")
+    executed(
+        make,
+        context,
+        queue,
+        f"{STEM}KernelLaunchExp",
+        kernel,
+        1,
+        sizes(0),
+        sizes(COUNT),
+        None,
+        0,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    each(
+        ("one argument of two", "an argument too many", "the last argument twice"),
+        LAUNCH,
+        "arguments_complete: INVALID_KERNEL_ARGUMENT_INDEX for {}",
+    ),
+)
+def test_arguments_complete(
+    make: Objects, context: int, program: int, buffer: int, wrong: str
+) -> None:
+    recording = Recording(make, context)
+    values: tuple[Any, ...] = {
+        "one argument of two": (Buffer(buffer),),
+        "an argument too many": (Buffer(buffer), ints([1]), ints([1])),
+        "the last argument twice": (Buffer(buffer), ints([1])),
+    }[wrong]
+    given = recording.launch_arguments(make.kernel(program), values)
+    if wrong == "the last argument twice":
+        given[6][0].index = 1
+    expect(
+        UR, recording.try_append(LAUNCH, *given)[0], "UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX"
+    )
+
+
+# Unified shared memory
+
+
+@rule(f"{STEM}USMMemcpyExp", "between allocations, each time")
+def test_usm_copy(ur: Calls, make: Objects, context: int, queue: int) -> None:
+    source, target = make.usm(context), make.usm(context)
+    make.put(queue, source, range(COUNT))
+    recording = executed(make, context, queue, f"{STEM}USMMemcpyExp", target, source, SIZE)
+    equal(make.get(queue, target), list(range(COUNT)), "the target")
+    make.put(queue, source, [3] * COUNT)
+    recording.run(queue)
+    equal(make.get(queue, target), [3] * COUNT, "the target, executed again")
+
+
+@rule(f"{STEM}USMMemcpyExp", "from and to host memory that is no USM")
+def test_usm_copy_of_host_memory(
+    ur: Calls, make: Objects, context: int, queue: int, memory: int
+) -> None:
+    source, target = ints(range(COUNT)), ints([0] * COUNT)
+    recording = Recording(make, context, isInOrder=True)
+    recording.append(f"{STEM}USMMemcpyExp", memory, source, SIZE)
+    recording.append(f"{STEM}USMMemcpyExp", target, memory, SIZE)
+    recording.finalize()
+    recording.run(queue)
+    equal(list(target), list(range(COUNT)), "the host memory")
+
+
+@pytest.mark.parametrize(
+    "size",
+    each(
+        (1, 2, 4, 8, 16, 32, 64, 128),
+        f"{STEM}USMFillExp",
+        "a pattern of {} bytes, taken when it is appended",
+    ),
+)
+def test_usm_fill(
+    ur: Calls, make: Objects, context: int, queue: int, memory: int, size: int
+) -> None:
+    pattern = ctypes.create_string_buffer(bytes(range(1, size + 1)), size)
+    recording = Recording(make, context)
+    recording.append(f"{STEM}USMFillExp", memory, pattern, size, SIZE)
+    ctypes.memset(pattern, 0, size)
+    recording.finalize()
+    recording.run(queue)
+    out = ctypes.create_string_buffer(SIZE)
+    ur.ok("urEnqueueUSMMemcpy", queue, True, out, memory, SIZE, 0, None, None)
+    equal(out.raw, bytes(range(1, size + 1)) * (SIZE // size), "the bytes")
+
+
+@rule(f"{STEM}USMPrefetchExp", "is a command with a sync-point that changes nothing")
+def test_prefetch(make: Objects, context: int, queue: int) -> None:
+    memory, out = make.usm(context, "Shared"), ints([0] * COUNT)
+    make.put(queue, memory, range(COUNT))
+    recording = Recording(make, context)
+    step = recording.append(f"{STEM}USMPrefetchExp", memory, SIZE, 1)
+    recording.append(f"{STEM}USMMemcpyExp", out, memory, SIZE, after=(step.point,))
+    recording.finalize()
+    recording.run(queue)
+    equal(list(out), list(range(COUNT)), "what was copied after it")
+
+
+@rule(f"{STEM}USMAdviseExp", "is a command with a sync-point that changes nothing")
+def test_advise(make: Objects, context: int, queue: int) -> None:
+    memory, out = make.usm(context, "Shared"), ints([0] * COUNT)
+    make.put(queue, memory, range(COUNT))
+    recording = Recording(make, context)
+    step = recording.append(f"{STEM}USMAdviseExp", memory, SIZE, UR["UR_USM_ADVICE_FLAG_DEFAULT"])
+    recording.append(f"{STEM}USMMemcpyExp", out, memory, SIZE, after=(step.point,))
+    recording.finalize()
+    recording.run(queue)
+    equal(list(out), list(range(COUNT)), "what was copied after it")
+
+
+# Buffers
+
+
+@rule(f"{STEM}MemBufferCopyExp", "from an offset to an offset")
+def test_copy(make: Objects, context: int, queue: int, buffer: int) -> None:
+    other = make.buffer(context)
+    make.write(queue, buffer, range(COUNT))
+    make.write(queue, other, [-1] * COUNT)
+    executed(make, context, queue, f"{STEM}MemBufferCopyExp", buffer, other, 16, 8, 40)
+    equal(make.read(queue, other), [-1, -1, *range(4, 14), *[-1] * (COUNT - 12)], "the target")
+
+
+@rule(f"{STEM}MemBufferWriteExp", "the host memory is read at each execution")
+def test_write(make: Objects, context: int, queue: int, buffer: int) -> None:
+    data = ints([1] * COUNT)
+    recording = Recording(make, context)
+    recording.append(f"{STEM}MemBufferWriteExp", buffer, 0, SIZE, data)
+    recording.finalize()
+    for value in (2, 3):
+        data[:] = [value] * COUNT
+        recording.run(queue)
+        equal(make.read(queue, buffer), [value] * COUNT, "the buffer")
+
+
+@rule(f"{STEM}MemBufferReadExp", "the host memory is written at each execution")
+def test_read(make: Objects, context: int, queue: int, buffer: int) -> None:
+    data = ints([0] * COUNT)
+    recording = Recording(make, context)
+    recording.append(f"{STEM}MemBufferReadExp", buffer, 0, SIZE, data)
+    recording.finalize()
+    for value in (2, 3):
+        make.write(queue, buffer, [value] * COUNT)
+        recording.run(queue)
+        equal(list(data), [value] * COUNT, "the host memory")
+
+
+@rule(f"{STEM}MemBufferWriteExp", "at an offset, and nothing else")
+def test_write_at_offset(make: Objects, context: int, queue: int, buffer: int) -> None:
+    make.write(queue, buffer, [0] * COUNT)
+    executed(make, context, queue, f"{STEM}MemBufferWriteExp", buffer, 8, 12, ints([1, 2, 3]))
+    equal(make.read(queue, buffer), [0, 0, 1, 2, 3, *[0] * (COUNT - 5)], "the buffer")
+
+
+@rule(f"{STEM}MemBufferReadExp", "from an offset, and nothing else")
+def test_read_at_offset(make: Objects, context: int, queue: int, buffer: int) -> None:
+    make.write(queue, buffer, range(COUNT))
+    data = ints([-1] * 4)
+    executed(make, context, queue, f"{STEM}MemBufferReadExp", buffer, 20, 12, data)
+    equal(list(data), [5, 6, 7, -1], "the host memory")
+
+
+@pytest.mark.parametrize(
+    "size",
+    each(
+        (1, 2, 4, 8, 16, 32, 64, 128),
+        f"{STEM}MemBufferFillExp",
+        "a pattern of {} bytes, taken when it is appended",
+    ),
+)
+def test_fill(ur: Calls, make: Objects, context: int, queue: int, buffer: int, size: int) -> None:
+    make.write(queue, buffer, [0] * COUNT)
+    pattern = ctypes.create_string_buffer(bytes(range(1, size + 1)), size)
+    recording = Recording(make, context)
+    recording.append(f"{STEM}MemBufferFillExp", buffer, pattern, size, size, SIZE - size)
+    ctypes.memset(pattern, 0, size)
+    recording.finalize()
+    recording.run(queue)
+    out = ctypes.create_string_buffer(SIZE)
+    ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, SIZE, out, 0, None, None)
+    equal(out.raw, b"\0" * size + bytes(range(1, size + 1)) * (SIZE // size - 1), "the bytes")
+
+
+@rule(f"{STEM}MemBufferCopyRectExp", "a box of one buffer to a box of another")
+def test_copy_rect(make: Objects, context: int, queue: int, buffer: int) -> None:
+    other = make.buffer(context)
+    make.write(queue, buffer, range(COUNT))
+    make.write(queue, other, [-1] * COUNT)
+    shape = offset(4, 1, 1), offset(8, 2, 2), region(8, 2, 2), ROW, SLICE, ROW, SLICE
+    executed(make, context, queue, f"{STEM}MemBufferCopyRectExp", buffer, other, *shape)
+    expected = [i - 42 + 21 if in_box(i, (2, 2, 2), (2, 2, 2)) else -1 for i in range(COUNT)]
+    equal(make.read(queue, other), expected, "the target")
+
+
+@rule(f"{STEM}MemBufferWriteRectExp", "a box of host memory to a box of the buffer")
+def test_write_rect(make: Objects, context: int, queue: int, buffer: int) -> None:
+    make.write(queue, buffer, [0] * COUNT)
+    shape = offset(8, 0, 1), offset(4, 1, 0), region(8, 3, 2), ROW, SLICE, ROW, SLICE
+    executed(
+        make, context, queue, f"{STEM}MemBufferWriteRectExp", buffer, *shape, ints(range(COUNT))
+    )
+    expected = [i - 18 + 21 - 16 if in_box(i, (2, 0, 1), (2, 3, 2)) else 0 for i in range(COUNT)]
+    equal(make.read(queue, buffer), expected, "the buffer")
+
+
+@rule(f"{STEM}MemBufferReadRectExp", "a box of the buffer to a box of host memory")
+def test_read_rect(make: Objects, context: int, queue: int, buffer: int) -> None:
+    make.write(queue, buffer, range(COUNT))
+    data = ints([-1] * COUNT)
+    shape = offset(4, 1, 2), offset(0, 0, 0), region(8, 2, 2), ROW, SLICE, 8, 16
+    executed(make, context, queue, f"{STEM}MemBufferReadRectExp", buffer, *shape, data)
+    equal(
+        list(data),
+        [*(i for i in range(COUNT) if in_box(i, (1, 1, 2), (2, 2, 2))), *[-1] * (COUNT - 8)],
+        "the host memory",
+    )
+
+
+@rule(
+    f"{STEM}MemBufferReadExp",
+    "write, launch, read: a whole step in a command-buffer, by sync-points",
+)
+def test_whole_step(make: Objects, context: int, queue: int, program: int, buffer: int) -> None:
+    data, out = ints(range(COUNT)), ints([0] * COUNT)
+    recording = Recording(make, context)
+    step = recording.append(f"{STEM}MemBufferWriteExp", buffer, 0, SIZE, data)
+    step = recording.launch(make.kernel(program, "twice"), Buffer(buffer), after=(step.point,))
+    recording.append(f"{STEM}MemBufferReadExp", buffer, 0, SIZE, out, after=(step.point,))
+    recording.finalize()
+    for _ in range(3):
+        recording.run(queue)
+        equal(list(out), [2 * value for value in data], "what was read")
+        data[:] = list(out)
+
+
+# Native commands
+
+
+@rule(f"{STEM}NativeCommandExp", "calls the function, with the data")
+def test_native_command(make: Objects, context: int, queue: int) -> None:
+    seen: list[object] = []
+    function = make.keep(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: seen.append(data)))
+    data, recording = ctypes.c_int(), Recording(make, context)
+    recording.append(f"{STEM}NativeCommandExp", address(function), ctypes.byref(data), None)
+    recording.finalize()
+    recording.run(queue)
+    equal(set(seen), {ctypes.addressof(data)}, "calls of the function, by data")
+
+
+@rule(f"{STEM}NativeCommandExp", "stands between its dependencies and what depends on it")
+def test_native_command_in_order(
+    make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
+    function = make.keep(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: None))
+    recording = Recording(make, context)
+    step = recording.fill(buffer, 1)
+    step = recording.append(
+        f"{STEM}NativeCommandExp", address(function), None, None, after=(step.point,)
+    )
+    recording.launch(make.kernel(program, "twice"), Buffer(buffer), after=(step.point,))
+    recording.finalize()
+    recording.run(queue)
+    equal(make.read(queue, buffer), [2] * COUNT, "the buffer")

@@ -1,0 +1,330 @@
+"""Commands on buffers: read, write, copy, fill, their rectangular forms, map and unmap, waits and barriers."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+
+from fairlead.conformance.arrays import handles, ints
+from fairlead.conformance.checks import each, equal, failed, rule
+from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
+from fairlead.loader.ur.abi import UR
+
+ROW, SLICE = 16, 64  # of the rectangles, in bytes: 4 by 4 by 4 numbers in a buffer of COUNT
+
+
+def offset(x: int = 0, y: int = 0, z: int = 0) -> Any:
+    return UR.struct("ur_rect_offset_t")(x, y, z)
+
+
+def region(width: int, height: int, depth: int) -> Any:
+    return UR.struct("ur_rect_region_t")(width, height, depth)
+
+
+def in_box(index: int, low: tuple[int, int, int], size: tuple[int, int, int]) -> bool:
+    """Whether a number of a buffer lies in a box, in numbers."""
+    place = index % 4, index // 4 % 4, index // 16
+    return all(a <= p < a + n for p, a, n in zip(place, low, size, strict=True))
+
+
+@rule("urEnqueueMemBufferWrite", "blocking: its event is complete when it returns")
+def test_blocking_write(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
+    event = ctypes.c_void_p()
+    ur.ok(
+        "urEnqueueMemBufferWrite",
+        queue,
+        buffer,
+        True,
+        0,
+        SIZE,
+        ints(range(COUNT)),
+        0,
+        None,
+        ctypes.byref(event),
+    )
+    make.events(event.value or 0)
+    status = ur.info("urEventGetInfo", event.value or 0, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
+    equal(
+        UR.groups["ur_event_status_t"].get(status, status), "UR_EVENT_STATUS_COMPLETE", "the status"
+    )
+
+
+@rule("urEnqueueMemBufferRead", "blocking: the data is there when it returns")
+def test_blocking_read(make: Objects, queue: int, buffer: int) -> None:
+    make.write(queue, buffer, range(COUNT))
+    equal(make.read(queue, buffer), list(range(COUNT)), "what was read")
+
+
+@rule("urEnqueueMemBufferRead", "not blocking: the data is there when its event is complete")
+def test_read_with_event(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
+    make.write(queue, buffer, range(COUNT))
+    data = ints([0] * COUNT)
+    event = ur.new("urEnqueueMemBufferRead", queue, buffer, False, 0, SIZE, data, 0, None)
+    make.events(event)
+    make.wait(event)
+    equal(list(data), list(range(COUNT)), "what was read")
+
+
+@rule(
+    "urEnqueueMemBufferWrite", "not blocking: the host memory is read when the command is executed"
+)
+def test_write_reads_late(ur: Calls, make: Objects, context: int, queue: int, buffer: int) -> None:
+    gate, data = make.user_event(context), ints([1] * COUNT)
+    event = ur.new(
+        "urEnqueueMemBufferWrite", queue, buffer, False, 0, SIZE, data, 1, handles(gate.handle)
+    )
+    make.events(event)
+    gate.complete()
+    make.wait(event)
+    equal(make.read(queue, buffer), [1] * COUNT, "what was written")
+
+
+@rule("urEnqueueMemBufferWrite", "writes at an offset, and nothing else")
+def test_write_at_offset(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
+    make.write(queue, buffer, [0] * COUNT)
+    ur.ok("urEnqueueMemBufferWrite", queue, buffer, True, 8, 12, ints([1, 2, 3]), 0, None, None)
+    equal(make.read(queue, buffer), [0, 0, 1, 2, 3, *[0] * (COUNT - 5)], "the buffer")
+
+
+@rule("urEnqueueMemBufferRead", "reads from an offset")
+def test_read_at_offset(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
+    make.write(queue, buffer, range(COUNT))
+    data = ints([0] * 3)
+    ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 20, 12, data, 0, None, None)
+    equal(list(data), [5, 6, 7], "what was read")
+
+
+@rule("urEnqueueMemBufferCopy", "from an offset to an offset")
+def test_copy(ur: Calls, make: Objects, context: int, queue: int, buffer: int) -> None:
+    other = make.buffer(context)
+    make.write(queue, buffer, range(COUNT))
+    make.write(queue, other, [-1] * COUNT)
+    ur.ok("urEnqueueMemBufferCopy", queue, buffer, other, 16, 8, 40, 0, None, None)
+    equal(make.read(queue, other), [-1, -1, *range(4, 14), *[-1] * (COUNT - 12)], "the target")
+
+
+@rule("urEnqueueMemBufferCopy", "within one buffer, regions apart")
+def test_copy_within(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
+    make.write(queue, buffer, range(COUNT))
+    ur.ok("urEnqueueMemBufferCopy", queue, buffer, buffer, 0, SIZE // 2, SIZE // 2, 0, None, None)
+    equal(make.read(queue, buffer), [*range(COUNT // 2), *range(COUNT // 2)], "the buffer")
+
+
+@pytest.mark.parametrize(
+    "size", each((1, 2, 4, 8, 16, 32, 64, 128), "urEnqueueMemBufferFill", "a pattern of {} bytes")
+)
+def test_fill(ur: Calls, make: Objects, queue: int, buffer: int, size: int) -> None:
+    make.write(queue, buffer, [0] * COUNT)
+    pattern = bytes(range(1, size + 1))
+    ur.ok("urEnqueueMemBufferFill", queue, buffer, pattern, size, size, SIZE - size, 0, None, None)
+    out = ctypes.create_string_buffer(SIZE)
+    ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, SIZE, out, 0, None, None)
+    equal(out.raw, b"\0" * size + pattern * (SIZE // size - 1), "the bytes")
+
+
+@rule("urEnqueueMemBufferFill", "the pattern may be changed as soon as it returns")
+def test_fill_copies_its_pattern(
+    ur: Calls, make: Objects, context: int, queue: int, buffer: int
+) -> None:
+    gate, pattern = make.user_event(context), ints([3])
+    event = ur.new(
+        "urEnqueueMemBufferFill", queue, buffer, pattern, 4, 0, SIZE, 1, handles(gate.handle)
+    )
+    make.events(event)
+    pattern[0] = 4
+    gate.complete()
+    make.wait(event)
+    equal(make.read(queue, buffer), [3] * COUNT, "the buffer")
+
+
+@rule("urEnqueueMemBufferReadRect", "a box of the buffer to a box of host memory")
+def test_read_rect(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
+    make.write(queue, buffer, range(COUNT))
+    data = ints([-1] * COUNT)
+    shape = offset(4, 1, 2), offset(0, 0, 0), region(8, 2, 2), ROW, SLICE, 8, 16
+    ur.ok("urEnqueueMemBufferReadRect", queue, buffer, True, *shape, data, 0, None, None)
+    expected = [i for i in range(COUNT) if in_box(i, (1, 1, 2), (2, 2, 2))]
+    equal(list(data)[:8], expected, "what was read")
+    equal(list(data)[8:], [-1] * (COUNT - 8), "what lies behind it")
+
+
+@rule("urEnqueueMemBufferWriteRect", "a box of host memory to a box of the buffer")
+def test_write_rect(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
+    make.write(queue, buffer, [0] * COUNT)
+    shape = offset(8, 0, 1), offset(4, 1, 0), region(8, 3, 2), ROW, SLICE, ROW, SLICE
+    ur.ok(
+        "urEnqueueMemBufferWriteRect",
+        queue,
+        buffer,
+        True,
+        *shape,
+        ints(range(COUNT)),
+        0,
+        None,
+        None,
+    )
+    expected = [i - 18 + 21 - 16 if in_box(i, (2, 0, 1), (2, 3, 2)) else 0 for i in range(COUNT)]
+    equal(make.read(queue, buffer), expected, "the buffer")
+
+
+@rule("urEnqueueMemBufferCopyRect", "a box of one buffer to a box of another")
+def test_copy_rect(ur: Calls, make: Objects, context: int, queue: int, buffer: int) -> None:
+    other = make.buffer(context)
+    make.write(queue, buffer, range(COUNT))
+    make.write(queue, other, [-1] * COUNT)
+    shape = offset(4, 1, 1), offset(8, 2, 2), region(8, 2, 2), ROW, SLICE, ROW, SLICE
+    ur.ok("urEnqueueMemBufferCopyRect", queue, buffer, other, *shape, 0, None, None)
+    expected = [i - 42 + 21 if in_box(i, (2, 2, 2), (2, 2, 2)) else -1 for i in range(COUNT)]
+    equal(make.read(queue, other), expected, "the target")
+
+
+@rule("urEnqueueMemBufferReadRect", "pitches of 0 mean that rows and slices lie close together")
+def test_rect_without_pitches(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
+    make.write(queue, buffer, range(COUNT))
+    data = ints([-1] * COUNT)
+    ur.ok(
+        "urEnqueueMemBufferReadRect",
+        queue,
+        buffer,
+        True,
+        offset(),
+        offset(),
+        region(ROW, 4, 4),
+        0,
+        0,
+        0,
+        0,
+        data,
+        0,
+        None,
+        None,
+    )
+    equal(list(data), list(range(COUNT)), "what was read")
+
+
+def mapped(ur: Calls, queue: int, buffer: int, flags: str, start: int = 0, size: int = SIZE) -> int:
+    place = ctypes.c_void_p()
+    ur.ok(
+        "urEnqueueMemBufferMap",
+        queue,
+        buffer,
+        True,
+        UR[f"UR_MAP_FLAG_{flags}"],
+        start,
+        size,
+        0,
+        None,
+        None,
+        ctypes.byref(place),
+    )
+    if not place.value:
+        failed("an address", "NULL")
+    return place.value or 0
+
+
+@rule("urEnqueueMemBufferMap", "READ: what the buffer holds can be read")
+def test_map_for_reading(ur: Calls, make: Objects, queue: int, buffer: int) -> None:
+    make.write(queue, buffer, range(COUNT))
+    place = mapped(ur, queue, buffer, "READ", 16, 40)
+    found = list((ctypes.c_int32 * 10).from_address(place))
+    ur.ok("urEnqueueMemUnmap", queue, buffer, place, 0, None, None)
+    ur.ok("urQueueFinish", queue)
+    equal(found, list(range(4, 14)), "what was read")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    each(
+        ("WRITE", "WRITE_INVALIDATE_REGION"),
+        "urEnqueueMemUnmap",
+        "{}: what was written is in the buffer",
+    ),
+)
+def test_map_for_writing(ur: Calls, make: Objects, queue: int, buffer: int, flags: str) -> None:
+    make.write(queue, buffer, [0] * COUNT)
+    place = mapped(ur, queue, buffer, flags)
+    (ctypes.c_int32 * COUNT).from_address(place)[:] = range(COUNT)
+    event = ur.new("urEnqueueMemUnmap", queue, buffer, place, 0, None)
+    make.events(event)
+    make.wait(event)
+    equal(make.read(queue, buffer), list(range(COUNT)), "the buffer")
+
+
+@rule("urEnqueueEventsWait", "without a list it waits for everything before it")
+def test_wait_for_all(
+    ur: Calls, make: Objects, context: int, out_of_order: int, buffer: int
+) -> None:
+    gate = make.user_event(context)
+    filled = ur.new(
+        "urEnqueueMemBufferFill",
+        out_of_order,
+        buffer,
+        ints([5]),
+        4,
+        0,
+        SIZE,
+        1,
+        handles(gate.handle),
+    )
+    event = ur.new("urEnqueueEventsWait", out_of_order, 0, None)
+    make.events(filled, event)
+    gate.complete()
+    make.wait(event)
+    status = ur.info("urEventGetInfo", filled, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
+    equal(status, UR["UR_EVENT_STATUS_COMPLETE"], "the status of the command before")
+
+
+@pytest.mark.parametrize(
+    "routine",
+    each(
+        ("urEnqueueEventsWaitWithBarrier", "urEnqueueEventsWaitWithBarrierExt"),
+        "{}",
+        "what comes after it does not begin before it is complete",
+    ),
+)
+def test_barrier(
+    ur: Calls, make: Objects, context: int, out_of_order: int, buffer: int, routine: str
+) -> None:
+    gate, other = make.user_event(context), make.buffer(context)
+    make.write(out_of_order, other, [0] * COUNT)
+    filled = ur.new(
+        "urEnqueueMemBufferFill",
+        out_of_order,
+        buffer,
+        ints([5]),
+        4,
+        0,
+        SIZE,
+        1,
+        handles(gate.handle),
+    )
+    more = (None,) if routine.endswith("Ext") else ()
+    barrier = ur.new(routine, out_of_order, *more, 0, None)
+    copied = ur.new("urEnqueueMemBufferCopy", out_of_order, buffer, other, 0, 0, SIZE, 0, None)
+    make.events(filled, barrier, copied)
+    gate.complete()
+    make.wait(copied)
+    equal(make.read(out_of_order, other), [5] * COUNT, "what was copied after the barrier")
+
+
+@rule("urEnqueueEventsWait", "with a list it waits for those events, of another queue, too")
+def test_wait_for_other_queue(ur: Calls, make: Objects, context: int, queue: int) -> None:
+    gate = make.user_event(context)
+    first = make.barrier(make.queue(context), gate.handle)
+    event = ur.new("urEnqueueEventsWait", queue, 1, handles(first))
+    make.events(event)
+    gate.complete()
+    make.wait(event)
+    status = ur.info("urEventGetInfo", first, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
+    equal(status, UR["UR_EVENT_STATUS_COMPLETE"], "the status of the event in the list")
+
+
+@rule("urDeviceWaitExp", "returns when everything on the device has been executed")
+def test_device_wait(ur: Calls, make: Objects, device: int, queue: int, program: int) -> None:
+    event = make.launch(queue, make.kernel(program, "nothing"))
+    ur.ok("urDeviceWaitExp", device)
+    status = ur.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
+    equal(status, UR["UR_EVENT_STATUS_COMPLETE"], "the status of a launch before")

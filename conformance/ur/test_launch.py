@@ -1,0 +1,339 @@
+"""Launches: 1 to 3 dimensions, offsets, local sizes, arguments of every kind, wait lists, and what is refused."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from fairlead.conformance.arrays import handles, ints, sizes
+from fairlead.conformance.checks import each, equal, failed, rule
+from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.objects import COUNT, Objects
+from fairlead.conformance.ur.values import Buffer, Local, Pointer
+
+LAUNCH = "urEnqueueKernelLaunchWithArgsExp"
+SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...] = (
+    ((8,), (2,), ()),
+    ((8,), (2,), (3,)),
+    ((8,), (), (5,)),
+    ((8, 6), (4, 3), ()),
+    ((8, 6), (2, 1), (1, 2)),
+    ((4, 3, 2), (2, 1, 1), ()),
+    ((4, 3, 2), (4, 3, 2), (7, 8, 9)),
+    ((1, 1, 1), (1, 1, 1), ()),
+)
+
+
+def padded(numbers: Sequence[int], fill: int) -> list[int]:
+    return [*numbers, *[fill] * (3 - len(numbers))]
+
+
+def shape_seen(make: Objects, queue: int, program: int, context: int, **how: Any) -> list[int]:
+    """What `shape` tells of a launch: dimensions, global size, local size, offset."""
+    buffer = make.buffer(context, 80)
+    make.launch(queue, make.kernel(program, "shape"), Buffer(buffer), **how)
+    words = make.read(queue, buffer, 20)
+    return words[0::2]
+
+
+@pytest.mark.parametrize(
+    ("size", "local", "offset"),
+    [
+        pytest.param(
+            *shape, marks=rule(LAUNCH, "{} work-items in groups of {} from {}".format(*shape))
+        )
+        for shape in SHAPES
+    ],
+)
+def test_shape(
+    make: Objects,
+    queue: int,
+    program: int,
+    context: int,
+    size: tuple[int, ...],
+    local: tuple[int, ...],
+    offset: tuple[int, ...],
+) -> None:
+    seen = shape_seen(make, queue, program, context, size=size, local=local, offset=offset)
+    equal(seen[0], len(size), "the number of dimensions")
+    equal(seen[1:4], padded(size, 1), "the global size")
+    if local:
+        equal(seen[4:7], padded(local, 1), "the local size")
+    equal(seen[7:10], padded(offset, 0), "the offset")
+
+
+@rule(LAUNCH, "no offset and no local size: NULL for both")
+def test_null_shapes(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
+    given = make.arguments(Buffer(buffer), ints([9]))
+    event = ur.new(
+        LAUNCH, queue, make.kernel(program), 1, None, sizes(COUNT), None, *given, None, 0, None
+    )
+    make.events(event)
+    equal(make.read(queue, buffer), [9] * COUNT, "what the launch wrote")
+
+
+@rule(LAUNCH, "the arguments may be changed as soon as it returns")
+def test_arguments_are_copied(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
+    gate, value = make.user_event(context), ints([1])
+    event = make.launch(queue, make.kernel(program), Buffer(buffer), value, after=(gate.handle,))
+    value[0] = 2
+    gate.complete()
+    make.wait(event)
+    equal(make.read(queue, buffer), [1] * COUNT, "what the launch wrote")
+
+
+@rule(LAUNCH, "every launch has the arguments of its own call")
+def test_arguments_of_each_launch(make: Objects, context: int, queue: int, program: int) -> None:
+    buffers, kernel = [make.buffer(context) for _ in range(4)], make.kernel(program)
+    for value, buffer in enumerate(buffers):
+        make.launch(queue, kernel, Buffer(buffer), ints([value]))
+    for value, buffer in enumerate(buffers):
+        equal(make.read(queue, buffer), [value] * COUNT, f"what launch {value} wrote")
+
+
+@rule(LAUNCH, "a buffer, a USM pointer and a number in one launch")
+def test_mixed_arguments(
+    make: Objects, context: int, queue: int, program: int, buffer: int, memory: int
+) -> None:
+    make.write(queue, buffer, [1] * COUNT)
+    make.put(queue, memory, range(COUNT))
+    make.launch(queue, make.kernel(program, "axpy"), Buffer(buffer), Pointer(memory), ints([3]))
+    equal(
+        make.read(queue, buffer), [1 + 3 * value for value in range(COUNT)], "what the launch wrote"
+    )
+
+
+@rule(LAUNCH, "local memory of the size that was asked for")
+def test_local_memory(make: Objects, queue: int, program: int, buffer: int) -> None:
+    make.launch(queue, make.kernel(program, "local_sum"), Buffer(buffer), Local(4 * 8), local=(8,))
+    equal(make.read(queue, buffer), [36] * COUNT, "the sums")
+
+
+@rule(LAUNCH, "a kernel without arguments")
+def test_no_arguments(make: Objects, queue: int, program: int) -> None:
+    make.wait(make.launch(queue, make.kernel(program, "nothing")))
+
+
+@rule(LAUNCH, "waits for all events of its list")
+def test_waits(make: Objects, context: int, out_of_order: int, program: int, buffer: int) -> None:
+    other, gate = make.buffer(context), make.user_event(context)
+    make.write(out_of_order, other, [0] * COUNT)
+    first = make.launch(
+        out_of_order, make.kernel(program), Buffer(other), ints([3]), after=(gate.handle,)
+    )
+    second = make.launch(
+        out_of_order, make.kernel(program, "copy"), Buffer(buffer), Buffer(other), after=(first,)
+    )
+    gate.complete()
+    make.wait(second)
+    equal(make.read(out_of_order, buffer), [3] * COUNT, "what the second launch copied")
+
+
+@rule(LAUNCH, "a thousand launches without a wait")
+def test_many(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
+    make.write(queue, buffer, [0] * COUNT)
+    kernel, (count, array) = make.kernel(program, "add_one"), make.arguments(Buffer(buffer))
+    for _ in range(1000):
+        ur.ok(LAUNCH, queue, kernel, 1, None, sizes(COUNT), None, count, array, None, 0, None, None)
+    equal(make.read(queue, buffer), [1000] * COUNT, "what the launches wrote")
+
+
+@rule(LAUNCH, "INVALID_WORK_GROUP_SIZE for a local size that is larger than the device's")
+def test_too_large_a_group(
+    ur: Calls, make: Objects, device: int, queue: int, program: int, buffer: int
+) -> None:
+    size = 2 * ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_MAX_WORK_GROUP_SIZE")
+    given = make.arguments(Buffer(make.buffer(make_context(ur, queue), 4 * size)), ints([1]))
+    errors = "INVALID_WORK_GROUP_SIZE|INVALID_WORK_ITEM_SIZE|INVALID_GROUP_SIZE_DIMENSION"
+    ur.fails(
+        LAUNCH,
+        errors,
+        queue,
+        make.kernel(program),
+        1,
+        None,
+        sizes(size),
+        sizes(size),
+        *given,
+        None,
+        0,
+        None,
+        None,
+    )
+
+
+def make_context(ur: Calls, queue: int) -> int:
+    return ur.info("urQueueGetInfo", queue, "UR_QUEUE_INFO_CONTEXT")
+
+
+@rule(LAUNCH, "INVALID_WORK_DIMENSION for 0 and for 4 dimensions")
+def test_dimensions(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
+    kernel, given = make.kernel(program), make.arguments(Buffer(buffer), ints([1]))
+    for count in (0, 4):
+        ones = sizes(*[1] * 4)
+        ur.fails(
+            LAUNCH,
+            "INVALID_WORK_DIMENSION",
+            queue,
+            kernel,
+            count,
+            None,
+            ones,
+            None,
+            *given,
+            None,
+            0,
+            None,
+            None,
+        )
+
+
+@rule(LAUNCH, "an argument is missing: INVALID_KERNEL_ARGS")
+def test_missing_argument(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
+    kernel, given = make.kernel(program), make.arguments(Buffer(buffer))
+    errors = "INVALID_KERNEL_ARGS|INVALID_KERNEL_ARGUMENT_INDEX"
+    ur.fails(
+        LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given, None, 0, None, None
+    )
+
+
+@rule(LAUNCH, "an argument too many: INVALID_KERNEL_ARGUMENT_INDEX or INVALID_KERNEL_ARGS")
+def test_one_argument_too_many(
+    ur: Calls, make: Objects, queue: int, program: int, buffer: int
+) -> None:
+    kernel, given = make.kernel(program), make.arguments(Buffer(buffer), ints([1]), ints([2]))
+    errors = "INVALID_KERNEL_ARGS|INVALID_KERNEL_ARGUMENT_INDEX"
+    ur.fails(
+        LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given, None, 0, None, None
+    )
+
+
+@rule(LAUNCH, "an argument of the wrong size: INVALID_KERNEL_ARGUMENT_SIZE or INVALID_KERNEL_ARGS")
+def test_argument_of_wrong_size(
+    ur: Calls, make: Objects, queue: int, program: int, buffer: int
+) -> None:
+    kernel, given = make.kernel(program), make.arguments(Buffer(buffer), ctypes.c_int64(1))
+    errors = "INVALID_KERNEL_ARGS|INVALID_KERNEL_ARGUMENT_SIZE"
+    ur.fails(
+        LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given, None, 0, None, None
+    )
+
+
+@pytest.mark.parametrize(
+    "size",
+    each(
+        ((64,), (64, 8), (16, 8, 4)), "urKernelGetSuggestedLocalWorkSize", "a size that divides {}"
+    ),
+)
+def test_suggested_size(
+    ur: Calls, make: Objects, queue: int, program: int, size: tuple[int, ...]
+) -> None:
+    found = sizes(0, 0, 0)
+    given = make.kernel(program, "nothing"), queue, len(size), sizes(0, 0, 0), sizes(*size)
+    ur.ok("urKernelGetSuggestedLocalWorkSize", *given, found)
+    for whole, part in zip(size, found, strict=False):
+        if part < 1 or whole % part:
+            failed(f"sizes that divide {size}", tuple(found[: len(size)]))
+
+
+@rule("urKernelGetSuggestedLocalWorkSizeWithArgs", "a size that divides the global size")
+def test_suggested_size_with_arguments(
+    ur: Calls, make: Objects, queue: int, program: int, buffer: int
+) -> None:
+    found = sizes(0, 0, 0)
+    given = make.arguments(Buffer(buffer), ints([1]))
+    shape = make.kernel(program), queue, 1, sizes(0), sizes(COUNT)
+    ur.ok("urKernelGetSuggestedLocalWorkSizeWithArgs", *shape, *given, found)
+    if not found[0] or COUNT % found[0]:
+        failed(f"a size that divides {COUNT}", found[0])
+
+
+@rule(
+    "urEnqueueKernelLaunch", "the launch of earlier versions, with arguments that were set before"
+)
+def test_earlier_form(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
+    kernel, value, event = make.kernel(program), ints([17]), ctypes.c_void_p()
+    ur.ok("urKernelSetArgMemObj", kernel, 0, None, buffer)
+    ur.ok("urKernelSetArgValue", kernel, 1, 4, None, value)
+    ur.ok(
+        "urEnqueueKernelLaunch",
+        queue,
+        kernel,
+        1,
+        sizes(0),
+        sizes(COUNT),
+        None,
+        None,
+        0,
+        None,
+        ctypes.byref(event),
+    )
+    make.events(event.value or 0)
+    equal(make.read(queue, buffer), [17] * COUNT, "what the launch wrote")
+
+
+@rule("urEnqueueKernelLaunchWithArgsExp", "properties of flags 0 change nothing")
+def test_properties(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
+    how = ur.struct("ur_kernel_launch_ext_properties_t", flags=0)
+    given = make.arguments(Buffer(buffer), ints([18]))
+    ur.ok(
+        LAUNCH,
+        queue,
+        make.kernel(program),
+        1,
+        None,
+        sizes(COUNT),
+        None,
+        *given,
+        ctypes.byref(how),
+        0,
+        None,
+        None,
+    )
+    equal(make.read(queue, buffer), [18] * COUNT, "what the launch wrote")
+
+
+@rule("urEnqueueNativeCommandExp", "calls the function, in the order of the queue")
+def test_native_command(ur: Calls, make: Objects, queue: int) -> None:
+    ur.require("UR_DEVICE_INFO_ENQUEUE_NATIVE_COMMAND_SUPPORT_EXP")
+    seen: list[object] = []
+    function = make.keep(
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(lambda *given: seen.append(given))
+    )
+    data, event = ctypes.c_int(), ctypes.c_void_p()
+    place = ctypes.cast(function, ctypes.c_void_p)
+    ur.ok(
+        "urEnqueueNativeCommandExp",
+        queue,
+        place,
+        ctypes.byref(data),
+        0,
+        None,
+        None,
+        0,
+        None,
+        ctypes.byref(event),
+    )
+    make.events(event.value or 0)
+    ur.ok("urEventWait", 1, handles(event.value or 0))
+    equal(seen, [(queue, ctypes.addressof(data))], "calls of the function, by queue and data")
+
+
+@rule("urEnqueueHostTaskExp", "calls the function after the events of its list")
+def test_host_task(ur: Calls, make: Objects, context: int, queue: int) -> None:
+    ur.require("UR_DEVICE_INFO_ENQUEUE_HOST_TASK_SUPPORT_EXP")
+    seen: list[object] = []
+    function = make.keep(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: seen.append(data)))
+    data, event = ctypes.c_int(), ctypes.c_void_p()
+    place = ctypes.cast(function, ctypes.c_void_p)
+    ur.ok(
+        "urEnqueueHostTaskExp", queue, place, ctypes.byref(data), None, 0, None, ctypes.byref(event)
+    )
+    make.events(event.value or 0)
+    make.wait(event.value or 0)
+    equal(seen, [ctypes.addressof(data)], "calls of the function, by data")

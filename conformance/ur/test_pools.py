@@ -1,0 +1,121 @@
+"""Pools of USM allocations."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+
+from fairlead.conformance.arrays import ints
+from fairlead.conformance.checks import equal, rule
+from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.objects import COUNT, Objects
+from fairlead.conformance.ur.values import Pointer
+
+KINDS = ("Host", "Device", "Shared")
+
+
+def of_kinds(function: str, text: str) -> list[Any]:
+    return [
+        pytest.param(
+            kind, id=kind, marks=rule(function.format(kind), f"{kind.lower()} memory: {text}")
+        )
+        for kind in KINDS
+    ]
+
+
+@pytest.mark.parametrize(
+    "kind", of_kinds("urUSM{}Alloc", "an allocation from a pool is one as any other")
+)
+def test_allocation(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, kind: str
+) -> None:
+    pool = make.pool(context)
+    memory = make.usm(context, kind, pool=pool)
+    make.launch(queue, make.kernel(program), Pointer(memory), ints([4]))
+    equal(make.get(queue, memory), [4] * COUNT, "what a launch wrote")
+
+
+@pytest.mark.parametrize(
+    "kind", of_kinds("urUSMGetMemAllocInfo", "the pool is that which it came from")
+)
+def test_pool_of_allocation(ur: Calls, make: Objects, context: int, kind: str) -> None:
+    pool = make.pool(context)
+    memory = make.usm(context, kind, pool=pool)
+    equal(
+        ur.info("urUSMGetMemAllocInfo", context, "UR_USM_ALLOC_INFO_POOL", memory), pool, "the pool"
+    )
+
+
+@rule("urUSMPoolGetInfo", "the context is that which it was made in")
+def test_context(ur: Calls, make: Objects, context: int) -> None:
+    equal(
+        ur.info("urUSMPoolGetInfo", make.pool(context), "UR_USM_POOL_INFO_CONTEXT"),
+        context,
+        "the context",
+    )
+
+
+@rule("urUSMPoolCreate", "limits can be given")
+def test_limits(ur: Calls, make: Objects, context: int) -> None:
+    ur.require("UR_DEVICE_INFO_USM_POOL_SUPPORT")
+    limits = ur.struct(
+        "ur_usm_pool_limits_desc_t", maxPoolableSize=1 << 16, minDriverAllocSize=1 << 16
+    )
+    how = ur.struct("ur_usm_pool_desc_t", pNext=ctypes.addressof(limits))
+    pool = make.own("urUSMPoolRelease", ur.new("urUSMPoolCreate", context, ctypes.byref(how)))
+    make.usm(context, "Device", pool=pool)
+
+
+@rule("urUSMFree", "memory that was freed into a pool is there again")
+def test_reuse(ur: Calls, make: Objects, context: int) -> None:
+    pool = make.pool(context)
+    for _ in range(200):
+        make.release(make.usm(context, "Device", pool=pool))
+
+
+# The experimental functions
+
+
+def experimental(ur: Calls, make: Objects, context: int) -> int:
+    """A pool by urUSMPoolCreateExp."""
+    ur.require("UR_DEVICE_INFO_USM_POOL_SUPPORT")
+    how = ur.struct("ur_usm_pool_desc_t")
+    pool = ur.new("urUSMPoolCreateExp", context, make.device, ctypes.byref(how))
+    return make.own("urUSMPoolDestroyExp", context, make.device, pool)
+
+
+@rule("urUSMPoolCreateExp", "an allocation from it is one as any other")
+def test_experimental_pool(ur: Calls, make: Objects, context: int, queue: int) -> None:
+    memory = make.usm(context, "Device", pool=experimental(ur, make, context))
+    make.put(queue, memory, range(COUNT))
+    equal(make.get(queue, memory), list(range(COUNT)), "what was put in")
+
+
+@rule(
+    "urUSMPoolGetDefaultDevicePoolExp", "gives the same pool each time, which can be allocated from"
+)
+def test_default_pool(ur: Calls, make: Objects, context: int, device: int) -> None:
+    ur.require("UR_DEVICE_INFO_USM_POOL_SUPPORT")
+    pool = ur.new("urUSMPoolGetDefaultDevicePoolExp", context, device)
+    equal(ur.new("urUSMPoolGetDefaultDevicePoolExp", context, device), pool, "the pool")
+    make.usm(context, "Device", pool=pool)
+
+
+@rule("urUSMPoolSetDevicePoolExp", "urUSMPoolGetDevicePoolExp gives the pool that was set")
+def test_device_pool(ur: Calls, make: Objects, context: int, device: int) -> None:
+    pool = experimental(ur, make, context)
+    before = ur.new("urUSMPoolGetDevicePoolExp", context, device)
+    ur.ok("urUSMPoolSetDevicePoolExp", context, device, pool)
+    found = ur.new("urUSMPoolGetDevicePoolExp", context, device)
+    ur.ok("urUSMPoolSetDevicePoolExp", context, device, before)
+    equal(found, pool, "the pool")
+
+
+@rule("urUSMPoolTrimToExp", "a pool can be trimmed, and allocated from again")
+def test_trim(ur: Calls, make: Objects, context: int, device: int) -> None:
+    pool = experimental(ur, make, context)
+    make.release(make.usm(context, "Device", pool=pool))
+    ur.ok("urUSMPoolTrimToExp", context, device, pool, 0)
+    make.usm(context, "Device", pool=pool)

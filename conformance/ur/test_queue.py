@@ -1,0 +1,200 @@
+"""Queues: what they say about themselves, order, flush and finish."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+
+import pytest
+
+from fairlead.conformance.arrays import handles, ints
+from fairlead.conformance.checks import each, equal, rule, unsupported
+from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
+from fairlead.conformance.ur.values import Buffer
+from fairlead.loader.ur.abi import UR
+
+FLAGS = (
+    "OUT_OF_ORDER_EXEC_MODE_ENABLE",
+    "PROFILING_ENABLE",
+    "OUT_OF_ORDER_EXEC_MODE_ENABLE PROFILING_ENABLE",
+)
+
+#: Flags that change nothing of what a queue does: a hint that every adapter may ignore.
+HINTS = (
+    "PRIORITY_LOW",
+    "PRIORITY_HIGH",
+    "SUBMISSION_BATCHED",
+    "SUBMISSION_IMMEDIATE",
+    "DISCARD_EVENTS",
+    "USE_DEFAULT_STREAM",
+    "SYNC_WITH_DEFAULT_STREAM",
+)
+
+
+def bits(flags: str) -> int:
+    return sum(UR[f"UR_QUEUE_FLAG_{name}"] for name in flags.split())
+
+
+@rule("urQueueCreate", "a queue without properties tells its context and device")
+def test_plain(ur: Calls, queue: int, context: int, device: int) -> None:
+    equal(ur.info("urQueueGetInfo", queue, "UR_QUEUE_INFO_CONTEXT"), context, "the context")
+    equal(ur.info("urQueueGetInfo", queue, "UR_QUEUE_INFO_DEVICE"), device, "the device")
+
+
+@pytest.mark.parametrize("flags", each(FLAGS, "urQueueCreate", "{}: the queue reports it"))
+def test_flags(ur: Calls, make: Objects, context: int, flags: str) -> None:
+    if ur.device_says("UR_DEVICE_INFO_QUEUE_ON_HOST_PROPERTIES") & bits(flags) != bits(flags):
+        unsupported(f"the device has no queue with {flags}")
+    queue = make.queue(context, flags)
+    reported = ur.info("urQueueGetInfo", queue, "UR_QUEUE_INFO_FLAGS")
+    equal(reported & bits(flags), bits(flags), "the flags of the queue")
+
+
+@pytest.mark.parametrize(
+    "hint", each(HINTS, "urQueueCreate", "{}: a queue that works as any other")
+)
+def test_hints(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int, hint: str
+) -> None:
+    queue = make.queue(context, hint)
+    make.launch(queue, make.kernel(program), Buffer(buffer), ints([3]))
+    equal(make.read(queue, buffer), [3] * COUNT, "what a launch wrote")
+
+
+@rule("urQueueFinish", "returns when everything has been executed")
+def test_finish(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
+    events = [
+        make.launch(queue, make.kernel(program), Buffer(buffer), ints([value]))
+        for value in range(10)
+    ]
+    ur.ok("urQueueFinish", queue)
+    for event in events:
+        status = ur.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
+        equal(status, UR["UR_EVENT_STATUS_COMPLETE"], "the status of a launch after urQueueFinish")
+
+
+@rule("urQueueFinish", "an empty queue is finished")
+def test_finish_empty(ur: Calls, queue: int) -> None:
+    ur.ok("urQueueFinish", queue)
+
+
+@rule("urQueueFlush", "what was enqueued is executed without another call for the queue")
+def test_flush(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
+    event = make.launch(queue, make.kernel(program), Buffer(buffer), ints([4]))
+    ur.ok("urQueueFlush", queue)
+    make.wait(event)
+    equal(make.read(queue, buffer), [4] * COUNT, "what the launch wrote")
+
+
+@rule("urQueueFlush", "returns although a command waits for an event")
+def test_flush_does_not_wait(
+    ur: Calls, make: Objects, context: int, queue: int, buffer: int
+) -> None:
+    gate = make.user_event(context)
+    make.events(
+        ur.new(
+            "urEnqueueMemBufferFill", queue, buffer, ints([5]), 4, 0, SIZE, 1, handles(gate.handle)
+        )
+    )
+    flush = threading.Thread(target=ur.code, args=("urQueueFlush", queue))
+    flush.start()
+    flush.join(5)
+    returned = not flush.is_alive()
+    gate.complete()
+    flush.join()
+    ur.ok("urQueueFinish", queue)
+    equal(returned, True, "whether it returned within 5 s")
+
+
+@rule("urQueueCreate", "commands of an in-order queue are executed one after the other")
+def test_in_order(ur: Calls, make: Objects, queue: int, program: int, buffer: int) -> None:
+    make.write(queue, buffer, [0] * COUNT)
+    kernels = [make.kernel(program, name) for name in ("add_one", "twice")]
+    for _ in range(10):
+        for kernel in kernels:
+            make.launch(queue, kernel, Buffer(buffer))
+    equal(make.read(queue, buffer), [2046] * COUNT, "what twenty dependent launches wrote")
+
+
+@rule(
+    "urQueueGetInfo", "UR_QUEUE_INFO_EMPTY: an idle queue is empty, one whose command waits is not"
+)
+def test_empty(ur: Calls, make: Objects, context: int, queue: int) -> None:
+    ur.ok("urQueueFinish", queue)
+    answer = ur.code(
+        "urQueueGetInfo", queue, UR["UR_QUEUE_INFO_EMPTY"], 0, None, ctypes.byref(ctypes.c_size_t())
+    )
+    if answer != "UR_RESULT_SUCCESS":
+        unsupported(f"the adapter answers {answer}")
+    idle = ur.info("urQueueGetInfo", queue, "UR_QUEUE_INFO_EMPTY")
+    gate = make.user_event(context)
+    make.barrier(queue, gate.handle)
+    busy = ur.info("urQueueGetInfo", queue, "UR_QUEUE_INFO_EMPTY")
+    gate.complete()
+    ur.ok("urQueueFinish", queue)
+    equal((idle, busy), (True, False), "whether it is empty")
+
+
+@rule("urQueueCreate", "two queues of a context share its memory")
+def test_two_queues(ur: Calls, make: Objects, context: int, program: int, buffer: int) -> None:
+    first, second = make.queue(context), make.queue(context)
+    event = make.launch(first, make.kernel(program), Buffer(buffer), ints([6]))
+    other = make.buffer(context)
+    copied = ur.new("urEnqueueMemBufferCopy", second, buffer, other, 0, 0, SIZE, 1, handles(event))
+    make.events(copied)
+    ur.ok("urQueueFlush", first)
+    equal(
+        make.read(second, other),
+        [6] * COUNT,
+        "what a copy in the second queue, after a launch in the first, gave",
+    )
+
+
+@rule("urQueueCreate", "out of order: a command waits for the events of its list")
+def test_out_of_order(
+    ur: Calls, make: Objects, out_of_order: int, program: int, buffer: int
+) -> None:
+    make.write(out_of_order, buffer, [1] * COUNT)
+    event = 0
+    for name in ("twice", "add_one", "twice", "add_one"):
+        event = make.launch(
+            out_of_order,
+            make.kernel(program, name),
+            Buffer(buffer),
+            after=(event,) if event else (),
+        )
+    make.wait(event)
+    equal(make.read(out_of_order, buffer), [7] * COUNT, "what four launches in a row wrote")
+
+
+@rule("urQueueCreate", "out of order: a command without a list does not wait for the one before")
+def test_out_of_order_does_not_wait(
+    ur: Calls, make: Objects, context: int, out_of_order: int, buffer: int
+) -> None:
+    gate = make.user_event(context)
+    data = ints([0] * COUNT)
+    held = ur.new(
+        "urEnqueueMemBufferRead",
+        out_of_order,
+        buffer,
+        False,
+        0,
+        SIZE,
+        data,
+        1,
+        handles(gate.handle),
+    )
+    free = ur.new(
+        "urEnqueueMemBufferFill", out_of_order, make.buffer(context), ints([1]), 4, 0, SIZE, 0, None
+    )
+    make.events(held, free)
+    ur.ok("urEventWait", 1, handles(free))  # it would hang here
+    status = ur.info("urEventGetInfo", held, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
+    gate.complete()
+    ur.ok("urQueueFinish", out_of_order)
+    equal(
+        status == UR["UR_EVENT_STATUS_COMPLETE"],
+        False,
+        "whether the first command is complete before its event",
+    )

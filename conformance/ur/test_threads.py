@@ -1,0 +1,208 @@
+"""Several threads at once.
+
+The specification (INTRO, Multithreading) makes every function callable at the same time on different objects, memory allocation on the same
+context, and lists functions that may be called for the same object. Queues are shared between threads by every SYCL program, but the
+specification does not allow that: those cases are beyond it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from fairlead.conformance.arrays import ints
+from fairlead.conformance.checks import beyond_specification, equal, rule
+from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.kinds import KINDS, Kind
+from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
+from fairlead.conformance.ur.values import Buffer
+from fairlead.conformance.ur.world import World
+from fairlead.loader.ur.abi import UR
+
+THREADS = 8
+ROUNDS = 20
+
+#: Kinds whose Retain and Release may be called for the same object from several threads.
+SHARED = ("context", "program", "kernel")
+
+
+def together(work: Callable[[int], None]) -> None:
+    """Have all threads begin at once; the first exception of any is raised."""
+    errors: list[BaseException] = []
+    gate = threading.Barrier(THREADS)
+
+    def run(number: int) -> None:
+        try:
+            gate.wait()
+            work(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def counted(ur: Calls, make: Objects, world: World, kind: Kind) -> None:
+    """Retain and release one object in all threads; its count is what it was."""
+    handle = kind.make(make, world)
+    first = ur.info(kind.info, handle, kind.query)
+
+    def work(number: int) -> None:
+        for _ in range(ROUNDS):
+            ur.ok(kind.retain, handle)
+        for _ in range(ROUNDS):
+            ur.ok(kind.release, handle)
+
+    together(work)
+    equal(ur.info(kind.info, handle, kind.query), first, "the reference count")
+
+
+def each(kinds: list[Kind]) -> list:
+    return [
+        pytest.param(
+            kind,
+            id=kind.name,
+            marks=rule(kind.retain, f"from {THREADS} threads on one {kind.name}"),
+        )
+        for kind in kinds
+    ]
+
+
+@pytest.mark.parametrize("kind", each([kind for kind in KINDS if kind.name in SHARED]))
+def test_retain_and_release_one_object(ur: Calls, make: Objects, world: World, kind: Kind) -> None:
+    counted(ur, make, world, kind)
+
+
+@beyond_specification
+@pytest.mark.parametrize("kind", each([kind for kind in KINDS if kind.name not in SHARED]))
+def test_retain_and_release_one_other_object(
+    ur: Calls, make: Objects, world: World, kind: Kind
+) -> None:
+    counted(ur, make, world, kind)
+
+
+@rule("urDeviceGetInfo", f"from {THREADS} threads on one device")
+def test_queries(ur: Calls, device: int, platform: int) -> None:
+    name = ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_NAME")
+
+    def work(number: int) -> None:
+        for _ in range(ROUNDS):
+            equal(ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_NAME"), name, "the name")
+            ur.info("urPlatformGetInfo", platform, "UR_PLATFORM_INFO_NAME")
+
+    together(work)
+
+
+@rule("urContextCreate", f"from {THREADS} threads")
+def test_contexts(ur: Calls, opened_objects: Callable[[], Objects]) -> None:
+    def work(number: int) -> None:
+        for _ in range(ROUNDS):
+            make = opened_objects()
+            make.context()
+            make.close()
+
+    together(work)
+
+
+@rule("urMemBufferCreate", f"from {THREADS} threads in one context")
+def test_buffers_of_one_context(opened_objects: Callable[[], Objects], context: int) -> None:
+    def work(number: int) -> None:
+        for _ in range(ROUNDS):
+            make = opened_objects()
+            make.buffer(context)
+            make.close()
+
+    together(work)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(
+            kind, marks=rule(f"urUSM{kind}Alloc", f"from {THREADS} threads in one context")
+        )
+        for kind in ("Host", "Device", "Shared")
+    ],
+)
+def test_usm_of_one_context(
+    make: Objects, opened_objects: Callable[[], Objects], context: int, kind: str
+) -> None:
+    make.usm(context, kind)
+
+    def work(number: int) -> None:
+        for _ in range(ROUNDS):
+            own = opened_objects()
+            own.usm(context, kind)
+            own.close()
+
+    together(work)
+
+
+@rule("urKernelCreate", f"from {THREADS} threads on one program")
+def test_kernels_of_one_program(opened_objects: Callable[[], Objects], program: int) -> None:
+    def work(number: int) -> None:
+        for _ in range(ROUNDS):
+            make = opened_objects()
+            make.kernel(program)
+            make.close()
+
+    together(work)
+
+
+@rule(
+    "urEnqueueKernelLaunchWithArgsExp",
+    f"from {THREADS} threads, each with a queue, a kernel and a buffer of its own",
+)
+def test_launches(opened_objects: Callable[[], Objects], context: int, program: int) -> None:
+    def work(number: int) -> None:
+        make = opened_objects()
+        queue, kernel, buffer = make.queue(context), make.kernel(program), make.buffer(context)
+        for value in range(ROUNDS):
+            make.launch(queue, kernel, Buffer(buffer), ints([100 * number + value]))
+        equal(
+            make.read(queue, buffer),
+            [100 * number + ROUNDS - 1] * COUNT,
+            "what the last launch wrote",
+        )
+        make.close()
+
+    together(work)
+
+
+@rule("urEventGetInfo", f"from {THREADS} threads for events of one context")
+def test_events(ur: Calls, opened_objects: Callable[[], Objects], context: int) -> None:
+    def work(number: int) -> None:
+        make = opened_objects()
+        queue = make.queue(context)
+        for _ in range(ROUNDS):
+            event = make.event(queue)
+            ur.ok("urQueueFinish", queue)
+            status = ur.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
+            equal(status, UR["UR_EVENT_STATUS_COMPLETE"], "the status")
+        make.close()
+
+    together(work)
+
+
+@beyond_specification
+@rule("urEnqueueMemBufferFill", f"from {THREADS} threads on one queue, each on a buffer of its own")
+def test_one_queue(ur: Calls, make: Objects, context: int, queue: int) -> None:
+    buffers = [make.buffer(context) for _ in range(THREADS)]
+
+    def work(number: int) -> None:
+        pattern = ints([number])
+        for _ in range(ROUNDS):
+            ur.ok(
+                "urEnqueueMemBufferFill", queue, buffers[number], pattern, 4, 0, SIZE, 0, None, None
+            )
+
+    together(work)
+    for number, buffer in enumerate(buffers):
+        equal(make.read(queue, buffer), [number] * COUNT, f"buffer {number}")

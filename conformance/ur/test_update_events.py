@@ -1,0 +1,150 @@
+"""Updates of the events of a command-buffer's commands: `urCommandBufferUpdateSignalEventExp` and `…WaitEventsExp`.
+
+signal_event gives a new event for the command, and needs that it was appended with one; wait_events are to be as many as there were. Both
+are refused with UNSUPPORTED_FEATURE where the device does not report the capability EVENTS.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from fairlead.conformance.arrays import handles, ints
+from fairlead.conformance.checks import each, equal, rule, unsupported
+from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.objects import COUNT, Objects
+from fairlead.conformance.ur.recording import BIT, CAPABILITIES, Recording, need, stored
+from fairlead.conformance.ur.values import Buffer
+from fairlead.loader.ur.abi import UR
+
+
+def need_events(ur: Calls) -> None:
+    need(ur)
+    ur.require("UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP")
+    ur.require(CAPABILITIES, UR[BIT.format("EVENTS")])
+
+
+@rule(
+    "urCommandBufferUpdateSignalEventExp",
+    "UNSUPPORTED_FEATURE where the device does not report EVENTS",
+)
+def test_signal_event_refused(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int
+) -> None:
+    need(ur)
+    if ur.device_says(CAPABILITIES) & UR[BIT.format("EVENTS")]:
+        unsupported("the device reports it")
+    _, step = stored(make, context, program, buffer)
+    routine = "urCommandBufferUpdateSignalEventExp"
+    ur.fails(routine, "UNSUPPORTED_FEATURE", step.command, ctypes.byref(ctypes.c_void_p()))
+
+
+@rule(
+    "urCommandBufferUpdateWaitEventsExp",
+    "UNSUPPORTED_FEATURE where the device does not report EVENTS",
+)
+def test_wait_events_refused(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int
+) -> None:
+    need(ur)
+    if ur.device_says(CAPABILITIES) & UR[BIT.format("EVENTS")]:
+        unsupported("the device reports it")
+    _, step = stored(make, context, program, buffer)
+    ur.fails("urCommandBufferUpdateWaitEventsExp", "UNSUPPORTED_FEATURE", step.command, 0, None)
+
+
+@rule(
+    "urCommandBufferUpdateSignalEventExp",
+    "signal_event: the new event is complete when the command has been executed",
+)
+def test_signal_event(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
+    need_events(ur)
+    recording = Recording(make, context, isUpdatable=True)
+    step = recording.launch(
+        make.kernel(program), Buffer(buffer), ints([1]), command=True, event=True
+    )
+    recording.finalize()
+    event = ur.new("urCommandBufferUpdateSignalEventExp", step.command)
+    make.events(event)
+    done = recording.enqueue(queue)
+    make.wait(event, done)
+    equal(make.read(queue, buffer), [1] * COUNT, "the buffer")
+
+
+@rule(
+    "urCommandBufferUpdateSignalEventExp",
+    "signal_event of a command that was appended without one: INVALID_OPERATION",
+)
+def test_signal_event_without_event(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int
+) -> None:
+    need_events(ur)
+    _, step = stored(make, context, program, buffer)
+    routine = "urCommandBufferUpdateSignalEventExp"
+    ur.fails(routine, "INVALID_OPERATION", step.command, ctypes.byref(ctypes.c_void_p()))
+
+
+@rule("urCommandBufferUpdateSignalEventExp", "signal_event before finalize: INVALID_OPERATION")
+def test_signal_event_before_finalize(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int
+) -> None:
+    need_events(ur)
+    recording = Recording(make, context, isUpdatable=True)
+    step = recording.launch(
+        make.kernel(program), Buffer(buffer), ints([1]), command=True, event=True
+    )
+    routine = "urCommandBufferUpdateSignalEventExp"
+    ur.fails(routine, "INVALID_OPERATION", step.command, ctypes.byref(ctypes.c_void_p()))
+
+
+@rule("urCommandBufferUpdateWaitEventsExp", "wait_events: the command waits for the new ones")
+def test_wait_events(
+    ur: Calls, make: Objects, context: int, queue: int, program: int, buffer: int
+) -> None:
+    need_events(ur)
+    recording = Recording(make, context, isUpdatable=True)
+    first, second = make.user_event(context), make.user_event(context)
+    first.complete()
+    step = recording.launch(
+        make.kernel(program), Buffer(buffer), ints([1]), command=True, wait=(first.handle,)
+    )
+    recording.finalize()
+    ur.ok("urCommandBufferUpdateWaitEventsExp", step.command, 1, handles(second.handle))
+    event = recording.enqueue(queue)
+    status = ur.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
+    second.complete()
+    make.wait(event)
+    equal(
+        status == UR["UR_EVENT_STATUS_COMPLETE"],
+        False,
+        "whether it is complete before the new event",
+    )
+
+
+@pytest.mark.parametrize(
+    "count",
+    each(
+        (0, 2),
+        "urCommandBufferUpdateWaitEventsExp",
+        "wait_events: {} instead of 1: INVALID_EVENT_WAIT_LIST",
+    ),
+)
+def test_other_number_of_wait_events(
+    ur: Calls, make: Objects, context: int, program: int, buffer: int, count: int
+) -> None:
+    need_events(ur)
+    recording = Recording(make, context, isUpdatable=True)
+    events = [make.user_event(context) for _ in range(2)]
+    for event in events:
+        event.complete()
+    step = recording.launch(
+        make.kernel(program), Buffer(buffer), ints([1]), command=True, wait=(events[0].handle,)
+    )
+    recording.finalize()
+    given = handles(*(event.handle for event in events[:count])) if count else None
+    ur.fails(
+        "urCommandBufferUpdateWaitEventsExp", "INVALID_EVENT_WAIT_LIST", step.command, count, given
+    )

@@ -1,0 +1,1 @@
+"""Captured graphs: unmodified PyOpenCL code, recorded inside a block and replayed."""

@@ -1,0 +1,133 @@
+"""What a capture block has recorded, and what keeps it usable: the commands, their order, and the Python objects that own their memory.
+
+A `Block` is what a captured graph, its nodes and everything that is made of them share. It leads back to none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+from ..icd.capture.recording import OPS, ORDER_ONLY, Recording
+from ..icd.command_buffer.commands import kernel_name
+from ..icd.command_buffer.order import Order
+from . import pyopencl_client as _client
+
+
+class Observer:
+    """Answers a recording's questions with what PyOpenCL's frames tell, and remembers where each command was called."""
+
+    def __init__(self, keep: Iterable[Any]) -> None:
+        self.kept: list[Any] = list(keep)
+        self.held: dict[int, Any] = {}
+        self.places: list[Any] = []
+
+    def added(self, new_objects: bool) -> None:
+        self.places.append(_client.calling_place(4))
+        if new_objects:
+            self._hold_pooled(5)
+
+    def passed(self) -> None:
+        self._hold_pooled(5)
+
+    def _hold_pooled(self, start: int) -> None:
+        for pooled in _client.pooled_buffers(start):
+            self.held[id(pooled)] = pooled
+
+    def keep_host(self, address: int, size: int) -> bool:
+        owner = _client.owner_in(self.kept, address, size)
+        if owner is None:
+            owner = _client.owner_of(address, size, 4)
+        if owner is None:
+            return False
+        self.held[id(owner)] = owner
+        return True
+
+    def is_housekeeping(self) -> bool:
+        return _client.is_housekeeping(4)
+
+    def where(self) -> str:
+        return _client.line_of(_client.calling_place(4))
+
+
+class _Dependencies(Sequence[Sequence[int]]):
+    """The predecessors of each command, as slices of the recording's own array."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._commands, self._count, self._all = (
+            recording.commands,
+            len(recording),
+            recording.dependencies,
+        )
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, node: Any) -> Any:
+        if not 0 <= node < self._count:
+            raise IndexError(node)
+        command = self._commands[node]
+        return self._all[command.first_dep : command.first_dep + command.dep_count]
+
+
+class Block:
+    """The commands of a capture block.
+
+    Attributes:
+        recording: the native recording.
+        queues: the pyopencl queues that were captured; `fl_command.queue` is a number in it.
+        order: what each command comes directly after; empty before the block has ended.
+    """
+
+    def __init__(self, recording: Recording, observer: Observer, queues: Sequence[Any]) -> None:
+        self.recording, self.queues = recording, tuple(queues)
+        self._observer = observer
+        self.order = Order((), ())
+        self._commands: Any = None
+        self._names: dict[int, str] = {}
+
+    def __del__(self) -> None:
+        """What owns memory goes before the recording, which frees SVM that it uses itself: PyOpenCL may have it freed by a queue, and
+        PoCL reads PyOpenCL's list for that when it is gone."""
+        self._observer.held.clear()
+
+    def end(self, failed: bool) -> None:
+        """The block has ended: what was recorded is there to be used, unless it failed."""
+        if failed:
+            self.recording.drop()
+            return
+        commands, count = self.recording.commands, len(self.recording)
+        self._commands = commands
+        self.order = Order(
+            _Dependencies(self.recording),
+            [OPS[commands[node].op] in ORDER_ONLY for node in range(count)],
+        )
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    @cached_property
+    def devices(self) -> list[int]:
+        """The devices (handles) of the queues."""
+        return [queue.device.int_ptr for queue in self.queues]
+
+    def command(self, index: int) -> Any:
+        """A pointer to a recorded command, which is not to be changed."""
+        return self._commands + index
+
+    def kernel_name(self, kernel: int) -> str:
+        """The function of a recorded kernel (a handle)."""
+        name = self._names.get(kernel)
+        if name is None:
+            name = self._names[kernel] = kernel_name(kernel)
+        return name
+
+    def where(self, index: int) -> str:
+        """File and line of the call that a command was recorded from, "" if not known."""
+        return _client.line_of(self._observer.places[index])
+
+    @property
+    def uses_host_memory(self) -> bool:
+        """Whether commands use memory that has no reference count in OpenCL: the host's, or SVM."""
+        return bool(self._observer.held) or self.recording.pinned > 0

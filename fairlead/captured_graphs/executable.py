@@ -1,0 +1,264 @@
+"""A finalized capture: `replay(queue)` enqueues all of its commands on a pyopencl queue; `runtime.Queue.graph` takes it, too.
+
+A graph that is as it was recorded is a single command-buffer (`captured_segment`), which a replay enqueues by one native call. One that was
+changed is an executable graph like any other (graph/executable.py), with a segment for each partition; if it is more than one segment of
+captured commands, a replay runs it on a queue of its own, between two barriers of the caller's. A replay comes after the one before it,
+also on another queue; it need not be waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ..graph.executable import ExecutableGraph, Snapshot
+from ..graph.partition import Partitions, partition
+from ..icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
+from ..icd.capture.recording import CaptureError, is_captured
+from ..icd.command_buffer.commands import call, enqueue_marker
+from ..icd.errors import error
+from ..runtime.event import Event
+from ..runtime.queue import Queue
+from . import pyopencl_client as _client
+from .nodes import command_of
+from .segment import CapturedSegment, ReplayError, event_from
+
+if TYPE_CHECKING:
+    from ..runtime.context import Context
+    from ..runtime.platform import Device
+    from .context import CapturedGraph
+
+__all__ = ["SCHEDULES", "Executable", "ReplayError"]
+
+SCHEDULES: Final = ("auto", "in-order", "lanes", "levels", "events")
+
+
+def _has(queue: Any, name: str) -> bool:
+    """Whether a pyopencl queue has a property."""
+    import pyopencl
+
+    return bool(queue.properties & getattr(pyopencl.command_queue_properties, name))
+
+
+def _is_in_order(queue: Any) -> bool:
+    return not _has(queue, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
+
+
+class Executable(ExecutableGraph):
+    """What `graph.finalize()` gives. It keeps the graph, and with it all memory that the commands use, alive.
+
+    Thread-safe: replays from several threads follow each other.
+    """
+
+    def __init__(
+        self,
+        graph: CapturedGraph,
+        schedule: str,
+        *,
+        updatable: bool = False,
+        profiling: bool = False,
+        policy: str = "seed",
+    ) -> None:
+        if schedule not in SCHEDULES:
+            raise _client.ArgumentError(
+                f"there is no schedule {schedule!r}.",
+                routine="finalize",
+                remedy=f"one of {', '.join(SCHEDULES)}",
+            )
+        self.graph, self.schedule = graph, schedule
+        self._block = graph.block
+        self._own_queues: dict[Device, Queue] = {}
+        if graph.is_as_recorded and not updatable:
+            self._begin(updatable, profiling)
+            self._only = CapturedSegment.whole(
+                self._block, partial(command_of, self._block), schedule, profiled=profiling
+            )
+            self.beyond_queue = False
+        else:
+            super().__init__(graph, updatable=updatable, profiling=profiling, policy=policy)
+
+    # what a graph that is as it was recorded is only asked for when it is drawn, made a sub-graph, or run on a runtime queue
+
+    @cached_property
+    def context(self) -> Context:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The runtime's context for the one that was captured in."""
+        return self.graph.context
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The runtime's devices that it runs on."""
+        return self.graph.devices
+
+    @cached_property
+    def snapshot(self) -> Snapshot:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Its commands and edges."""
+        from .context import nodes_of
+
+        return Snapshot(nodes_of(self._block, self.graph._self))
+
+    @cached_property
+    def partitions(self) -> Partitions:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """It is one partition."""
+        return partition(
+            self.snapshot.successors, self.snapshot.predecessors, host=[False] * len(self)
+        )
+
+    # replays
+
+    def replay(self, queue: Any, times: int = 1, wait_for: Iterable[Any] | None = None) -> Any:
+        """Enqueue the graph `times` times on a pyopencl.CommandQueue and return the pyopencl.Event of its end.
+
+        The queue belongs to the context and to a device that the graph was captured from. The first command comes after the
+        events in `wait_for` and after the last replay of this executable. Nothing is waited for. If the graph has host tasks, what one
+        of them raises is raised by the event's `wait`. If both the graph and the queue profile, `event.profile.start` is when the first
+        command began, in whatever replay of the `times`, and `event.profile.end` when the last one ended.
+
+        Raises ReplayError if a command cannot be enqueued, OpenCLError for a wrong queue or event, ArgumentError for a wrong
+        type.
+        """
+        handle = self._checked(queue, "replay")
+        if type(times) is not int or not 1 <= times < 1 << 32:
+            remedy = "replay(queue, times=1)"
+            raise _client.ArgumentError(
+                "times must be a whole number from 1 to 4294967295.",
+                routine="replay",
+                remedy=remedy,
+            )
+        waits = self._wait_list(wait_for)
+        if is_captured(handle):
+            raise CaptureError(
+                "the queue is being captured.",
+                call="replay",
+                remedy="replay on a queue that is not in a capture block",
+            )
+        profiled = self.profiling and _has(queue, "PROFILING_ENABLE")
+        only = self._only
+        if isinstance(only, CapturedSegment):
+            return self._end(
+                queue,
+                *only.run(handle, queue.device.int_ptr, _is_in_order(queue), times, waits),
+                profiled,
+            )
+        with self._lock:
+            return self._replay_parts(queue, handle, times, waits, profiled)
+
+    def _end(self, queue: Any, end: int, first: int, profiled: bool) -> Any:
+        """A replay's event, of the native events of its end and of its first command (0: none)."""
+        import pyopencl
+
+        from .replay_end import ReplayedEvent
+
+        if first and profiled:
+            began, ended = (
+                Event(self.context, event_from(one, self.context)) for one in (first, end)
+            )
+            return ReplayedEvent(queue.context, ended, began)
+        if first:
+            call(first, "clReleaseEvent")
+        return pyopencl.Event.from_int_ptr(end, False)
+
+    def _replay_parts(
+        self, queue: Any, handle: int, times: int, waits: Sequence[int], profiled: bool
+    ) -> Any:
+        """Run the graph on a queue of our own, between two barriers of the caller's."""
+        import pyopencl
+
+        from .replay_end import ReplayedEvent
+
+        begin = enqueue_marker(handle, waits, "clEnqueueBarrierWithWaitList")
+        call(handle, "clFlush")  # SPEC clFlush: another queue's commands wait for it
+        event = Event(self.context, event_from(begin, self.context))
+        own = self._own_queue(queue)
+        first = event = self.execute(own, [event])
+        for _ in range(times - 1):
+            event = self.execute(own, [event])
+        own.adapter.call("urQueueFlush", own.handle)
+        parts = list(event.parts())
+        if profiled or any(part.deferred is not None or part.error is not None for part in parts):
+            ended = ReplayedEvent(queue.context, event, first if profiled else None)
+            natives = [ended.released.int_ptr]
+        else:
+            ended = None
+            natives = [
+                self.context.adapter.made("urEventGetNativeHandle", part.handle)
+                for part in parts
+                if part.handle
+            ]
+        end = pyopencl.Event.from_int_ptr(
+            enqueue_marker(handle, natives, "clEnqueueBarrierWithWaitList"), False
+        )
+        call(handle, "clFlush")
+        return ended or end
+
+    def _own_queue(self, queue: Any) -> Queue:
+        device = self.graph.devices_of_queues[self._block.devices.index(queue.device.int_ptr)]
+        if device not in self._own_queues:
+            self._own_queues[device] = Queue(self.context, device, profiling=self.profiling)
+        return self._own_queues[device]
+
+    def explain(self, queue: Any = None) -> str:
+        """How a replay on this queue is run, and why so, in a few words; without a queue, how the graph is divided."""
+        if queue is None:
+            return super().explain()
+        handle = self._checked(queue, "explain")
+        where = handle, queue.device.int_ptr, _is_in_order(queue)
+        if isinstance(self._only, CapturedSegment):
+            return self._only.explain(*where)
+        captured = (
+            (number, one)
+            for number, one in enumerate(self._segments)
+            if isinstance(one, CapturedSegment)
+        )
+        own = self._own_queue(queue).native()
+        return "\n".join(
+            [
+                super().explain(),
+                *(f"  {number}: {one.explain(own, where[1], False)}" for number, one in captured),
+            ]
+        )
+
+    def _checked(self, queue: Any, routine: str) -> int:
+        """The handle of a queue that is one, and of the graph's context."""
+        handle = _client.handle(queue, "CommandQueue", routine)
+        if _client.context_of(queue, routine) != self._block.recording.context:
+            remedy = "replay on a queue of that context"
+            raise error(
+                CL_INVALID_COMMAND_QUEUE, routine, "It is not of the graph's context.", remedy
+            )
+        if queue.device.int_ptr not in self._block.devices:
+            remedy = "replay on a queue of a captured device"
+            raise error(
+                CL_INVALID_COMMAND_QUEUE,
+                routine,
+                f"No command was captured for {queue.device.name}.",
+                remedy,
+            )
+        return handle
+
+    def _wait_list(self, wait_for: Iterable[Any] | None) -> list[int]:
+        events: list[int] = []
+        if wait_for is not None and not isinstance(wait_for, Iterable):
+            raise _client.ArgumentError(
+                "wait_for is no list of events.",
+                routine="replay",
+                remedy="replay(queue, wait_for=[event])",
+            )
+        for event in wait_for or ():
+            events.append(_client.handle(event, "Event", "replay"))
+            if event.context.int_ptr != self._block.recording.context:
+                raise error(
+                    CL_INVALID_CONTEXT,
+                    "replay",
+                    "An event of the wait list is foreign.",
+                    "wait for events of the graph's context",
+                )
+        return events
+
+    # looks
+
+    def __len__(self) -> int:
+        return len(self._block) if "snapshot" not in self.__dict__ else super().__len__()
+
+    def __repr__(self) -> str:
+        return f"<Executable of {len(self)} nodes>"

@@ -1,0 +1,212 @@
+"""What capture has to know about PyOpenCL: its handles, who owns host memory, and which line of the program is calling.
+
+A captured transfer uses its host memory when the graph is replayed, so the owner of that memory has to live as long as the graph.
+OpenCL only sees an address; but whoever passes an array to PyOpenCL has it in a variable, at the latest as PyOpenCL's own parameter,
+and so it is found among the variables of the functions that are calling. PyOpenCL is not imported before it is needed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Final
+
+from ..icd._native import ffi
+from ..icd.abi import CL_INVALID_CONTEXT
+from ..icd.errors import error
+from ..loader.base.errors import FairleadError
+
+#: How many frames up from the call an owner is looked for: PyOpenCL's wrappers and the program's function that called them.
+_DEPTH: Final = 12
+
+
+class ArgumentError(FairleadError, TypeError):
+    """An argument is of the wrong type."""
+
+
+def handle(thing: Any, kind: str, routine: str) -> int:
+    """The OpenCL handle of a PyOpenCL object of class `kind`; ArgumentError if it is something else."""
+    import pyopencl
+
+    if not isinstance(thing, getattr(pyopencl, kind)):
+        raise ArgumentError(
+            f"expected a pyopencl.{kind}, got {type(thing).__name__}.",
+            routine=routine,
+            remedy=f"pass the pyopencl.{kind} itself",
+        )
+    return thing.int_ptr
+
+
+def is_device_memory(thing: Any) -> bool:
+    """Whether something is a PyOpenCL buffer, image or SVM allocation, or an array that holds one."""
+    import pyopencl
+
+    return isinstance(
+        getattr(thing, "base_data", thing), (pyopencl.MemoryObjectHolder, pyopencl.SVMPointer)
+    )
+
+
+def context_of(queue: Any, routine: str) -> int:
+    """The handle of a queue's context. Some drivers take a context for dead once the program has dropped its pyopencl.Context."""
+    import pyopencl
+
+    try:
+        return queue.context.int_ptr
+    except pyopencl.Error as refused:
+        raise error(
+            CL_INVALID_CONTEXT,
+            routine,
+            "The queue's context is gone.",
+            "keep the pyopencl.Context alive",
+        ) from refused
+
+
+@cache
+def _package_folder() -> str:
+    import pyopencl
+
+    return str(Path(pyopencl.__file__).parent) + "/"
+
+
+def _frames(start: int) -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(start)
+    for _ in range(_DEPTH):
+        if frame is None:
+            return
+        yield frame
+        frame = frame.f_back
+
+
+_clients: dict[int, tuple[CodeType, bool]] = {}
+
+
+def _is_clients(code: CodeType) -> bool:
+    """Whether code is PyOpenCL's own, or code that it generated, or ours. Remembered by identity: hashing code is slow."""
+    known = _clients.get(id(code))
+    if known is None:
+        own = (_package_folder(), str(Path(__file__).parents[1]) + "/", "<generated")
+        known = _clients[id(code)] = (code, code.co_filename.startswith(own))
+    return known[1]
+
+
+def calling_place(start: int = 2) -> tuple[CodeType, int] | None:
+    """Where the program is calling from, as code and instruction: the first frame that is not PyOpenCL's. `line_of` reads it."""
+    frame: FrameType | None = sys._getframe(start)
+    while frame is not None and _is_clients(frame.f_code):
+        frame = frame.f_back
+    return frame and (frame.f_code, frame.f_lasti)
+
+
+def line_of(place: tuple[CodeType, int] | None) -> str:
+    """ "file:line" of a place, "" of None."""
+    if place is None:
+        return ""
+    code, instruction = place
+    line = (
+        next((line for begin, end, line in code.co_lines() if begin <= instruction < end), None)
+        or code.co_firstlineno
+    )
+    return f"{code.co_filename}:{line}"
+
+
+def is_housekeeping(start: int = 2) -> bool:
+    """Whether pyopencl.array is trimming its list of events, which it does whenever that grows long."""
+    frame = sys._getframe(start)
+    return (
+        frame.f_code.co_name == "add_event"
+        and frame.f_code.co_filename == _package_folder() + "array.py"
+    )
+
+
+def _memory_of(thing: Any) -> tuple[int, int, Any] | None:
+    """Address, size in bytes and the object to hold, of something that has memory; None of anything else."""
+    interface = getattr(thing, "__array_interface__", None)
+    if isinstance(
+        interface, dict
+    ):  # NumPy arrays, also those that are contiguous in Fortran's order
+        return interface["data"][0], thing.nbytes, thing
+    if (
+        isinstance(thing, (bytes, bytearray, memoryview))
+        or hasattr(type(thing), "__buffer__")
+        or type(thing).__module__ == "array"
+    ):
+        try:
+            view = ffi.from_buffer(thing)  # holding the view also keeps a bytearray from moving
+        except (TypeError, BufferError, ValueError):
+            return None
+        return int(ffi.cast("uintptr_t", view)), len(view), view
+    pointer = getattr(thing, "svm_ptr", None)  # pyopencl.SVM, SVMAllocation, PooledSVM
+    if isinstance(pointer, int):
+        return pointer, getattr(thing, "size", 0) or 0, thing
+    backing = getattr(thing, "hostbuf", None)  # a pyopencl.Buffer made with USE_HOST_PTR
+    return None if backing is None or backing is thing else _holding(_memory_of(backing), thing)
+
+
+def _holding(memory: tuple[int, int, Any] | None, thing: Any) -> tuple[int, int, Any] | None:
+    return memory and (memory[0], memory[1], (thing, memory[2]))
+
+
+def owner_in(things: Iterable[Any], address: int, size: int) -> Any:
+    """What to hold so that `size` bytes at `address` stay there; None if none of `things` has them."""
+    for thing in things:
+        if type(thing) in (type(None), int, float, str, bool, FrameType):
+            continue
+        try:
+            memory = _memory_of(thing)
+        except (
+            Exception
+        ):  # a variable of the program that cannot even be looked at: it is not what was passed
+            continue
+        if memory and memory[0] <= address and address + size <= memory[0] + memory[1]:
+            return memory[2]
+    return None
+
+
+def owner_of(address: int, size: int, start: int = 2) -> Any:
+    """The same, among the variables of the functions that are calling now."""
+    for frame in _frames(start):
+        owner = owner_in(list(frame.f_locals.values()), address, size)
+        if owner is not None:
+            return owner
+    return None
+
+
+@cache
+def _pooled_types() -> tuple[type, ...]:
+    from pyopencl import _cl
+
+    return tuple(getattr(_cl, name) for name in ("PooledBuffer", "PooledSVM") if hasattr(_cl, name))
+
+
+_IGNORED, _POOLED, _ARRAY = range(3)
+_type_kinds: dict[type, int] = {}
+
+
+def _type_kind(kind: type) -> int:
+    """Whether things of a type are pooled buffers, or hold one (pyopencl.array.Array); remembered by type."""
+    module = sys.modules.get("pyopencl.array")
+    if module is not None and issubclass(kind, module.Array):
+        return _type_kinds.setdefault(kind, _ARRAY)
+    return _type_kinds.setdefault(kind, _POOLED if issubclass(kind, _pooled_types()) else _IGNORED)
+
+
+def pooled_buffers(start: int = 2) -> list[Any]:
+    """The buffers of a PyOpenCL memory pool among the variables of the calling function.
+
+    A pool hands a dropped buffer's memory to the next who asks, so for a graph it is not enough to hold the OpenCL object.
+    """
+    found = []
+    for thing in sys._getframe(start).f_locals.values():
+        kind = _type_kinds.get(type(thing))
+        if kind is None:
+            kind = _type_kind(type(thing))
+        if kind == _ARRAY:
+            thing = getattr(thing, "base_data", None)  # not there yet while the array is being made
+            if isinstance(thing, _pooled_types()):
+                found.append(thing)
+        elif kind == _POOLED:
+            found.append(thing)
+    return found

@@ -1,0 +1,95 @@
+"""The end of a replay in which Python takes part: an event of PyOpenCL's that completes after the last host task.
+
+Nothing but an OpenCL user event can stand for what Python does. There are two: the caller's queue goes on after `released` whatever becomes
+of the replay, since some drivers never end a command that waits for a failed event; the event itself fails if the replay does.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Final
+
+import pyopencl
+
+from ..icd.command_buffer.commands import call
+
+if TYPE_CHECKING:
+    from ..runtime.event import Event
+
+_FAILED: Final = pyopencl.status_code.EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST
+_COMPLETE: Final = pyopencl.command_execution_status.COMPLETE
+_BEGINS: Final = {
+    getattr(pyopencl.profiling_info, name.upper()): name for name in ("queued", "submit", "start")
+}
+_ENDS: Final = (pyopencl.profiling_info.END, pyopencl.profiling_info.COMPLETE)
+
+
+class _Outcome:
+    """What is to become of a replay's event, for whoever runs its end. It does not lead back to the event, which can be dropped before."""
+
+    def __init__(self, ended: int, released: Any) -> None:
+        self._ended, self._released = ended, released
+        call(ended, "clRetainEvent")
+        self.error: BaseException | None = None
+        self.is_known = False  # the program has seen the error, or been warned
+        self.is_dropped = False
+
+    def end(self, event: Event) -> None:
+        """The runtime's event has completed, or failed."""
+        try:
+            event.wait()
+        except BaseException as error:
+            self.error = error
+        call(self._ended, "clSetUserEventStatus", _COMPLETE if self.error is None else _FAILED)
+        call(self._ended, "clReleaseEvent")
+        self._released.set_status(_COMPLETE)
+        if self.is_dropped:
+            self.warn()
+
+    def warn(self) -> None:
+        """Nobody will wait for the event any more."""
+        if self.error is not None and not self.is_known:
+            self.is_known = True
+            warnings.warn(
+                f"a replay failed, and nobody waited for its event: {self.error!r}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+
+class ReplayedEvent(pyopencl.UserEvent):
+    """Completes when a runtime event does; `wait` raises what went wrong before it. `released` completes at the same time in any case.
+
+    If it has times, `profile.start` is that of the first command, by the runtime event `first`, and `profile.end` that of the last one.
+    """
+
+    def __init__(self, context: Any, event: Event, first: Event | None = None) -> None:
+        super().__init__(context)
+        self.released = pyopencl.UserEvent(context)
+        self._times = None if first is None else (first, event)
+        self._outcome = _Outcome(self.int_ptr, self.released)
+        event.add_callback(self._outcome.end)
+
+    def wait(self) -> None:
+        """Wait until the replay has ended. Raises what a host task raised."""
+        outcome = self._outcome
+        try:
+            super().wait()
+        except pyopencl.Error:
+            if outcome.error is None:
+                raise
+        if outcome.error is not None:
+            outcome.is_known = True
+            raise outcome.error
+
+    def get_profiling_info(self, param: Any) -> Any:
+        """A time in ns, as of any pyopencl.Event; the replay is waited for."""
+        if self._times is None:
+            return super().get_profiling_info(param)
+        self.wait()
+        first, last = self._times
+        return last.profiling("end") if param in _ENDS else first.profiling(_BEGINS[param])
+
+    def __del__(self) -> None:
+        self._outcome.is_dropped = True
+        self._outcome.warn()

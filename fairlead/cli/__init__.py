@@ -1,0 +1,1 @@
+"""The command `fairlead`: one module a command."""

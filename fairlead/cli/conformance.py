@@ -1,0 +1,75 @@
+"""`fairlead conformance`: runs the conformance suite on a library, and prints a table per area and the failures.
+
+The suite (`fairlead.conformance`) needs pytest, which is installed by the extra `conformance`. A plugin that looks for OpenCL drivers by
+itself is given those that fairlead found, as everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..backends import nested_environment
+from ..loader.base.errors import FairleadError, NotFoundError
+
+if TYPE_CHECKING:
+    from ..conformance.report import Case
+
+
+def run(library: Path, *, area: str, device: str, as_json: bool, timeout: float) -> int:
+    """Run the suite; the answer is the exit code: 1 if a case failed, or was not run.
+
+    Raises FairleadError if the library is none that there are cases for, or if pytest is missing.
+    """
+    if not find_spec("pytest"):
+        raise NotFoundError(
+            "the conformance suite needs pytest", remedy="pip install 'fairlead[conformance]'"
+        )
+    if not library.exists():
+        raise FairleadError(
+            f"{library}: there is no such file",
+            remedy="name the library itself: libur_adapter_….so.0, libpi_….so",
+        )
+    from ..conformance.harness import run as run_suite
+    from ..conformance.report import render
+
+    progress = _Progress()
+    report = run_suite(
+        str(library),
+        area=area,
+        device=device,
+        timeout=timeout,
+        environment=nested_environment(),
+        progress=progress.tell,
+    )
+    progress.clear()
+    click.echo(json.dumps(report.as_dict(), indent=2) if as_json else render(report))
+    return 0 if report.ok else 1
+
+
+@dataclass
+class _Progress:
+    """A line on a terminal that says how far the run is; nothing where stderr is no terminal."""
+
+    count: int = 0
+    failed: int = 0
+    shown: bool = field(default_factory=lambda: sys.stderr.isatty())
+
+    def tell(self, case: Case) -> None:
+        """A case is over."""
+        self.count += 1
+        self.failed += case.outcome == "failed"
+        if self.shown and self.count % 20 == 0:
+            sys.stderr.write(f"\r\033[K{self.count} cases, {self.failed} failed: {case.area}")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self.shown:
+            sys.stderr.write("\r\033[K")

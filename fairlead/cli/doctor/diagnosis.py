@@ -1,0 +1,285 @@
+"""`fairlead doctor`: gathers what there is to know about OpenCL, Unified Runtime and PI on this machine, and judges what is wrong.
+
+`examine` searches, probes every candidate anew in child processes and surveys what is around; the result is a `Diagnosis` of
+plain values (`dataclasses.asdict` makes JSON of it; `report.render` makes text). Nothing of a driver is loaded into this
+process. Adapters and plugins are the business of `plugin_doctor`; what counts as a problem, and which problems make the exit
+code 1, is that of `verdict`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from importlib import metadata
+from typing import Any, Final
+
+from ...icd import discovery, quirks
+from ...icd.drivers import excluding_pattern
+from ...icd.probe import PlatformReport, ProbeReport, probe_all
+from ...loader.base.children import DEFAULT_TIMEOUT
+from ...loader.base.search import Candidate, Place, Refusal, secure_environ
+from . import loaders
+from . import machine as nodes
+from . import plugins as plugin_doctor
+from .plugins import PluginSurvey
+from .verdict import Problem, is_gone, problems
+
+#: How the refusal of a driver reads that loads and has no platform (cl_khr_icd: such drivers answer CL_PLATFORM_NOT_FOUND_KHR).
+_NO_PLATFORM: Final = "it has no platform"
+
+
+@dataclass(frozen=True)
+class VariableReport:
+    """An environment variable that is set, and what it did."""
+
+    name: str
+    value: str
+    outcome: str
+
+
+@dataclass(frozen=True)
+class DriverReport:
+    """A candidate and what became of it.
+
+    `library` is what was to be opened, `real_path` the file which that came to ("" if none was opened), `manifest` the file
+    that names it ("" if a variable does), `found_via` the step of the search. `state` is one of
+
+    - "usable",
+    - "idle": it loads, and has no device,
+    - "refused": `reason` and `remedy` say why, `missing` names the libraries that it needs and that were not found,
+    - "absent": its package registers it and did not install it (see `verdict`),
+    - "excluded" by FAIRLEAD_EXCLUDE,
+    - "duplicate": it is the same file as another one.
+    """
+
+    library: str
+    found_via: str
+    manifest: str
+    state: str
+    real_path: str = ""
+    reason: str = ""
+    remedy: str = ""
+    missing: tuple[str, ...] = ()
+    seconds: float = 0.0
+    icd_version: int = 0
+    platforms: tuple[PlatformReport, ...] = ()
+    quirks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class QuirkReport:
+    """A quirk that fairlead knows; `state` says which drivers it was applied to, if any, or that it is switched off."""
+
+    id: str
+    when: str
+    does: str
+    answers: str
+    state: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All that `fairlead doctor` knows. `default_loader` is the real path of the libOpenCL.so.1 that a program here gets."""
+
+    versions: dict[str, str]
+    variables: tuple[VariableReport, ...]
+    places: tuple[Place, ...]
+    drivers: tuple[DriverReport, ...]
+    refusals: tuple[Refusal, ...]
+    quirks: tuple[QuirkReport, ...]
+    loaders: tuple[loaders.LoaderCopy, ...]
+    default_loader: str
+    pyopencl: loaders.PyOpenCL | None
+    nodes: tuple[nodes.DeviceNode, ...]
+    caches: tuple[nodes.CacheDirectory, ...]
+    plugins: PluginSurvey = field(default_factory=PluginSurvey)
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no error; `verdict` says what is one."""
+        return all(problem.severity != "error" for problem in self.problems)
+
+    @property
+    def usable(self) -> tuple[DriverReport, ...]:
+        """The drivers that have a device to offer."""
+        return tuple(driver for driver in self.drivers if driver.state == "usable")
+
+    @property
+    def unseen_by_pyopencl(self) -> tuple[DriverReport, ...]:
+        """The usable drivers that are registered where PyOpenCL's own loader does not look."""
+        if self.pyopencl is None or not self.pyopencl.loader:
+            return ()
+        read = {os.path.realpath(file) for file in self.pyopencl.reads}
+        seen = {
+            driver.real_path
+            for driver in self.drivers
+            if os.path.realpath(driver.manifest or driver.library) in read
+        }
+        return tuple(driver for driver in self.usable if driver.real_path not in seen)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `--json` prints: `ok`, then every field of this class, in their order."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+def examine(timeout: float | None = None) -> Diagnosis:
+    """Gather and judge. `timeout` is in seconds for each probe, FAIRLEAD_PROBE_TIMEOUT (else 20) if None."""
+    search = discovery.find()
+    drivers = _drivers(search.candidates, timeout)
+    pyopencl = loaders.pyopencl()
+    facts = Diagnosis(
+        versions={
+            "fairlead": metadata.version("fairlead"),
+            "python": platform.python_version(),
+            "executable": sys.executable,
+            "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+            "user": nodes.user_name(),
+        },
+        variables=(
+            *_variables(),
+            *_own_variables(drivers),
+            *(VariableReport(*used) for used in plugin_doctor.variables()),
+        ),
+        places=search.places,
+        drivers=drivers,
+        refusals=search.refusals,
+        quirks=_quirks(drivers),
+        loaders=loaders.copies(pyopencl.loader if pyopencl else ""),
+        default_loader=loaders.default_copy(),
+        pyopencl=pyopencl,
+        nodes=nodes.device_nodes(),
+        caches=nodes.cache_directories(driver.real_path for driver in drivers),
+        plugins=plugin_doctor.survey(
+            [driver.real_path for driver in drivers if driver.state == "usable"], timeout
+        ),
+    )
+    return replace(facts, problems=problems(facts))
+
+
+# The facts
+
+
+def _variables() -> Iterator[VariableReport]:
+    for used in discovery.explain_variables():
+        yield VariableReport(used.variable.name, used.value, used.outcome)
+
+
+def _own_variables(drivers: Sequence[DriverReport]) -> Iterator[VariableReport]:
+    """fairlead's own variables, which other loaders do not know."""
+    left_out = ", ".join(driver.library for driver in drivers if driver.state == "excluded")
+    quirks_off, probe_off = (
+        secure_environ().get(name) == "0" for name in ("FAIRLEAD_QUIRKS", "FAIRLEAD_PROBE")
+    )
+    outcomes = {
+        "FAIRLEAD_EXCLUDE": f"leaves out {left_out}"
+        if left_out
+        else "no effect: it fits no driver that was found",
+        "FAIRLEAD_QUIRKS": "all quirks are switched off"
+        if quirks_off
+        else "no effect: only 0 means something",
+        "FAIRLEAD_PROBE": "programs open drivers without a probe; this report probes them all the same"
+        if probe_off
+        else "no effect: only 0 means something",
+        "FAIRLEAD_PROBE_TIMEOUT": f"the seconds that a probe may take, {DEFAULT_TIMEOUT:g} if it is no number",
+    }
+    for name, outcome in outcomes.items():
+        if name in os.environ:
+            trusted = name in secure_environ()
+            yield VariableReport(
+                name,
+                os.environ[name],
+                outcome if trusted else "ignored: this process is set-uid or set-gid",
+            )
+
+
+def _drivers(candidates: Sequence[Candidate], timeout: float | None) -> tuple[DriverReport, ...]:
+    """Probe what is not excluded; the reports are in the order of the search."""
+    patterns = {candidate: excluding_pattern(candidate) for candidate in candidates}
+    probed = iter(
+        probe_all([candidate for candidate in candidates if not patterns[candidate]], timeout)
+    )
+    reports: list[DriverReport] = []
+    for candidate in candidates:
+        if patterns[candidate]:
+            reason = f"FAIRLEAD_EXCLUDE leaves it out ({patterns[candidate]})"
+            reports.append(
+                replace(_driver(ProbeReport(candidate, False, reason)), state="excluded")
+            )
+        else:
+            reports.append(_without_duplicates(_driver(next(probed)), reports))
+    folders = {os.path.dirname(driver.manifest) for driver in reports if driver.state == "usable"}
+    return tuple(_as_absent(driver) if _is_spare(driver, folders) else driver for driver in reports)
+
+
+def _driver(report: ProbeReport) -> DriverReport:
+    """The report of a probe, with its state."""
+    candidate = report.candidate
+    has_device = any(platform.devices for platform in report.platforms)
+    idle = (report.ok and not has_device) or _NO_PLATFORM in report.reason
+    return DriverReport(
+        library=candidate.library,
+        found_via=candidate.found_via,
+        manifest=str(candidate.manifest or ""),
+        state="idle" if idle else "usable" if report.ok else "refused",
+        real_path=report.real_path,
+        reason=report.reason or ("" if has_device else "it has no device"),
+        remedy=report.remedy,
+        missing=report.missing,
+        seconds=round(report.seconds, 3),
+        icd_version=report.icd_version,
+        platforms=report.platforms,
+        quirks=report.quirks,
+        notes=report.notes,
+    )
+
+
+def _without_duplicates(driver: DriverReport, before: Iterable[DriverReport]) -> DriverReport:
+    """The search tells files apart; which file a bare soname stands for is only known once it has been opened."""
+    same = next(
+        (other for other in before if driver.real_path and other.real_path == driver.real_path),
+        None,
+    )
+    return (
+        replace(driver, state="duplicate", reason=f"same file as {same.library}")
+        if same
+        else driver
+    )
+
+
+def _is_spare(driver: DriverReport, folders: set[str]) -> bool:
+    """Whether it is gone and was registered in a Python environment, in a folder which registers a usable driver too."""
+    return (
+        is_gone(driver)
+        and driver.found_via in ("Python prefix", "PoCL wheel")
+        and os.path.dirname(driver.manifest) in folders
+    )
+
+
+def _as_absent(driver: DriverReport) -> DriverReport:
+    remedy = f"nothing; or, to have it no longer registered, delete {driver.manifest}"
+    return replace(
+        driver,
+        state="absent",
+        reason="the package that registers it did not install it",
+        remedy=remedy,
+    )
+
+
+def _quirks(drivers: Sequence[DriverReport]) -> tuple[QuirkReport, ...]:
+    active = quirks.active()
+
+    def state(quirk: quirks.Quirk) -> str:
+        if quirk not in active:
+            return "switched off by FAIRLEAD_QUIRKS=0"
+        applied = ", ".join(driver.real_path for driver in drivers if quirk.id in driver.quirks)
+        return f"applied to {applied}" if applied else "not needed"
+
+    return tuple(
+        QuirkReport(quirk.id, quirk.when, quirk.does, quirk.answers, state(quirk))
+        for quirk in quirks.QUIRKS
+    )

@@ -1,0 +1,199 @@
+"""The copies of libOpenCL.so.1 on this machine, and which of them PyOpenCL uses: for `fairlead doctor`.
+
+A program links against one loader, and every loader has its own idea of where drivers are registered: the system's, the one of
+a conda environment, the one inside PyOpenCL's wheel, the ones that vendors ship. `copies` finds the files, `pyopencl` reads
+from the ELF file of PyOpenCL's extension module which of them it will load, and lists the manifests that this one will read.
+Files are only read: no loader is opened, PyOpenCL is not imported.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Final
+
+from ...icd.discovery import SYSTEM_VENDORS
+from ...loader.base.library import dynamic_section, find_library, linker_cache
+from ...loader.base.search import secure_environ
+
+_DIRECTORIES: Final = (
+    "/lib",
+    "/lib64",
+    "/lib/*-linux-gnu",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/lib/*-linux-gnu",
+    "/usr/local/lib",
+    "/usr/local/lib64",
+    "/usr/local/cuda*/lib64",
+    "/opt/rocm*/lib",
+    "/opt/intel/oneapi/compiler/*/lib",
+)
+
+#: What only one loader's file holds. (All of them hold "clGetICDLoaderInfoOCLICD", and ocl-icd's debug messages name ocl-icd,
+#: but so does the build path of a Khronos loader.)
+_MARKS: Final = (
+    (b"OCL_ICD_PLATFORM_SORT", "ocl-icd"),
+    (b"Khronos OpenCL ICD Loader", "Khronos"),
+    (b"KHR ICD trace", "Khronos"),
+    (b"khrIcd", "Khronos"),
+    (b"OpenCL/vendors", "another loader"),
+)
+_VERSION_NODE: Final = re.compile(rb"OPENCL_(\d\.\d)\0")
+_VENDOR_DIRECTORY: Final = re.compile(rb"[\x20-\x7e]*/etc/OpenCL/vendors(?=/?\0)")
+
+
+@dataclass(frozen=True)
+class LoaderCopy:
+    """A libOpenCL: its real path, names that lead to it, whose it is ("ocl-icd", "Khronos", ...), its newest symbol version."""
+
+    path: str
+    names: tuple[str, ...]
+    kind: str
+    symbols: str
+
+
+@dataclass(frozen=True)
+class PyOpenCL:
+    """The PyOpenCL of this Python: its version, the libOpenCL that it needs, and the file which that is.
+
+    `loader` is "" if that file is nowhere: then PyOpenCL cannot be imported. `reads` are the manifests, and the libraries named
+    by variables, in which that loader looks for drivers, in its order.
+    """
+
+    version: str
+    needs: str
+    loader: str
+    reads: tuple[str, ...]
+
+
+def copies(also: str = "") -> tuple[LoaderCopy, ...]:
+    """Every libOpenCL that a program of this user may meet, by real path; `also` is one more that is known."""
+    found: dict[str, dict[str, None]] = {}
+    for name in (*_files(), *([also] if also else ())):
+        if os.path.isfile(name):
+            found.setdefault(os.path.realpath(name), {})[name] = None
+    return tuple(LoaderCopy(path, tuple(names), *_identify(path)) for path, names in found.items())
+
+
+def default_copy() -> str:
+    """The real path of the file that dlopen("libOpenCL.so.1") takes in this process, "" if there is none."""
+    found = find_library("libOpenCL.so.1")
+    return os.path.realpath(found) if found else ""
+
+
+def pyopencl() -> PyOpenCL | None:
+    """The PyOpenCL of this Python, None if it has none."""
+    extension = _extension()
+    if extension is None:
+        return None
+    needed, rpath, runpath = dynamic_section(str(extension))
+    needs = next((name for name in needed if name.startswith("libOpenCL")), "")
+    found = (find_library(needs, rpath, runpath) if needs else None) or ""
+    data = _read(found) if found else b""
+    reads = tuple(_reads(data, extension.parent)) if found else ()
+    try:
+        version = metadata.version("pyopencl")
+    except metadata.PackageNotFoundError:
+        version = "of unknown version"
+    return PyOpenCL(version, needs, os.path.realpath(found) if found else "", reads)
+
+
+def _files() -> Iterator[str]:
+    """Paths of all files called libOpenCL.so*, and of the renamed ones in wheels (libOpenCL-5519dec5.so.1.0.0)."""
+    for name, paths in linker_cache().items():
+        if name.startswith("libOpenCL.so"):
+            yield from paths
+    environ = secure_environ()
+    prefixes = (sys.prefix, sys.base_prefix, environ.get("CONDA_PREFIX", ""))
+    directories = [
+        glob.escape(part)
+        for part in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":")
+        if part
+    ]
+    directories += [
+        os.path.join(glob.escape(prefix), "lib") for prefix in dict.fromkeys(prefixes) if prefix
+    ]
+    directories += _DIRECTORIES
+    for package in (
+        place for place in sys.path if os.path.basename(place) in ("site-packages", "dist-packages")
+    ):
+        directories += [
+            os.path.join(glob.escape(package), part) for part in ("*", "*.libs", "*/.libs", "*/lib")
+        ]
+    for directory in dict.fromkeys(directories):
+        for name in sorted(glob.glob(os.path.join(directory, "libOpenCL[.-]*"))):
+            if ".so" in name:
+                yield name
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""
+
+
+@cache
+def _identify(path: str) -> tuple[str, str]:
+    """Whose loader a file is, and its newest symbol version, "3.0"."""
+    data = _read(path)
+    if not data:
+        return "not readable", ""
+    kind = next(
+        (kind for mark, kind in _MARKS if mark in data), "no loader: a vendor's own library"
+    )
+    versions = [match.decode() for match in _VERSION_NODE.findall(data)]
+    return kind, max(versions, default="")
+
+
+def _extension() -> Path | None:
+    """The file of PyOpenCL's extension module."""
+    try:
+        spec = importlib.util.find_spec("pyopencl")
+    except (
+        ImportError,
+        ValueError,
+    ):  # somebody else's import hook, or a module put into sys.modules by hand
+        return None
+    packages = (spec.submodule_search_locations if spec else None) or ()
+    paths = (
+        Path(package) / f"_cl{suffix}" for package in packages for suffix in EXTENSION_SUFFIXES
+    )
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _reads(data: bytes, package: Path) -> Iterator[str]:
+    """Where a loader looks for drivers, given its file's content: it knows the variables whose names the file holds.
+
+    In OCL_ICD_VENDORS every loader takes a directory, ocl-icd also a manifest (one without a directory is looked for in the
+    vendor directory first) or a library. The loader inside PyOpenCL's wheels then reads the manifests in the package's .libs,
+    unless it could not open the first place.
+    """
+
+    def value(variable: str) -> str:
+        return secure_environ().get(variable, "") if variable.encode() in data else ""
+
+    built_in = _VENDOR_DIRECTORY.search(data)
+    vendors = value("OPENCL_VENDOR_PATH") or (
+        os.fsdecode(built_in[0]) if built_in else str(SYSTEM_VENDORS)
+    )
+    place = value("OCL_ICD_VENDORS") or vendors
+    yield from filter(None, value("OCL_ICD_FILENAMES").split(":"))
+    if os.path.isdir(place):
+        yield from sorted(glob.glob(os.path.join(glob.escape(place), "*.icd")))
+    elif b"OCL_ICD_PLATFORM_SORT" in data and os.path.isfile(os.path.join(vendors, place)):
+        yield os.path.join(vendors, place)
+    elif b"OCL_ICD_PLATFORM_SORT" in data and (os.path.isfile(place) or "/" not in place):
+        yield place
+    if b"PYOPENCL_HOME" in data and os.path.exists(place):
+        yield from sorted(glob.glob(os.path.join(glob.escape(str(package)), ".libs", "*.icd")))

@@ -1,0 +1,133 @@
+"""What `fairlead doctor` looks at outside of drivers: device nodes of GPUs and the directories where drivers keep compiled
+kernels.
+
+A driver that may not open its device's node, or not write its cache, seldom says so: it answers that it has no device. Nothing
+is opened here, nothing is written: os.stat and os.access tell.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Final
+
+from ...loader.base.search import secure_environ
+
+#: Nodes through which drivers reach their devices, as patterns below /dev.
+_NODES: Final = (
+    "dri/renderD*",
+    "kfd",
+    "nvidiactl",
+    "nvidia[0-9]*",
+    "nvidia-uvm",
+    "dxg",
+    "mali[0-9]*",
+    "kgsl-3d0",
+)
+
+
+@dataclass(frozen=True)
+class DeviceNode:
+    """A device node: its group, its mode as `ls` prints it, whether this process may read and write it, else what to do."""
+
+    path: str
+    group: str
+    mode: str
+    accessible: bool
+    remedy: str = ""
+
+
+def user_name() -> str:
+    """The name of the user whose rights count; their number if it has no name, as in some containers."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def device_nodes(dev: Path = Path("/dev")) -> tuple[DeviceNode, ...]:
+    """The device nodes that are there, in the order of `_NODES`."""
+    return tuple(_node(path) for pattern in _NODES for path in sorted(dev.glob(pattern)))
+
+
+def _node(path: Path) -> DeviceNode:
+    try:
+        status = path.stat()
+    except OSError as error:
+        return DeviceNode(str(path), "", "", False, f"it cannot be examined: {error.strerror}")
+    accessible = os.access(path, os.R_OK | os.W_OK)
+    try:
+        entry = grp.getgrgid(status.st_gid)
+        group, members = entry.gr_name, entry.gr_mem
+    except KeyError:
+        group, members = str(status.st_gid), []
+    remedy = "" if accessible else _remedy(status, group, members)
+    return DeviceNode(str(path), group, stat.filemode(status.st_mode), accessible, remedy)
+
+
+def _remedy(status: os.stat_result, group: str, members: list[str]) -> str:
+    """How a user gets at a node that is closed to them."""
+    if status.st_mode & 0o060 != 0o060 or group == "root":
+        return "its group gives no access: install the device's driver package, which has the udev rule for it"
+    if group.isdecimal():
+        return f"its group {group} has no name here: start the container with --group-add {group}"
+    if user_name() in members:
+        return f"you joined the group {group} after this session began: log in again"
+    return f"sudo usermod -aG {group} $USER, then log in again"
+
+
+@dataclass(frozen=True)
+class _Cache:
+    """Where drivers whose file's name fits one of `drivers` keep compiled kernels; `essential`: without it they have no
+    device."""
+
+    drivers: tuple[str, ...]
+    variable: str
+    directory: str  # below the user's cache directory
+    essential: bool
+
+
+_CACHES: Final = (
+    _Cache(("*pocl*",), "POCL_CACHE_DIR", "pocl", True),
+    _Cache(("libigdrcl*",), "NEO_CACHE_DIR", "neo_compiler_cache", False),
+)
+
+
+@dataclass(frozen=True)
+class CacheDirectory:
+    """A driver's cache directory, the variable that names it (or could), whether it can be written or made, and whether it must
+    be."""
+
+    path: str
+    variable: str
+    writable: bool
+    essential: bool
+
+
+def cache_directories(libraries: Iterable[str]) -> tuple[CacheDirectory, ...]:
+    """The cache directories of those drivers, given by their libraries' paths, that are known to have one."""
+    names = [os.path.basename(library) for library in libraries]
+    return tuple(_directories(names))
+
+
+def _directories(names: list[str]) -> Iterator[CacheDirectory]:
+    environ = secure_environ()
+    user = environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    for cache in _CACHES:
+        if any(fnmatch(name, pattern) for name in names for pattern in cache.drivers):
+            path = environ.get(cache.variable) or os.path.join(user, cache.directory)
+            yield CacheDirectory(path, cache.variable, _can_write(Path(path)), cache.essential)
+
+
+def _can_write(path: Path) -> bool:
+    """Whether the directory is writable, or can be made: then the nearest one above it that exists is."""
+    nearest = next(
+        place for place in (path.absolute(), *path.absolute().parents) if os.path.lexists(place)
+    )
+    return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)

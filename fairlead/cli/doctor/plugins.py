@@ -1,0 +1,356 @@
+"""The part of `fairlead doctor` that is about Unified Runtime adapters and DPC++ PI plugins.
+
+`survey` searches as programs do, but leaves nothing out for the device selector's sake; it probes every candidate anew in a child
+process, with the OpenCL drivers registered for it that programs would register, and numbers the devices as selectors do. What of that is
+a problem is the business of `verdict`. Nothing of a plugin is loaded into this process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from ...loader.base.log import LEGAL, LEVELS, Settings, parse, trace_bits
+from ...loader.base.search import Place, Refusal, excluding_pattern, secure_environ
+from ...loader.trace.trace import APIS
+from ...loader.ur.discovery import FIND, PluginCandidate, explain_variables
+from ...loader.ur.plugin_config import shipped_config
+from ...loader.ur.plugins import environment_selector
+from ...loader.ur.selector import (
+    ONEAPI_DEVICE_SELECTOR,
+    SYCL_BE,
+    SYCL_DEVICE_FILTER,
+    Selector,
+    SelectorError,
+    selector_strings,
+)
+from ...loader.ur.validation import layer_names
+
+if TYPE_CHECKING:
+    from ...loader.ur.plugin_probe import PlatformReport, PluginReport
+
+_PARTS: Final = 64  # of a device, in a selector
+_SELECTORS: Final = (ONEAPI_DEVICE_SELECTOR, SYCL_DEVICE_FILTER, SYCL_BE)
+#: What the bits of a variable print.
+_TRACES: Final = {
+    "SYCL_PI_TRACE": (
+        (1, "prints the plugins that are found"),
+        (2, "prints the calls of PI and Unified Runtime to stdout"),
+    ),
+    "SYCL_UR_TRACE": (
+        (1, "prints the adapters that are found"),
+        (2, "prints the calls of Unified Runtime to stdout"),
+    ),
+}
+#: The loggers that fairlead has, and what they say.
+_LOGS: Final = {
+    "LOADER": "messages about adapters that are searched and loaded",
+    "TRACING": "calls (with UR_ENABLE_LAYERS=UR_LAYER_TRACING)",
+    "VALIDATION": "what UR_ENABLE_LAYERS finds wrong",
+}
+
+
+@dataclass(frozen=True)
+class PluginDevice:
+    """A root device; `selector` is the value of ONEAPI_DEVICE_SELECTOR that picks just it.
+
+    `selected` says whether the device selector of the environment leaves it. The selector's terms about sub-devices are not tried here:
+    a device some of whose parts may be selected counts as selected.
+    """
+
+    selector: str
+    selected: bool
+    type: str
+    name: str
+    driver_version: str
+
+
+@dataclass(frozen=True)
+class PluginPlatform:
+    """A platform of a plugin and its root devices."""
+
+    name: str
+    version: str
+    backend: str
+    devices: tuple[PluginDevice, ...]
+
+
+@dataclass(frozen=True)
+class PluginState:
+    """An adapter or plugin that was found, and what became of it.
+
+    `interface` is "UR" or "PI"; `library` what was found via `found_via`, `real_path` the file that was opened ("" if none was).
+    `state` is "usable", "idle" (it loads, and has no device), "refused", "excluded" by FAIRLEAD_EXCLUDE, or "duplicate"; `reason` and
+    `remedy` say why it is not usable, `missing` names the libraries that it needs and that were not found. `version` and `layout` are of
+    its interface; `opened` is the library of its backend that it found, "" if it opened none: for OpenCL the libOpenCL.so.1 that it uses.
+    """
+
+    interface: str
+    library: str
+    found_via: str
+    backend: str
+    state: str
+    real_path: str = ""
+    reason: str = ""
+    remedy: str = ""
+    missing: tuple[str, ...] = ()
+    seconds: float = 0.0
+    version: str = ""
+    layout: str = ""
+    opened: str = ""
+    platforms: tuple[PluginPlatform, ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def devices(self) -> tuple[PluginDevice, ...]:
+        """The root devices of all its platforms."""
+        return tuple(device for platform in self.platforms for device in platform.devices)
+
+
+@dataclass(frozen=True)
+class SelectorReport:
+    """The device selector of the environment: what it means in plain words, or why it cannot be understood and what to do."""
+
+    variable: str
+    explanation: str = ""
+    error: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class PluginSurvey:
+    """All about adapters and plugins. `config` is the plugins.conf in use; `drivers` are the OpenCL drivers that are registered for the
+    OpenCL loaders of adapters and plugins, whatever those would find by themselves; `reference` is fairlead's own adapter,
+    which the search finds only where a variable names it; "" if it is not there."""
+
+    config: str = ""
+    selector: SelectorReport | None = None
+    places: tuple[Place, ...] = ()
+    plugins: tuple[PluginState, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    drivers: tuple[str, ...] = ()
+    reference: str = ""
+
+
+def survey(drivers: Sequence[str], timeout: float | None = None) -> PluginSurvey:
+    """Search and probe. `drivers` are the real paths of the usable OpenCL drivers, `timeout` is in seconds for each probe."""
+    from ...backends import registered
+    from ...loader.ur.plugin_probe import probe_all
+    from ...plugins import reference_adapter
+
+    found = {interface: find() for interface, find in FIND.items()}
+    candidates = [
+        c for search in found.values() for c in search.candidates if isinstance(c, PluginCandidate)
+    ]
+    patterns = {candidate: excluding_pattern(candidate.library) for candidate in candidates}
+    wanted = [candidate for candidate in candidates if not patterns[candidate]]
+    environment = registered(drivers) if wanted else {}
+    reports = {report.candidate: report for report in probe_all(wanted, timeout, environment)}
+    selector, report = _selector()
+    states: list[PluginState] = []
+    for candidate in candidates:
+        if patterns[candidate]:
+            reason = f"FAIRLEAD_EXCLUDE leaves it out ({patterns[candidate]})"
+            states.append(PluginState(*_about(candidate), "excluded", reason=reason))
+        else:
+            states.append(_without_duplicates(_state(candidate, reports[candidate]), states))
+    return PluginSurvey(
+        config=secure_environ().get("SYCL_PI_CONFIG") or str(shipped_config()),
+        selector=report,
+        places=tuple(place for search in found.values() for place in search.places),
+        plugins=tuple(_numbered(states, selector)),
+        refusals=tuple(refusal for search in found.values() for refusal in search.refusals),
+        drivers=tuple(drivers) if environment else (),
+        reference=reference_adapter() if os.path.exists(reference_adapter()) else "",
+    )
+
+
+def _selector() -> tuple[Selector | None, SelectorReport | None]:
+    try:
+        selector = environment_selector()
+    except SelectorError as error:
+        return None, SelectorReport(error.code, error=error.message, remedy=error.remedy)
+    return selector, SelectorReport(selector.variable, selector.explain()) if selector else None
+
+
+def _about(candidate: PluginCandidate) -> tuple[str, str, str, str]:
+    return candidate.interface, candidate.library, candidate.found_via, candidate.backend
+
+
+def _state(candidate: PluginCandidate, report: PluginReport) -> PluginState:
+    """The report of a probe, with its state. The selectors of its devices are not known yet."""
+    has_device = any(platform.devices for platform in report.platforms)
+    return PluginState(
+        *_about(candidate),
+        "refused" if not report.ok else "usable" if has_device else "idle",
+        real_path=report.real_path,
+        reason=report.reason or report.idle or ("" if has_device else "it has no device"),
+        remedy=report.remedy,
+        missing=report.missing,
+        seconds=round(report.seconds, 3),
+        version=report.version,
+        layout=report.layout,
+        opened=report.opened,
+        platforms=tuple(map(_platform, report.platforms)),
+        notes=report.notes,
+        warnings=report.warnings,
+    )
+
+
+def _platform(platform: PlatformReport) -> PluginPlatform:
+    devices = tuple(
+        PluginDevice("", True, d.type, d.name, d.driver_version) for d in platform.devices
+    )
+    return PluginPlatform(platform.name, platform.version, platform.backend, devices)
+
+
+def _without_duplicates(state: PluginState, before: Sequence[PluginState]) -> PluginState:
+    """Whether two names lead to one file that no path told apart is only known once it has been opened."""
+    paths = {(other.interface, other.real_path): other for other in before if other.real_path}
+    same = paths.get((state.interface, state.real_path))
+    return (
+        replace(state, state="duplicate", reason=f"same file as {same.library}", platforms=())
+        if same
+        else state
+    )
+
+
+# Which devices the selector leaves
+
+
+@dataclass(frozen=True, eq=False)
+class _Selectable:
+    """A device as selectors see it; no probe divides it, so it has as many parts here as anyone might number."""
+
+    backend: str
+    type: str
+    root: _Selectable | None = None
+    level: int = 0
+
+    def sub_devices(self) -> Sequence[_Selectable]:
+        parts = _PARTS if self.level < 2 else 0
+        return [
+            _Selectable(self.backend, self.type, self.root or self, self.level + 1)
+            for _ in range(parts)
+        ]
+
+
+def _numbered(states: Sequence[PluginState], selector: Selector | None) -> Iterator[PluginState]:
+    """The states with the selector strings of their devices; each interface counts its own."""
+    seen = {
+        id(device): _Selectable(platform.backend, device.type)
+        for state in states
+        for platform in state.platforms
+        for device in platform.devices
+    }
+    strings: dict[int, str] = {}
+    selected: set[_Selectable] = set()
+    for interface in FIND:
+        own = [
+            id(device)
+            for state in states
+            if state.interface == interface
+            for device in state.devices
+        ]
+        devices = [seen[key] for key in own]
+        strings |= zip(own, selector_strings(devices), strict=True)
+        selected |= {
+            device.root or device for device in (selector.select(devices) if selector else devices)
+        }
+    for state in states:
+        platforms = tuple(
+            replace(
+                platform,
+                devices=tuple(
+                    replace(d, selector=strings[id(d)], selected=seen[id(d)] in selected)
+                    for d in platform.devices
+                ),
+            )
+            for platform in state.platforms
+        )
+        yield replace(state, platforms=platforms)
+
+
+# Variables
+
+
+def variables() -> Iterator[tuple[str, str, str]]:
+    """Name, value and effect of each variable that is set and bears on adapters and plugins."""
+    environ = secure_environ()
+    _, report = _selector()
+    told = set(_SELECTORS)
+    for used in explain_variables():
+        if used.variable.name not in told:
+            yield used.variable.name, used.value, used.outcome
+    for name in sorted(os.environ):
+        effect = _effect(name, report)
+        if effect:
+            yield (
+                name,
+                os.environ[name],
+                effect if name in environ else "ignored: this process is set-uid or set-gid",
+            )
+
+
+def _effect(name: str, selector: SelectorReport | None) -> str:
+    """What a variable does that has no part in the search, "" for one that is not ours to explain."""
+    if name in _SELECTORS:
+        if not os.environ[name]:
+            return "empty, which counts as not set"
+        if selector is None or selector.variable == name:
+            return (selector.explanation or "illegal: see the verdict") if selector else ""
+        return f"no effect: {selector.variable} is set, and wins over it"
+    if name in _TRACES:
+        bits = trace_bits(name)
+        done = [text for bit, text in _TRACES[name] if bits & bit]
+        return (
+            "; ".join(done)
+            or "no effect: 1 prints what is found, 2 prints calls, -1 prints everything"
+        )
+    if name == "UR_ENABLE_LAYERS":
+        unknown: list[str] = []
+        on = sorted(layer_names(report=unknown.append))
+        done = [f"checks the calls through adapters: {', '.join(on)}"] if on else []
+        done += (
+            ["prints them where UR_LOG_TRACING says"]
+            if "UR_LAYER_TRACING" in os.environ[name]
+            else []
+        )
+        return "; ".join([*done, *unknown]) or "names no layer"
+    if name.startswith("UR_LOG_"):
+        return _log_effect(name.removeprefix("UR_LOG_"))
+    if name == "FAIRLEAD_TRACE":
+        words = [word.strip() for word in os.environ[name].split(",")]
+        apis = [word for word in APIS if word in words]
+        where = (
+            "records them for FAIRLEAD_TRACE_FILE"
+            if os.environ.get("FAIRLEAD_TRACE_FILE")
+            else "prints them to stderr"
+        )
+        return (
+            f"traces the calls of {', '.join(apis)}; {where}"
+            if apis
+            else f"no effect: it is a comma list of {', '.join(APIS)}"
+        )
+    if name == "FAIRLEAD_TRACE_FILE":
+        asked = os.environ.get("FAIRLEAD_TRACE")
+        return (
+            "the calls that FAIRLEAD_TRACE names are saved there"
+            if asked
+            else "no effect: FAIRLEAD_TRACE is not set"
+        )
+    return ""
+
+
+def _log_effect(name: str) -> str:
+    if name not in _LOGS:
+        return "no effect on fairlead, which has no such messages; an adapter may heed it"
+    try:
+        chosen = parse(secure_environ().get(f"UR_LOG_{name}", ""), Settings(LEVELS.index("quiet")))
+    except ValueError as error:
+        return f"ignored: {error}; write {LEGAL}"
+    where = chosen.path or chosen.output
+    return f"{_LOGS[name]}, from level {LEVELS[chosen.level]}, go to {where}"

@@ -1,0 +1,211 @@
+"""Makes text of a `doctor.Diagnosis`: a section for each thing that was looked at, the verdict last. ASCII but for what others
+wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from ...loader.base.search import Refusal
+from .diagnosis import Diagnosis, DriverReport
+from .plugins import PluginState, PluginSurvey
+
+_COLOURS: Final = {
+    "usable": "green",
+    "refused": "red",
+    "idle": "yellow",
+    "absent": "yellow",
+    "error": "red",
+    "warning": "yellow",
+}
+_INTERFACES: Final = {"UR": "UR adapter", "PI": "PI plugin"}
+_NOWHERE: Final = "not found in any of these places"  # a name in `survey.places`
+
+
+def render(facts: Diagnosis, paint: Callable[[str, str], str] = lambda text, colour: text) -> str:
+    """The report as text. `paint` is given each headline and keyword with its colour, "" for none."""
+    sections = (
+        ("Environment variables", _variables(facts)),
+        (
+            "Places",
+            (
+                f"{place.path}: {place.state}" + _via(place.path, place.found_via)
+                for place in facts.places
+            ),
+        ),
+        ("Drivers", (line for driver in facts.drivers for line in _driver(driver, paint))),
+        ("Passed over", _refusals(facts.refusals)),
+        ("Adapters and plugins", _plugins(facts.plugins, paint)),
+        (
+            "Quirks",
+            (
+                f"{quirk.id}: {quirk.state}\n  when {quirk.when}: {quirk.does}"
+                for quirk in facts.quirks
+            ),
+        ),
+        ("Copies of libOpenCL", _loaders(facts)),
+        ("PyOpenCL", _pyopencl(facts)),
+        ("Device nodes", _nodes(facts)),
+        (
+            "Kernel caches",
+            (f"{c.path}: {'writable' if c.writable else 'NOT writable'}" for c in facts.caches),
+        ),
+        ("Verdict", _verdict(facts, paint)),
+    )
+    versions = facts.versions
+    lines = [
+        f"fairlead {versions['fairlead']}, Python {versions['python']} ({versions['executable']}), {versions['system']}"
+    ]
+    for title, content in sections:
+        body = [f"  {line}" for part in content for line in part.split("\n")]
+        lines += ["", paint(title, ""), *(body or ["  none"])]
+    return "\n".join(lines)
+
+
+def _via(path: str, found_via: str) -> str:
+    return f" ({found_via})" if found_via != path else ""
+
+
+def _variables(facts: Diagnosis) -> Iterator[str]:
+    for variable in facts.variables:
+        yield f"{variable.name}={variable.value}\n  {variable.outcome}"
+
+
+def _driver(driver: DriverReport, paint: Callable[[str, str], str]) -> Iterator[str]:
+    version = (
+        f" (ICD {driver.icd_version}, probed in {driver.seconds:.2f} s)"
+        if driver.icd_version
+        else ""
+    )
+    yield f"{paint(driver.state, _COLOURS.get(driver.state, ''))}: {driver.real_path or driver.library}{version}"
+    if driver.real_path and driver.real_path != driver.library:
+        yield f"  registered as: {driver.library}"
+    yield f"  found via: {driver.found_via}" + (f", {driver.manifest}" if driver.manifest else "")
+    if driver.reason:
+        yield f"  why: {driver.reason}"
+    if driver.remedy:
+        yield f"  next: {driver.remedy}"
+    for platform in driver.platforms:
+        yield f"  platform: {platform.name}, {platform.version} (ICD {platform.icd_version})"
+        yield from (f"    note: {note}" for note in platform.notes)
+        for device in platform.devices:
+            size = f"{device.compute_units} compute units, {device.global_mem / 2**30:.1f} GiB"
+            yield f"    {device.type}: {device.name}, driver {device.driver_version}, {size}"
+    if driver.quirks:
+        yield f"  quirks applied: {', '.join(driver.quirks)}"
+    yield from (f"  note: {note}" for note in driver.notes)
+
+
+def _plugins(survey: PluginSurvey, paint: Callable[[str, str], str]) -> Iterator[str]:
+    for plugin in survey.plugins:
+        yield from _plugin(plugin, survey, paint)
+    yield from _refusals(survey.refusals)
+    if not survey.plugins:
+        yield "no Unified Runtime adapter or PI plugin here; they come with DPC++ (pip install intel-sycl-rt, or oneAPI)"
+    if survey.reference and not any(
+        plugin.interface == "UR" and plugin.state == "usable" for plugin in survey.plugins
+    ):
+        yield f"fairlead brings an adapter for OpenCL, {survey.reference}: UR_ADAPTERS_FORCE_LOAD=$(fairlead adapter) PROGRAM"
+    places = [place for place in survey.places if place.state != _NOWHERE]
+    yield from dict.fromkeys(
+        f"looked in {place.path}: {place.state}" + _via(place.path, place.found_via)
+        for place in places
+    )
+    names = [place.path for place in survey.places if place.state == _NOWHERE]
+    if names and survey.plugins:
+        yield f"not found there: {', '.join(names)}"
+    yield f"looked for what {survey.config} names"
+
+
+def _plugin(
+    plugin: PluginState, survey: PluginSurvey, paint: Callable[[str, str], str]
+) -> Iterator[str]:
+    """An adapter or a plugin, with the OpenCL loader that it uses and the drivers which that one is told of."""
+    what = _INTERFACES[plugin.interface]
+    version = (
+        f" ({plugin.interface} {plugin.version}, probed in {plugin.seconds:.2f} s)"
+        if plugin.version
+        else ""
+    )
+    yield f"{paint(plugin.state, _COLOURS.get(plugin.state, ''))}: {what} {plugin.real_path or plugin.library}{version}"
+    if plugin.real_path and plugin.real_path != plugin.library:
+        yield f"  found as: {plugin.library}"
+    yield f"  found via: {plugin.found_via}, for {plugin.backend} devices"
+    for name, text in (
+        ("why", plugin.reason),
+        ("next", plugin.remedy),
+        ("layout of its tables", plugin.layout),
+    ):
+        if text:
+            yield f"  {name}: {text}"
+    if plugin.opened:
+        told = (
+            f", which is told of {', '.join(survey.drivers)}"
+            if plugin.backend == "opencl" and survey.drivers
+            else ""
+        )
+        yield f"  it opens {plugin.opened}{told}"
+    for platform in plugin.platforms:
+        yield f"  platform: {platform.name}, {platform.version} ({platform.backend})"
+        for device in platform.devices:
+            mark = "" if device.selected else ", not selected"
+            yield f"    [{device.selector}] {device.type}: {device.name}, driver {device.driver_version}{mark}"
+    yield from (f"  note: {note}" for note in (*plugin.notes, *plugin.warnings))
+
+
+def _refusals(refusals: Iterable[Refusal]) -> Iterator[str]:
+    for refusal in refusals:
+        yield f"{refusal.what}: {refusal.reason}" + (
+            f"\n  next: {refusal.remedy}" if refusal.remedy else ""
+        )
+
+
+def _loaders(facts: Diagnosis) -> Iterator[str]:
+    used_by = facts.pyopencl.loader if facts.pyopencl else ""
+    for copy in facts.loaders:
+        marks = [f"symbols up to OPENCL_{copy.symbols}"] if copy.symbols else []
+        marks += ["what programs get"] if copy.path == facts.default_loader else []
+        marks += ["the one PyOpenCL uses"] if copy.path == used_by else []
+        yield f"{copy.path}: {', '.join((copy.kind, *marks))}"
+
+
+def _pyopencl(facts: Diagnosis) -> Iterator[str]:
+    if facts.pyopencl is None:
+        return
+    yield f"PyOpenCL {facts.pyopencl.version} uses {facts.pyopencl.loader or facts.pyopencl.needs + ', which is not found'}"
+    for file in facts.pyopencl.reads:
+        yield f"  it looks for drivers in {file}"
+    for driver in facts.unseen_by_pyopencl:
+        yield f"  it does not see {driver.real_path}; fairlead.devices()[...].to_pyopencl() hands its devices to PyOpenCL"
+
+
+def _nodes(facts: Diagnosis) -> Iterator[str]:
+    for node in facts.nodes:
+        state = (
+            "readable and writable" if node.accessible else f"CLOSED to this user; {node.remedy}"
+        )
+        yield f"{node.path} ({node.mode}, group {node.group}): {state}"
+    if not facts.nodes:
+        yield "no GPU device nodes here"
+
+
+def _verdict(facts: Diagnosis, paint: Callable[[str, str], str]) -> Iterator[str]:
+    errors = sum(problem.severity == "error" for problem in facts.problems)
+    detail = (
+        f" ({_count(errors, 'error')}, {_count(len(facts.problems) - errors, 'warning')})"
+        if facts.problems
+        else ""
+    )
+    usable = [plugin.interface for plugin in facts.plugins.plugins if plugin.state == "usable"]
+    counts = [_count(len(facts.usable), "driver")]
+    counts += [
+        _count(usable.count(name), what) for name, what in _INTERFACES.items() if name in usable
+    ]
+    yield f"{', '.join(counts)} usable, {_count(len(facts.problems), 'problem')}{detail}"
+    for problem in facts.problems:
+        severity = paint(problem.severity, _COLOURS[problem.severity])
+        yield f"{severity}: {problem.what}: {problem.reason}\n  next: {problem.remedy}"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" + ("" if number == 1 else "s")

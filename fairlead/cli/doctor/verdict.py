@@ -1,0 +1,256 @@
+"""What `fairlead doctor` calls a problem.
+
+`problems` judges the facts of a `doctor.Diagnosis`. `Diagnosis.ok`, and with it the exit code of the command (0 or 1), is False
+if there is a problem of severity "error":
+
+- no driver with a device is usable (a warning if an adapter or plugin has one);
+- a driver was found and refused: it crashes, hangs, misses a library, breaks the protocol, is no driver, or is not there;
+- a manifest or a directory of them cannot be read or names no usable file;
+- a variable names something that does not exist;
+- PyOpenCL is installed and the libOpenCL that it needs is not found;
+- a driver that is present cannot write the cache without which it has no device;
+- a driver finds no device, and a device node is closed to this user;
+- a Unified Runtime adapter or a PI plugin was found and refused, for the reasons for which drivers are;
+- the device selector cannot be understood, or selects none of the devices that adapters and plugins have.
+
+These are problems of severity "warning", and leave `ok` True:
+
+- a manifest in a Python environment names a library that is not there, and another manifest beside it leads to a usable driver:
+  a package registers more than it ships (Intel's wheel does so with `intel-fpga_emu.icd`);
+- a driver finds no device and no device node is closed: the hardware that it is for is not in this machine;
+- an adapter or plugin that finds no device;
+- a usable driver, adapter or plugin with something odd about it: a platform that was refused, a context that cannot be made, a
+  crash at exit;
+- a device node that is closed to this user, an NVIDIA or AMD device without a driver for it, another cache that is not
+  writable.
+
+No problem at all: a machine without adapters and plugins, a second way to a file found before, what FAIRLEAD_EXCLUDE leaves out,
+and manifests that ship with fairlead for drivers that are not installed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from typing import TYPE_CHECKING, Final
+
+from ...loader.base.search import secure_environ
+
+if TYPE_CHECKING:
+    from .diagnosis import Diagnosis, DriverReport
+    from .plugins import PluginState
+
+_INSTALL: Final = "install a driver; `pip install fairlead[pocl]` brings one that runs on the CPU"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong ("error") or odd ("warning"), why, and the next thing to do."""
+
+    severity: str
+    what: str
+    reason: str
+    remedy: str
+
+
+def problems(facts: Diagnosis) -> tuple[Problem, ...]:
+    """All problems, the errors first."""
+    found = [
+        *_driver_problems(facts),
+        *_plugin_problems(facts),
+        *_search_problems(facts),
+        *_variable_problems(facts),
+        *_machine_problems(facts),
+    ]
+    if not facts.usable:
+        severity = "warning" if any(plugin.devices for plugin in facts.plugins.plugins) else "error"
+        found.append(Problem(severity, "OpenCL", "no driver with a device is usable", _INSTALL))
+    return tuple(
+        sorted(found, key=lambda problem: problem.severity)
+    )  # "error" < "warning"; the order within each stays
+
+
+def _driver_problems(facts: Diagnosis) -> Iterator[Problem]:
+    closed = [node for node in facts.nodes if not node.accessible]
+    for driver in facts.drivers:
+        if driver.state == "absent":
+            yield Problem("warning", driver.library, driver.reason, driver.remedy)
+        elif driver.state == "refused":
+            yield Problem("error", driver.library, driver.reason, _remedy(driver))
+        elif driver.state == "idle" and closed:
+            yield Problem(
+                "error",
+                driver.library,
+                f"{driver.reason}; {closed[0].path} is closed to this user",
+                closed[0].remedy,
+            )
+        elif driver.state == "idle":
+            remedy = (
+                driver.remedy
+                or "check that its device is in this machine; if it is not, there is nothing to do"
+            )
+            yield Problem("warning", driver.library, driver.reason, remedy)
+        if driver.state in ("usable", "idle"):
+            for note in driver.notes:
+                yield Problem(
+                    "warning",
+                    driver.library,
+                    note,
+                    f"update the driver, or leave it out: {_exclusion(driver)}",
+                )
+
+
+def is_gone(driver: DriverReport) -> bool:
+    """Whether it was refused and nothing lies where its library should be."""
+    return (
+        driver.state == "refused"
+        and os.path.isabs(driver.library)
+        and not os.path.lexists(driver.library)
+    )
+
+
+def _remedy(driver: DriverReport) -> str:
+    """What to do about a driver that was refused: what is there can be left out, what is not need not be registered."""
+    if not is_gone(driver):
+        other = f"leave it out: {_exclusion(driver)}"
+    elif driver.manifest:
+        other = f"delete {driver.manifest}"
+    else:
+        other = f"take it out of {driver.found_via}"
+    return f"{driver.remedy}; or {other}" if driver.remedy else other
+
+
+def _exclusion(driver: DriverReport | PluginState) -> str:
+    already = secure_environ().get("FAIRLEAD_EXCLUDE", "")
+    return f"export FAIRLEAD_EXCLUDE={already + ':' if already else ''}{os.path.basename(driver.library)}"
+
+
+def _plugin_problems(facts: Diagnosis) -> Iterator[Problem]:
+    """Adapters and plugins that are no good, the selector, and what the search for them refused."""
+    survey = facts.plugins
+    closed = [node for node in facts.nodes if not node.accessible]
+    for plugin in survey.plugins:
+        leave_out = f"leave it out: {_exclusion(plugin)}"
+        if plugin.state == "refused":
+            yield Problem(
+                "error",
+                plugin.library,
+                plugin.reason,
+                f"{plugin.remedy}; or {leave_out}" if plugin.remedy else leave_out,
+            )
+        elif plugin.state == "idle":
+            on_gpu = plugin.backend != "opencl" and closed
+            remedy = (
+                closed[0].remedy
+                if on_gpu
+                else plugin.remedy or "run a program of its vendor's that lists devices"
+            )
+            yield Problem("warning", plugin.library, plugin.reason, remedy)
+        for warning in plugin.warnings:
+            yield Problem("warning", plugin.library, warning, f"update it, or {leave_out}")
+    for refusal in survey.refusals:
+        if refusal.remedy:
+            yield Problem("error", refusal.what, refusal.reason, refusal.remedy)
+    devices = [device for plugin in survey.plugins for device in plugin.devices]
+    if survey.selector and survey.selector.error:
+        yield Problem(
+            "error", survey.selector.variable, survey.selector.error, survey.selector.remedy
+        )
+    elif survey.selector and devices and not any(device.selected for device in devices):
+        there = ", ".join(dict.fromkeys(device.selector for device in devices))
+        reason = f"it selects none of the devices that are there: {there}"
+        yield Problem(
+            "error",
+            survey.selector.variable,
+            reason,
+            f"correct or unset {survey.selector.variable}",
+        )
+
+
+def _search_problems(facts: Diagnosis) -> Iterator[Problem]:
+    """Refusals of the search. One without a remedy is a duplicate; the shipped manifests are for drivers that may be absent."""
+    for refusal in facts.refusals:
+        if refusal.remedy and refusal.found_via != "vendors.d":
+            yield Problem("error", refusal.what, refusal.reason, refusal.remedy)
+
+
+def _variable_problems(facts: Diagnosis) -> Iterator[Problem]:
+    """Variables that name something which does not exist, and that are not refusals of the search already."""
+    environ = secure_environ()
+    home, index = environ.get("PYOPENCL_HOME"), environ.get("OCL_ICD_DEFAULT_PLATFORM")
+    if home and not os.path.isdir(home):
+        yield Problem(
+            "error", "PYOPENCL_HOME", f"{home} is no directory", "correct or unset PYOPENCL_HOME"
+        )
+    count = sum(
+        len(driver.platforms) for driver in facts.drivers if driver.state in ("usable", "idle")
+    )
+    if index and count and not (index.isdecimal() and int(index) < count):
+        reason = f"there is no platform {index}: they are numbered 0 to {count - 1}"
+        yield Problem(
+            "error", "OCL_ICD_DEFAULT_PLATFORM", reason, "correct or unset OCL_ICD_DEFAULT_PLATFORM"
+        )
+
+
+#: Device nodes that belong to one vendor, its drivers' libraries, and what helps if no such driver is registered.
+_VENDORS: Final = (
+    (
+        "/dev/nvidiactl",
+        ("*nvidia-opencl*",),
+        "write libnvidia-opencl.so.1 into /etc/OpenCL/vendors/nvidia.icd; a container is to be started with the NVIDIA container "
+        "toolkit and NVIDIA_DRIVER_CAPABILITIES=compute,utility as well",
+    ),
+    (
+        "/dev/kfd",
+        ("*amdocl*", "*RusticlOpenCL*"),
+        "install ROCm's package rocm-opencl-runtime, or Mesa's rusticl",
+    ),
+)
+
+
+def _machine_problems(facts: Diagnosis) -> Iterator[Problem]:
+    """What is around the drivers: device nodes, caches, PyOpenCL's loader."""
+    for node in facts.nodes:
+        if not node.accessible:
+            yield Problem(
+                "warning",
+                node.path,
+                f"this user may not read and write it ({node.mode}, group {node.group})",
+                node.remedy,
+            )
+    for path, patterns, remedy in _VENDORS:
+        registered = any(
+            fnmatch(driver.library, pattern) for driver in facts.drivers for pattern in patterns
+        )
+        if not registered and any(node.path == path for node in facts.nodes):
+            yield Problem(
+                "warning",
+                path,
+                "there is such a device, and no driver of its vendor is registered",
+                remedy,
+            )
+    for cache in facts.caches:
+        if not cache.writable:
+            severity, effect = (
+                ("error", "has no device")
+                if cache.essential
+                else ("warning", "compiles every kernel anew")
+            )
+            remedy = f"make it writable, or name another directory in {cache.variable}"
+            yield Problem(
+                severity,
+                cache.path,
+                f"this user may not write it, and a driver that keeps kernels in it {effect}",
+                remedy,
+            )
+    pyopencl = facts.pyopencl
+    if pyopencl and pyopencl.needs and not pyopencl.loader:
+        reason = f"it needs {pyopencl.needs}, which is not found"
+        yield Problem(
+            "error",
+            f"PyOpenCL {pyopencl.version}",
+            reason,
+            "pip install --force-reinstall pyopencl, or install an ICD loader",
+        )

@@ -1,0 +1,277 @@
+"""The command `fairlead`: `devices` lists what can be used, `doctor` explains what cannot, `trace` records the calls of a program,
+`conformance` tests a library.
+
+An error of fairlead's own is printed as its message, with exit code 1. Colours are for terminals only.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shlex
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..loader.base.errors import FairleadError
+
+
+class _Group(click.Group):
+    """Prints our errors as click prints its own: the message, no traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except FairleadError as error:
+            click.ClickException(str(error)).show()
+            ctx.exit(getattr(error, "exit_code", 1))
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="fairlead", prog_name="fairlead", message="%(prog)s %(version)s")
+def main() -> None:
+    """Find OpenCL drivers, Unified Runtime adapters and PI plugins, say why one is missing, and trace calls."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # a driver's or a file's name may hold what this locale has no character for
+            stream.reconfigure(errors="backslashreplace")
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print an array of objects.")
+@click.option(
+    "--interface",
+    "interfaces",
+    multiple=True,
+    type=click.Choice(["opencl", "ur", "pi"], case_sensitive=False),
+    help="Only the devices of OpenCL drivers, Unified Runtime adapters, or DPC++ PI plugins; may be repeated.",
+)
+def devices(as_json: bool, interfaces: tuple[str, ...]) -> None:
+    """List the devices of all usable OpenCL drivers, Unified Runtime adapters and PI plugins, one a line.
+
+    \b
+    [platform:device] type | name | platform and its version | driver's version | ICD version | library
+    [UR backend:N] type | name | platform and its version | driver's version | adapter (layout of its tables)
+    [PI backend:N] type | name | platform and its version | driver's version | plugin (its version)
+
+    backend:N is the value of ONEAPI_DEVICE_SELECTOR that picks just that device. Devices that this variable, SYCL_DEVICE_FILTER or
+    SYCL_BE leave out are listed too, and marked "not selected".
+    """
+    from .devices import INTERFACES, list_devices
+
+    if as_json:  # what these variables print goes to stdout
+        for name in ("SYCL_PI_TRACE", "SYCL_UR_TRACE"):
+            os.environ.pop(name, None)
+    rows, warnings = list_devices(interfaces or tuple(INTERFACES))
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if as_json:
+        click.echo(json.dumps([asdict(row) for row in rows], indent=2))
+    else:
+        for row in rows:
+            click.echo(str(row))
+
+
+@main.command()
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one object: all the facts, the problems, and `ok`.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Seconds that a probe may take. [default: FAIRLEAD_PROBE_TIMEOUT, else 20]",
+)
+@click.pass_context
+def doctor(ctx: click.Context, as_json: bool, timeout: float | None) -> None:
+    """Explain every driver, Unified Runtime adapter and PI plugin that was found, every one that was refused, and what to do next.
+
+    The exit code is 1 if anything is in error: no driver usable; a driver, adapter or plugin that was found and refused, unless its
+    package just never shipped it; a variable or a manifest that leads nowhere; a cache or device that the drivers need and that is
+    closed to this user; a PyOpenCL without its loader. Warnings leave it at 0.
+    """
+    from .doctor.diagnosis import examine
+    from .doctor.report import render
+
+    facts = examine(timeout)
+    if as_json:
+        click.echo(json.dumps(facts.as_dict(), indent=2))
+    else:
+        click.echo(
+            render(facts, lambda text, colour: click.style(text, fg=colour or None, bold=True))
+        )
+    ctx.exit(0 if facts.ok else 1)
+
+
+def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    """A comma list of APIs, in the order in which it is written."""
+    names = tuple(filter(None, (name.strip().lower() for name in value.split(","))))
+    if unknown := [name for name in names if name not in ("ur", "pi", "cl")]:
+        raise click.BadParameter(f"{unknown[0]!r} is none of ur, pi, cl")
+    if not names:
+        raise click.BadParameter("name at least one of ur, pi, cl")
+    return names
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default="fairlead-trace.json",
+    show_default=True,
+    help="Where the trace is written: Chrome trace JSON.",
+)
+@click.option(
+    "--apis",
+    default="ur,pi,cl",
+    show_default=True,
+    callback=_apis,
+    help="What to trace: a comma list.",
+)
+@click.option(
+    "--print",
+    "live",
+    is_flag=True,
+    help="Print calls to stderr as they happen; nothing is written to a file.",
+)
+@click.option("--times", is_flag=True, help="With --print: how long each call took.")
+@click.option(
+    "--sycl", is_flag=True, help="Have a real DPC++ runtime print its calls to stdout, too."
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_context
+def trace(
+    ctx: click.Context,
+    output: Path,
+    apis: tuple[str, ...],
+    live: bool,
+    times: bool,
+    sycl: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND and trace its OpenCL, Unified Runtime and PI calls.
+
+    The calls of all its processes are written to one file, for ui.perfetto.dev or chrome://tracing, and a table of the functions is
+    printed to stderr. Traced are the OpenCL calls of any program whose libOpenCL loads layers, and all calls that Python programs make
+    through fairlead. With --print, calls that only the layer sees are printed when COMMAND has ended.
+
+    The exit code is that of COMMAND.
+    """
+    from .trace import run
+
+    ctx.exit(run(command, apis, None if live else output, times, sycl))
+
+
+@main.command()
+@click.option(
+    "--area",
+    default="",
+    metavar="NAME",
+    help="Run the cases of one area only, such as command-buffer.",
+)
+@click.option(
+    "--device",
+    default="",
+    metavar="DEVICE",
+    help="Which device: its number, or a selector such as opencl:cpu. [default: the first]",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one object: the library, the areas, and every case.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=20.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds that a case may take.",
+)
+@click.argument("library", type=click.Path(path_type=Path))
+@click.pass_context
+def conformance(
+    ctx: click.Context, library: Path, area: str, device: str, as_json: bool, timeout: float
+) -> None:
+    """Test a Unified Runtime adapter, a PI plugin or an OpenCL driver against the specification of its interface.
+
+    LIBRARY is the library's file; what it is, is told from it. Cases are run in child processes: one that crashes or hangs has failed, and
+    the rest goes on. Printed are a table per area of what passed, failed or is unsupported, and a line for each failure:
+    entry point, rule, expected, got.
+
+    The exit code is 1 if a case failed, 2 if there is no such area or device.
+    """
+    from .conformance import run
+
+    ctx.exit(run(library, area=area, device=device, as_json=as_json, timeout=timeout))
+
+
+@main.command("build-adapter")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The library, or a folder. [default: libur_adapter_NAME.so.0 here]",
+)
+@click.argument("module", metavar="MODULE_OR_FILE")
+def build_adapter(module: str, output: Path | None) -> None:
+    """Build a Unified Runtime adapter: a shared library of the Python module, or the .py file, that has it in a variable `adapter`.
+
+    The library takes none of its code along, but its name and this Python environment's place: it stays the same when the module
+    changes. Its path is printed.
+    """
+    from ..plugins.sdk import build
+
+    try:
+        path = build.build_adapter(module, output)
+    except ImportError as error:
+        hint = f"; is the file {module}.py meant?" if Path(f"{module}.py").exists() else ""
+        raise click.ClickException(f"{error}{hint}") from None
+    except OSError as error:
+        raise click.ClickException(f"{error.filename}: {error.strerror}") from None
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(str(path))
+    click.echo(f"use it: UR_ADAPTERS_FORCE_LOAD={_list_item(path)} PROGRAM", err=True)
+    if not build.python_library():
+        click.echo(
+            "warning: this Python was built without a shared library: only programs that it runs can use the adapter",
+            err=True,
+        )
+
+
+def _list_item(path: Path) -> str:
+    """A path as a loader reads it in a list, and a shell in a command."""
+    return shlex.quote(f'"{path}"' if set(str(path)) & set(":;,") else str(path))
+
+
+@main.command()
+@click.option(
+    "--pi",
+    is_flag=True,
+    help="The same as a PI plugin, for DPC++ up to 2024.2, which loads it by the name libpi_opencl.so.",
+)
+def adapter(pi: bool) -> None:
+    """Print the path of fairlead's own Unified Runtime adapter, which drives any OpenCL device.
+
+    \b
+    UR_ADAPTERS_FORCE_LOAD=$(fairlead adapter) PROGRAM
+    """
+    from ..plugins import reference_adapter, reference_plugin
+
+    path = reference_plugin() if pi else reference_adapter()
+    if not os.path.exists(path):
+        raise click.ClickException(
+            f"{path} is not there: fairlead was installed without its native parts"
+        )
+    click.echo(path)

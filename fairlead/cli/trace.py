@@ -1,0 +1,260 @@
+"""`fairlead trace`: runs a command, and gathers the calls that its processes made into one trace.
+
+The command runs with the variables that make fairlead (`loader.trace`) and the OpenCL layer (`icd.trace_layer`) record calls. Every
+process of it leaves files in a temporary folder; `gather` makes events of the Chrome trace format of them, by process, and `summary`
+counts those. Without an output file the calls are printed as they happen, and in the end those that only the layer saw.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+from ..icd import trace_layer
+from ..loader.base.errors import FairleadError
+from ..loader.trace.summary import Span, Summary, summary_of
+from ..loader.trace.trace import event, line, save_events
+
+if TYPE_CHECKING:
+    from ..loader.trace.printing import Call
+
+_SIGNALLED: Final = 128  # and the signal's number: the exit code that shells give
+
+_PASSED_ON: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_FROM_TERMINAL: Final = (
+    signal.SIGINT,
+    signal.SIGQUIT,
+)  # a terminal sends them to the command itself
+
+NOTHING: Final = """\
+no call was traced, and no trace was written. Traced are
+  - OpenCL calls of any program whose libOpenCL loads layers: the Khronos loader, ocl-icd 2.3 or later; not of a program that is
+    linked with its driver, that is set-uid, or that was killed or left by os._exit (as forked workers of multiprocessing do);
+  - Unified Runtime, PI and OpenCL calls that Python programs make through fairlead.
+A DPC++ program calls Unified Runtime through its own loader: `fairlead trace --sycl` has that one print its calls to stdout."""
+
+
+class CommandError(FairleadError):
+    """The command cannot be run. `exit_code` is what shells answer then: 127 if it is not found, else 126."""
+
+    def __init__(self, message: str, *, exit_code: int, **parts: str) -> None:
+        super().__init__(message, **parts)
+        self.exit_code = exit_code
+
+
+@dataclass
+class Gathered:
+    """What the processes left: all calls as events of the Chrome trace format, the calls that only the layer saw, and a sentence for each
+    file that is unusable."""
+
+    events: list[dict[str, Any]] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def processes(self) -> int:
+        """The number of processes that made calls."""
+        return len({event["pid"] for event in self.events if event["ph"] == "X"})
+
+
+def run(
+    command: Sequence[str],
+    apis: Sequence[str],
+    output: Path | None,
+    times: bool = False,
+    sycl: bool = False,
+) -> int:
+    """Run a command traced; the answer is the exit code for the shell.
+
+    Args:
+        command: the program and its arguments.
+        apis: what to trace: "ur", "pi", "cl".
+        output: the file to write; None prints the calls to stderr as they happen, with their durations if `times`.
+        sycl: have a real DPC++ runtime print its calls to stdout as well.
+
+    Raises CommandError if the command cannot be run, FairleadError if the trace cannot be written (if possible, before it is run).
+    """
+    if output:
+        _check_writable(output)
+    with tempfile.TemporaryDirectory(prefix="fairlead-trace-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        added = environment(os.environ, folder, apis, record=bool(output), times=times, sycl=sycl)
+        code = _execute(command, {**os.environ, **added})
+        found = gather(folder)
+    for warning in found.warnings:
+        _say(f"warning: {warning}")
+    if not output:
+        sys.stderr.write("".join(line(call, times) for call in found.calls))
+    elif not found.processes:
+        _say(NOTHING + _ending(code))
+    else:
+        _save(found.events, output)
+        _say(
+            f"{_count(found.processes, 'process', 'es')} traced, see {output} in ui.perfetto.dev or chrome://tracing"
+        )
+        sys.stderr.write(f"{summary(found.events)}\n")
+    return code
+
+
+def environment(
+    environ: Mapping[str, str],
+    folder: Path,
+    apis: Sequence[str],
+    *,
+    record: bool,
+    times: bool = False,
+    sycl: bool = False,
+) -> dict[str, str]:
+    """The variables to add for a traced command. Its processes put files into `folder` if `record`, else they print."""
+    added = {
+        "FAIRLEAD_TRACE": ",".join([*apis, "times"] if times else apis),
+        "FAIRLEAD_TRACE_FILE": "",
+    }
+    if record:
+        added["FAIRLEAD_TRACE_FILE"] = str(folder / "%p.json")
+    if "cl" in apis:
+        added |= trace_layer.environment(environ, folder)
+    if sycl:
+        added |= {"SYCL_UR_TRACE": "2", "SYCL_PI_TRACE": "2"}
+    return added
+
+
+def gather(folder: Path) -> Gathered:
+    """What the processes of a traced command left in `folder`."""
+    found = Gathered()
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found.events += json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+        except (OSError, ValueError, KeyError, TypeError):
+            found.warnings.append(f"the trace of process {path.stem} is not complete, and left out")
+    # Not `event`: in the next list Python 3.12.1 takes that for the variable of this set.
+    named = {one["pid"] for one in found.events if one["ph"] == "M"}
+    for process in trace_layer.processes(folder):
+        if process.calls and process.pid not in named:
+            who = {"name": process.name}
+            found.events.append(
+                {
+                    "ph": "M",
+                    "name": "process_name",
+                    "pid": process.pid,
+                    "tid": process.pid,
+                    "args": who,
+                }
+            )
+        found.events += [event(call, process.pid) for call in process.calls]
+        found.calls += process.calls
+    return found
+
+
+def summary(events: Sequence[Mapping[str, Any]]) -> Summary:
+    """How often each function was called, by all processes, how often it failed, and what time it took."""
+    return summary_of(map(_span, (one for one in events if one["ph"] == "X")))
+
+
+def _span(event: Mapping[str, Any]) -> Span:
+    begin, took = round(1000 * event["ts"]), round(1000 * event["dur"])
+    return Span(event["name"], (event["pid"], event["tid"]), begin, begin + took, _failed(event))
+
+
+def _failed(event: Mapping[str, Any]) -> bool:
+    """As `Call.failed`: an error code, or NULL where an object was wanted."""
+    result = event["args"].get("result", "")
+    return result == "nullptr" or bool(re.fullmatch(r"-\d+|(?!\w+_SUCCESS$)(UR|PI|CL)_\w+", result))
+
+
+def _check_writable(output: Path) -> None:
+    """Better now than after an hour."""
+    place = output if output.exists() else output.parent
+    if output.is_dir() or not os.access(place, os.W_OK):
+        raise FairleadError(
+            f"the trace cannot be written to {output}", remedy="name another file with -o"
+        )
+
+
+def _save(events: Sequence[Mapping[str, Any]], output: Path) -> None:
+    try:
+        save_events(events, output)
+    except OSError as error:
+        raise FairleadError(
+            f"the trace cannot be written to {output}: {error.strerror}",
+            remedy="name another file with -o",
+        ) from None
+
+
+def _execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run the command with our standard streams, and pass signals on to it; the answer is the exit code as shells give it."""
+    with _signals() as process:
+        try:
+            process.append(subprocess.Popen(command, env=environ))
+        except OSError as error:
+            message = f"{command[0]} cannot be run: {error.strerror}"
+            if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+                raise CommandError(
+                    message, exit_code=127, remedy="correct its name, or PATH"
+                ) from None
+            raise CommandError(
+                message, exit_code=126, remedy="name an executable program"
+            ) from None
+        code = process[0].wait()
+    return code if code >= 0 else _SIGNALLED - code
+
+
+@contextmanager
+def _signals() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """While this lasts, signals that would end us go to the process in the list. Those that are ignored stay so."""
+    process: list[subprocess.Popen[bytes]] = []
+    passed_on = _PASSED_ON if _has_terminal() else (*_PASSED_ON, *_FROM_TERMINAL)
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        if process and number in passed_on:
+            process[0].send_signal(number)
+
+    caught = [
+        number
+        for number in (*_PASSED_ON, *_FROM_TERMINAL)
+        if signal.getsignal(number) != signal.SIG_IGN
+    ]
+    before = {number: signal.signal(number, pass_on) for number in caught}
+    try:
+        yield process
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _has_terminal() -> bool:
+    """Whether a terminal controls this process; it sends ^C to all processes of a command by itself."""
+    try:
+        with open("/dev/tty", "rb"):
+            return True
+    except OSError:
+        return False
+
+
+def _ending(code: int) -> str:
+    """What to add about a command whose exit code stands for a signal: it could not write its trace any more."""
+    number = code - _SIGNALLED
+    return (
+        f"\nThe command was ended by {signal.Signals(number).name}."
+        if number in set(signal.Signals)
+        else ""
+    )
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"fairlead: {text}\n")
+
+
+def _count(number: int, thing: str, plural: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else plural}"

@@ -1,0 +1,1 @@
+"""Capture: what a queue is given inside a block is recorded instead of executed."""

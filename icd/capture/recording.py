@@ -1,0 +1,292 @@
+"""Capture: what the commands given to a queue inside a block were, without running any of them.
+
+`Recording(queues, context, observer)` exchanges the dispatch pointer of each queue (native/recording.c says how) and from then on the
+native recorder appends to a flat array of commands. `end()` puts every pointer back; afterwards the recording is read-only: its
+commands, what each depends on, and the memory that it keeps alive for as long as it exists. It knows OpenCL handles and nothing of
+PyOpenCL: who can find the Python owner of a piece of host memory gives an `Observer`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from ...loader.base.errors import FairleadError
+from .._native import ffi, lib
+from ..abi import OPENCL, slots_of_version
+from ..errors import error
+
+#: The commands that can be recorded, by `fl_command.op`, and whether they do something when they are replayed.
+OPS: Final = (
+    "kernel",
+    "copy",
+    "copy_rect",
+    "fill",
+    "read",
+    "write",
+    "read_rect",
+    "write_rect",
+    "svm_copy",
+    "svm_fill",
+    "marker",
+    "barrier",
+    "hint",
+)
+ORDER_ONLY: Final = frozenset({"marker", "barrier", "hint"})
+
+#: Why a call was refused (enum fl_reason), and what helps.
+_REASONS: Final = (
+    ("", ""),
+    (
+        "it cannot be captured: its effect is needed at once, or belongs to the host",
+        "move it out of the block",
+    ),
+    (
+        "it is a blocking transfer, and nothing runs inside the block",
+        "pass is_blocking=False; if it is PyOpenCL's own transfer, do that step before or after the block",
+    ),
+    (
+        "it waits for commands that have only been recorded, and nothing runs inside the block",
+        "wait after a replay instead",
+    ),
+    (
+        "another thread used the queue while it was being captured",
+        "use the queue from the capturing thread only, or another queue",
+    ),
+    (
+        "an event in its wait list belongs to another context or to another capture",
+        "wait only for events of this block or of the queue's own context",
+    ),
+    (
+        "an event in its wait list belongs to a command that failed",
+        "find the failed command first: the event's status is its code",
+    ),
+    (
+        "an argument of the kernel was set before the block, or never, and it may be memory that the graph could not keep alive",
+        "set all arguments inside the block (kernel(queue, …) does), or name the buffers: capture(queue, keep=[buffers])",
+    ),
+    (
+        "the kernel cannot be frozen: the driver has no clCloneKernel and not all arguments were set inside the block",
+        "set all arguments of the kernel inside the block",
+    ),
+    (
+        "the host memory that it uses has no owner that the graph could keep alive",
+        "bind the array to a name in the calling function, or name it: capture(queue, keep=[array])",
+    ),
+    ("there is not enough memory", ""),
+    (
+        "an argument of the kernel is an image, and images cannot be captured",
+        "run kernels that use images outside the block",
+    ),
+    (
+        "it asks for a callback at completion, and nothing completes inside the block",
+        "set the callback on the replay's event",
+    ),
+)
+
+
+class CaptureError(FairleadError):
+    """A block could not be captured. `call` is the OpenCL function that was refused, `where` the caller's file and line."""
+
+    def __init__(self, message: str, *, call: str = "", where: str = "", **parts: str) -> None:
+        super().__init__(message, routine=call, **parts)
+        self.call, self.where = call, where
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A call inside the block that was refused."""
+
+    call: str
+    reason: str
+    remedy: str
+    where: str
+
+    def error(self) -> CaptureError:
+        """The refusal as an exception."""
+        at = f" (at {self.where})" if self.where else ""
+        return CaptureError(
+            f"inside a capture block: {self.reason}{at}.",
+            call=self.call,
+            where=self.where,
+            code="CL_INVALID_OPERATION",
+            remedy=self.remedy,
+        )
+
+
+class Observer(Protocol):
+    """What a recording asks whoever knows the client."""
+
+    def added(self, new_objects: bool) -> None:
+        """A command was recorded; `new_objects` if it is the first to use some memory object or other."""
+
+    def passed(self) -> None:
+        """A memory object that the recording does not keep yet was set as a kernel's argument."""
+
+    def keep_host(self, address: int, size: int) -> bool:
+        """Keep the owner of host memory alive for as long as the recording lives; False if there is none to be found."""
+        ...
+
+    def is_housekeeping(self) -> bool:
+        """Whether the wait that is being made now is the client's own tidying and not the program's."""
+        ...
+
+    def where(self) -> str:
+        """File and line of the program's call that is being made now."""
+        ...
+
+
+_NODE: Final = ord("n")
+
+
+class _Cookie:
+    """What the native observer is given: it must not lead back to the recording, which would then be freed only by a collection."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.observer = observer
+        self.refusals: list[Refusal] = []
+        self.raised: BaseException | None = None
+
+
+@ffi.def_extern(name="fl_python_observer", error=1)
+def _observe(handle: Any, what: int, detail: int, address: Any, size: int) -> int:
+    """Nothing can be raised through the client's C: what is raised here, say by a signal handler, is kept for the end of the block."""
+    cookie: _Cookie = ffi.from_handle(handle)
+    try:
+        return _answer(cookie, what, detail, address, size)
+    except BaseException as raised:
+        cookie.raised = cookie.raised or raised
+        return 1
+
+
+def _answer(cookie: _Cookie, what: int, detail: int, address: Any, size: int) -> int:
+    observer = cookie.observer
+    if what == _NODE:
+        observer.added(size > 0)
+        return 0
+    kind = chr(what)
+    if kind in "hm":
+        return not observer.keep_host(int(ffi.cast("uintptr_t", address)), size)
+    if kind == "p":
+        observer.passed()
+    elif kind == "s":
+        observer.keep_host(int(ffi.cast("uintptr_t", address)), size)
+    elif kind == "w":
+        return not observer.is_housekeeping()
+    elif kind == "r":
+        slot, reason = divmod(detail, 16)
+        text, remedy = _REASONS[reason]
+        cookie.refusals.append(Refusal(OPENCL.slots[slot].name, text, remedy, observer.where()))
+    return 0
+
+
+# PyOpenCL lets go of the GIL for every wait that the program asks for, and holds it where a destructor waits.
+_holds_gil = ffi.cast(
+    "int (*)(void)", ctypes.cast(ctypes.pythonapi.PyGILState_Check, ctypes.c_void_p).value
+)
+
+
+class Recording:
+    """What is recorded from `queues` (handles, all of `context`) until `end()`. Not thread-safe: one thread records.
+
+    `version` is the platform's OpenCL version: how long the driver's table surely is.
+    `allow_unseen` accepts kernels with memory arguments that were set before the block: the caller keeps those alive itself.
+    Raises OpenCLError if a queue is being captured already or a driver refuses.
+    """
+
+    def __init__(
+        self,
+        queues: Sequence[int],
+        context: int,
+        observer: Observer,
+        *,
+        version: tuple[int, int],
+        allow_unseen: bool = False,
+    ) -> None:
+        self.context = context
+        self._cookie = _Cookie(observer)
+        self._handle = ffi.new_handle(self._cookie)
+        self._ended = False
+        handles = [ffi.cast("void *", queue) for queue in queues]
+        code = ffi.new("int *")
+        lib.fl_set_length(ffi.cast("void ***", context)[0], slots_of_version(version))
+        pointer = lib.fl_begin(
+            handles,
+            len(handles),
+            ffi.cast("void *", context),
+            allow_unseen,
+            lib.fl_python_observer,
+            self._handle,
+            _holds_gil,
+            code,
+        )
+        if not pointer:
+            remedy = (
+                "end other captures first: at most 512 queues are captured at once, 63 in one block"
+            )
+            if any(map(is_captured, queues)):
+                remedy = "end the other capture of this queue first"
+            raise error(code[0], "capture", "A queue could not be captured.", remedy)
+        self.native = ffi.gc(pointer, lib.fl_drop)
+
+    def end(self) -> None:
+        """End the block: every dispatch pointer and table is as it was. Calling it again does nothing."""
+        if not self._ended:
+            self._ended = True
+            lib.fl_end(self.native)
+
+    @property
+    def refusals(self) -> list[Refusal]:
+        """The calls that were refused, in order."""
+        return self._cookie.refusals
+
+    @property
+    def raised(self) -> BaseException | None:
+        """What was raised while the observer was asked, if anything: the recording is not to be trusted then."""
+        return self._cookie.raised
+
+    def drop(self) -> None:
+        """End the block and give up everything that was recorded and kept alive."""
+        self._ended = True
+        ffi.release(self.native)
+
+    def __len__(self) -> int:
+        count = ffi.new("uint32_t *")
+        lib.fl_commands(self.native, count)
+        return count[0]
+
+    @property
+    def commands(self) -> Any:
+        """The array of `fl_command`, `len(self)` long; it lies in the recording's own memory. Only after `end()`."""
+        return lib.fl_commands(self.native, ffi.new("uint32_t *"))
+
+    @property
+    def dependencies(self) -> Any:
+        """Node numbers, `first_dep` and `dep_count` of each command say which are its own (unsigned 32-bit, a memoryview)."""
+        count = ffi.new("uint32_t *")
+        array = lib.fl_deps(self.native, count)
+        return memoryview(ffi.buffer(array, count[0] * 4) if count[0] else b"").cast("I")
+
+    @property
+    def pending(self) -> list[int]:
+        """Events from before the block that had not completed when a command waited for them: every replay waits for them."""
+        count = ffi.new("uint32_t *")
+        array = lib.fl_pending(self.native, count)
+        return [int(ffi.cast("uintptr_t", array[i])) for i in range(count[0])]
+
+    @property
+    def kept(self) -> int:
+        """How many OpenCL objects the recording keeps alive."""
+        return lib.fl_kept(self.native)
+
+    @property
+    def pinned(self) -> int:
+        """How many SVM pointers the recording's commands use."""
+        return lib.fl_pinned(self.native)
+
+
+def is_captured(queue: int) -> bool:
+    """Whether a queue (handle) is being captured now."""
+    return bool(lib.fl_is_captured(ffi.cast("void *", queue)))

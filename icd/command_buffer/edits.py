@@ -1,0 +1,104 @@
+"""Changes of recorded commands: copies that can be changed, other arguments for launches, and commands put into other arrays.
+
+A recording's own array is never changed. A copy of a launch owns its list of arguments; everything else that a command points to belongs
+to the recording, which whoever has the copy keeps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._native import ffi, lib
+from ..abi import OPENCL
+from ..errors import check, error
+from .commands import address, call, kernel_name
+
+#: What an argument is (fl_change.kind); local memory is a value without an address, and `UNSET` was never seen by the recording.
+UNSET, VALUE, MEMORY, SAMPLER, POINTER = range(5)
+
+
+def copy_of(command: Any) -> Any:
+    """A command like this one, which can be changed; its arguments go with it."""
+    made = ffi.gc(ffi.new("fl_command *"), _release)
+    put(made, command)
+    return made
+
+
+def _release(command: Any) -> None:
+    lib.fl_release_arguments(command.arguments)
+
+
+def put(target: Any, command: Any, queue: int | None = None) -> None:
+    """Make what `target` points to equal to a command, but for the number of its queue if one is given."""
+    old, arguments = target.arguments, _copied(command.arguments)
+    target[0] = command[0]
+    target.arguments = arguments
+    if queue is not None:
+        target.queue = queue
+    lib.fl_release_arguments(old)
+
+
+def _copied(arguments: Any) -> Any:
+    if not arguments:
+        return ffi.NULL
+    made = lib.fl_change_arguments(arguments, lib.fl_argument_count(arguments), ffi.NULL, 0)
+    if not made:
+        raise MemoryError("no memory for a launch's arguments")
+    return made
+
+
+def argument_count(command: Any) -> int:
+    """How many arguments a launch has."""
+    return lib.fl_argument_count(command.arguments)
+
+
+def argument_of(command: Any, index: int) -> tuple[int, int, bool]:
+    """What an argument is: its kind, its size in bytes, and whether it is local memory."""
+    found = ffi.new("fl_change *")
+    check(lib.fl_get_argument(command.arguments, index, found), "clSetKernelArg")
+    return found.kind, found.size, found.kind == VALUE and not found.value
+
+
+def set_argument(command: Any, index: int, kind: int, size: int, word: int) -> None:
+    """Give a copied launch another argument. `word` is the address of a value (0: local memory), or else the handle or pointer itself.
+
+    Raises OpenCLError.
+    """
+    if kind == VALUE:
+        value = ffi.cast("void *", word)
+    elif kind == POINTER:
+        size, value = 0, ffi.cast("void *", word)
+    else:  # OpenCL takes the address of a handle; NULL is a value like any other
+        kind, size, value = kind if word else VALUE, 8, ffi.new("uintptr_t *", word)
+    code = lib.fl_set_argument(command, index, kind, size, value)
+    if code:
+        raise error(code, "clSetKernelArg", f"(argument {index})")
+
+
+def has_all_arguments(command: Any) -> bool:
+    """Whether all arguments of a launch are in its list, so that it can do with another kernel of the same function."""
+    found, arguments = ffi.new("fl_change *"), command.arguments
+    for index in range(lib.fl_argument_count(arguments)):
+        lib.fl_get_argument(arguments, index, found)
+        if found.kind == UNSET:
+            return False
+    return True
+
+
+def same_function(one: Any, other: Any) -> bool:
+    """Whether two kernels are of the same function of the same program."""
+    first, second = address(one), address(other)
+    return first == second or (
+        bool(first and second)
+        and _program(first) == _program(second)
+        and kernel_name(first) == kernel_name(second)
+    )
+
+
+def _program(kernel: int) -> int:
+    value = ffi.new("uintptr_t *")
+    check(
+        call(kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_PROGRAM"], 8, address(value), None),
+        "clGetKernelInfo",
+    )
+    return value[0]

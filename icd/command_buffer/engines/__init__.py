@@ -1,0 +1,1 @@
+"""Engines: each runs recorded commands on a driver by one method."""

@@ -1,0 +1,267 @@
+"""Runs functions in child processes, so that a library which crashes, hangs or ends the process does not take the caller along.
+
+To use it: write a module with `main(data, progress)`. It is called in the child with the request's data; it calls
+`progress("opening the library")` before each step that may go wrong, and returns its report, both as what JSON knows. Then call
+`run_all([Request("fairlead.loader.ur.plugin_probe", asdict(candidate)), ...])`: an `Outcome` for each, in the order of the requests.
+
+`run_all` starts all children at once. Each writes steps and report as lines of JSON to a pipe of its own; what the library prints
+goes elsewhere. The parent reads until the child ends or its time (FAIRLEAD_PROBE_TIMEOUT, 20 s) is over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from .search import Candidate, secure_environ
+from .table import TRACE_VARIABLES
+
+DEFAULT_TIMEOUT: Final = 20.0
+_REMEDY: Final = (
+    "update or reinstall it; FAIRLEAD_EXCLUDE leaves it out, FAIRLEAD_PROBE=0 opens it all the same"
+)
+_KEPT: Final = {"answer": 1 << 22, "printed": 4096}  # of each pipe so many bytes, the last ones
+_PIPE_SIZE: Final = 1 << 16
+# The path of the modules is given, not inherited: `-m` would put the working directory first, and anyone's json.py with it.
+_CHILD: Final = "import sys; sys.path[:] = sys.argv[5:]; from fairlead.loader.base.children import answer; answer(*sys.argv[1:5])"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one child shall do: call `main` of a module, by its full name, with `data`: what JSON knows, and paths (as text)."""
+
+    module: str
+    data: Any
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one request: the `report` that its `main` returned, else None, the reason and the remedy in plain words.
+
+    `seconds` is how long the child lived, its start included, `notes` what is odd although there is a report, and `printed` the last
+    line that it printed. `probed` is False if no child could be started: then nothing is known, and a note says why.
+    """
+
+    report: dict[str, Any] | None = None
+    reason: str = ""
+    remedy: str = ""
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    probed: bool = True
+    printed: str = ""
+
+
+def run_all(requests: Sequence[Request], timeout: float | None = None) -> list[Outcome]:
+    """Run requests in child processes, all at once; the outcomes are in the order of `requests`.
+
+    `timeout` is in seconds for each, FAIRLEAD_PROBE_TIMEOUT if None.
+    """
+    limit = _timeout() if timeout is None else timeout
+    children: list[_Child | Outcome] = []
+    with selectors.DefaultSelector() as selector:
+        try:
+            for request in requests:
+                try:
+                    children.append(_Child(request, limit, selector))
+                except OSError as error:
+                    note = f"it was not probed, because no child process could be started: {error}"
+                    children.append(Outcome(notes=(note,), probed=False))
+            running = [child for child in children if isinstance(child, _Child)]
+            while running:
+                for key, _ in selector.select(0.02):
+                    key.data()
+                running = [child for child in running if not child.ended()]
+        finally:
+            for child in children:
+                if isinstance(child, _Child):
+                    child.kill()
+    return [child.outcome if isinstance(child, _Child) else child for child in children]
+
+
+def candidate_from(data: dict[str, Any]) -> Candidate:
+    """The candidate whose `asdict` went through JSON."""
+    return Candidate(
+        data["library"], data["found_via"], Path(data["manifest"]) if data["manifest"] else None
+    )
+
+
+def _environment() -> dict[str, str]:
+    """The child's environment: nothing is probed in it again, and what its parent traces is no business of its own."""
+    own = (*TRACE_VARIABLES, "FAIRLEAD_TRACE_FILE", "FAIRLEAD_TRACE_LOG")
+    trusted = {name: value for name, value in secure_environ().items() if name not in own}
+    return {**trusted, "FAIRLEAD_PROBE": "0"}
+
+
+class _Child:
+    """A running child: its process, what it has written so far, and in the end its outcome."""
+
+    def __init__(self, request: Request, timeout: float, selector: selectors.BaseSelector) -> None:
+        self.timeout, self.selector, self.killed = timeout, selector, False
+        self.outcome = Outcome(reason="its probe was interrupted")
+        self.kept = {name: bytearray() for name in _KEPT}
+        self.mark = os.urandom(
+            8
+        ).hex()  # a line without it was written by a library to a descriptor that is not its own
+        self.started = time.monotonic()
+        reader, writer = os.pipe()
+        try:
+            arguments = (
+                str(writer),
+                self.mark,
+                request.module,
+                json.dumps(request.data, default=str),
+            )
+            self.process = subprocess.Popen(
+                [_python(), "-c", _CHILD, *arguments, *sys.path],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(writer,),
+                start_new_session=True,
+                env=_environment(),
+            )
+        except BaseException:
+            os.close(reader)
+            raise
+        finally:
+            os.close(writer)
+        assert self.process.stdout is not None
+        self.pipes = {"answer": reader, "printed": os.dup(self.process.stdout.fileno())}
+        self.process.stdout.close()
+        for name, pipe in self.pipes.items():
+            os.set_blocking(pipe, False)
+            selector.register(pipe, selectors.EVENT_READ, lambda name=name: self._read(name))
+
+    def ended(self) -> bool:
+        """Whether it is over; then `outcome` is complete."""
+        code = self.process.poll()
+        if code is None and time.monotonic() - self.started < self.timeout:
+            return False
+        self.kill()
+        self.outcome = self._outcome(code)
+        return True
+
+    def kill(self) -> None:
+        """End the child and whatever it has started; read what is left in the pipes and close them."""
+        if self.killed:
+            return
+        self.killed = True
+        with suppress(OSError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        for name in tuple(self.pipes):
+            self._read(name)  # a pipe holds no more than one read takes
+            self._close(name)
+
+    def _read(self, name: str) -> None:
+        try:
+            data = os.read(self.pipes[name], _PIPE_SIZE)
+        except BlockingIOError:
+            return
+        self.kept[name] += data
+        del self.kept[name][: -_KEPT[name]]
+        if not data:
+            self._close(name)
+
+    def _close(self, name: str) -> None:
+        if name in self.pipes:
+            self.selector.unregister(self.pipes[name])
+            os.close(self.pipes.pop(name))
+
+    def _outcome(self, code: int | None) -> Outcome:
+        """The child's own report if it wrote one and came to an end; `code` is its exit status, None if it had to be killed."""
+        late = f"within {self.timeout:g} s"
+        lines = self._lines()
+        if not lines or "report" not in lines[-1]:
+            ending = f"it did not answer {late}" if code is None else _ending(code)
+            return self._failure(
+                f"{ending} while {lines[-1]['step'] if lines else 'Python was starting'}"
+            )
+        if code is None:
+            return self._failure(f"it answers, but does not let the process end {late}")
+        notes = (f"{_ending(code)} while the process was ending",) if code else ()
+        return Outcome(
+            lines[-1]["report"],
+            seconds=time.monotonic() - self.started,
+            notes=notes,
+            printed=self._last_printed(),
+        )
+
+    def _lines(self) -> list[dict[str, Any]]:
+        """What the child wrote, a line each; without what was cut off or torn by others who wrote at the same time."""
+        mark, lines = self.mark.encode(), []
+        for line in self.kept["answer"].split(b"\n")[:-1]:
+            if line.startswith(mark):
+                with suppress(ValueError):
+                    lines.append(json.loads(line.removeprefix(mark)))
+        return lines
+
+    def _last_printed(self) -> str:
+        lines = self.kept["printed"].decode("utf-8", "replace").split("\n")
+        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+
+    def _failure(self, reason: str) -> Outcome:
+        printed = self._last_printed()
+        return Outcome(
+            None,
+            with_printed(reason, printed),
+            _REMEDY,
+            time.monotonic() - self.started,
+            printed=printed,
+        )
+
+
+def with_printed(reason: str, printed: str) -> str:
+    """A reason with the last line that the child printed, if it did."""
+    return f"{reason}; the last it printed was: {printed}" if printed else reason
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"it ended the process with exit code {code}"
+    try:
+        return f"it crashed with {signal.Signals(-code).name}"
+    except ValueError:
+        return f"it crashed with signal {-code}"
+
+
+def _python() -> str:
+    """This interpreter; where Python is embedded in a program, sys.executable may be that program or nothing."""
+    places = (sys.executable or "", os.path.join(sys.exec_prefix, "bin", "python3"))
+    for path in places:
+        if os.path.basename(path).startswith(("python", "pypy")) and os.access(path, os.X_OK):
+            return path
+    raise FileNotFoundError("there is no Python interpreter to start")
+
+
+def _timeout() -> float:
+    try:
+        seconds = float(secure_environ()["FAIRLEAD_PROBE_TIMEOUT"])
+    except (KeyError, ValueError):
+        return DEFAULT_TIMEOUT
+    return seconds if seconds > 0 else DEFAULT_TIMEOUT
+
+
+def answer(descriptor: str, mark: str, module: str, data: str) -> None:
+    """What the child does: call the module's `main`, and write steps and report to the pipe, each as a line that has the mark."""
+    pipe = int(descriptor)
+    os.set_inheritable(pipe, False)
+
+    def say(**line: Any) -> None:
+        with suppress(OSError), open(pipe, "w", encoding="utf-8", closefd=False) as stream:
+            stream.write(
+                f"\n{mark}{json.dumps(line, default=str)}\n"
+            )  # the line that someone else has begun ends here
+
+    say(report=import_module(module).main(json.loads(data), lambda step: say(step=step)))

@@ -1,0 +1,188 @@
+"""Lines for people: the loggers that UR_LOG_<NAME> configures, and the messages of SYCL_PI_TRACE.
+
+`logger("LOADER").info(...)` prints `<LOADER>[INFO]: ...` where, and if, the variable UR_LOG_LOADER says so; a variable is read when its
+logger is first used. Without a variable a logger is quiet. `pi_trace` prints what the DPC++ runtime prints about its plugins.
+
+In a set-uid process the variables are ignored: one of them names a file to write.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TextIO
+
+from .forks import new_lock
+from .search import secure_environ
+
+LEVELS: Final = ("debug", "info", "warning", "error", "quiet")
+LEGAL: Final = "level:debug|info|warning|error|quiet;flush:debug|info|warning|error|quiet;output:stdout|stderr|file,<path>;fileline:0|1"
+
+_loggers: dict[str, Logger] = {}
+_lock = new_lock()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a UR_LOG variable asks for. `level` and `flush` are places in LEVELS; `path` is the file, "" for a standard stream."""
+
+    level: int
+    flush: int = LEVELS.index("error")
+    output: str = "stderr"
+    path: str = ""
+    fileline: bool = False
+
+
+class Logger:
+    """Prints messages of a level and above; messages of the flush level and above are there at once. Any thread may use it."""
+
+    def __init__(self, name: str, settings: Settings) -> None:
+        self.name = name
+        self.settings = settings
+        self._lock = new_lock()
+        self._file: TextIO | None = None
+
+    def debug(self, text: str) -> None:
+        """What only the author of an adapter wants to know."""
+        self._message("debug", text)
+
+    def info(self, text: str) -> None:
+        """What happened."""
+        self._message("info", text)
+
+    def warning(self, text: str) -> None:
+        """What is probably not as it was meant."""
+        self._message("warning", text)
+
+    def error(self, text: str) -> None:
+        """What failed."""
+        self._message("error", text)
+
+    def enabled(self, level: str) -> bool:
+        """Whether messages of a level are printed."""
+        return LEVELS.index(level) >= self.settings.level
+
+    def write(self, level: str, text: str) -> None:
+        """Print `text` as it is, without a prefix and with its own ends of line, if messages of the level are printed."""
+        if not self.enabled(level):
+            return
+        with self._lock:
+            stream = self._stream()
+            put(stream, text, flush=LEVELS.index(level) >= self.settings.flush)
+
+    def _message(self, level: str, text: str) -> None:
+        where = ""
+        if self.settings.fileline and self.enabled(level):
+            caller = sys._getframe(2)
+            where = f"{os.path.basename(caller.f_code.co_filename)}:{caller.f_lineno}: "
+        self.write(level, f"<{self.name}>[{level.upper()}]: {where}{text}\n")
+
+    def _stream(self) -> TextIO | None:
+        """Where to print to: the standard stream as it is now, or the file, which is opened once."""
+        if not self.settings.path:
+            return sys.stdout if self.settings.output == "stdout" else sys.stderr
+        if self._file is None:
+            try:
+                # line-buffered, whatever the flush level is: the last lines before a crash are those that are wanted
+                self._file = open(  # noqa: SIM115 - it stays open
+                    self.settings.path, "w", 1, encoding="utf-8", errors="backslashreplace"
+                )
+            except OSError as error:
+                warn(
+                    f"the log file {self.settings.path} of UR_LOG_{self.name} cannot be written ({error.strerror}): logging to stderr"
+                )
+                self.settings = Settings(
+                    self.settings.level, self.settings.flush, fileline=self.settings.fileline
+                )
+                return sys.stderr
+        return self._file
+
+
+def logger(name: str, default: str = "quiet") -> Logger:
+    """The logger of a name ("LOADER"), made when it is first asked for; without UR_LOG_<name> its level is `default`."""
+    with _lock:
+        if name not in _loggers:
+            _loggers[name] = Logger(name, settings(name, default=default))
+        return _loggers[name]
+
+
+def settings(
+    name: str, environ: Mapping[str, str] | None = None, default: str = "quiet"
+) -> Settings:
+    """What UR_LOG_<name> asks for; a value that cannot be read is named in one warning line, and the defaults hold."""
+    text = secure_environ(environ).get(f"UR_LOG_{name}", "")
+    plain = Settings(LEVELS.index(default))
+    try:
+        return parse(text, plain)
+    except ValueError as error:
+        warn(f"UR_LOG_{name}={text!r} is ignored: {error}; write {LEGAL}")
+        return plain
+
+
+def trace_bits(name: str, environ: Mapping[str, str] | None = None) -> int:
+    """The bits of SYCL_PI_TRACE or SYCL_UR_TRACE: 1 discovery, 2 calls, -1 everything; 0 if the variable is not set.
+
+    A number as C reads it: 0x01, else the digits at the beginning, else 0.
+    """
+    text = secure_environ(environ).get(name, "").strip()
+    if hexadecimal := re.fullmatch(r"([+-]?)0[xX]([0-9a-fA-F]+)", text):
+        return int(hexadecimal[1] + hexadecimal[2], 16)
+    decimal = re.match(r"[+-]?[0-9]+", text)
+    return int(decimal[0]) if decimal else 0
+
+
+def pi_trace(level: str, text: str, environ: Mapping[str, str] | None = None) -> None:
+    """Print `SYCL_PI_TRACE[level]: text` to stderr, if SYCL_PI_TRACE asks for it: "basic" by bit 1; "all" and "-1" by -1."""
+    bits = trace_bits("SYCL_PI_TRACE", environ)
+    if bits & 1 if level == "basic" else bits == -1:
+        put(sys.stderr, f"SYCL_PI_TRACE[{level}]: {text}\n")
+
+
+def warn(text: str) -> None:
+    """One warning line on stderr, whatever the levels are: for variables that do not mean what their author thinks."""
+    put(sys.stderr, f"fairlead: warning: {text}\n")
+
+
+def put(stream: TextIO | None, text: str, flush: bool = True) -> None:
+    """Write to a stream that may be closed, or may not be there at all: a message is not worth an exception."""
+    try:
+        if stream is not None:
+            stream.write(text)
+            if flush:
+                stream.flush()
+    except (OSError, ValueError):
+        pass
+
+
+def parse(text: str, plain: Settings) -> Settings:
+    """The settings that a text says. Blanks, quotes, upper case and empty elements do no harm. Raises ValueError with what is wrong."""
+    found: dict[str, str] = {}
+    for element in filter(None, map(str.strip, text.split(";"))):
+        key, colon, word = (part.strip().strip("'\"") for part in element.partition(":"))
+        if not colon or key.lower() not in ("level", "flush", "output", "fileline"):
+            raise ValueError(f"{element!r} is none of its settings")
+        found[key.lower()] = word
+    kind, _, path = found.get("output", plain.output).partition(",")
+    if kind.strip().lower() not in ("stdout", "stderr", "file") or (
+        kind.strip().lower() == "file"
+    ) != bool(path.strip()):
+        raise ValueError(f"{found['output']!r} is no output")
+    fileline = found.get("fileline", "0").lower()
+    if fileline not in ("0", "1", "true", "false"):
+        raise ValueError(f"{fileline!r} is neither 0 nor 1")
+    return Settings(
+        _level(found["level"]) if "level" in found else plain.level,
+        _level(found["flush"]) if "flush" in found else plain.flush,
+        kind.strip().lower(),
+        path.strip().strip("'\""),
+        fileline in ("1", "true"),
+    )
+
+
+def _level(word: str) -> int:
+    if word.lower() not in LEVELS:
+        raise ValueError(f"{word!r} is no level")
+    return LEVELS.index(word.lower())

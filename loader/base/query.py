@@ -1,0 +1,55 @@
+"""The two ways in which C APIs answer with values of unknown length: ask for the length, then for the value.
+
+`query` is for `…GetInfo(…, size, value, size_ret)`, `handles` for `…Get(…, num_entries, entries, num_entries_ret)`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from .errors import FairleadError
+
+#: Raises unless the code means success: (code, routine, detail).
+Check: TypeAlias = Callable[[int, str, str], None]
+
+_LARGEST_ANSWER: Final = 1 << 24
+_MOST_HANDLES: Final = 1 << 16
+
+
+def query(call: Any, routine: str, check: Check, *arguments: Any, detail: str = "") -> bytes:
+    """The value that `call(*arguments, size, value, size_ret)` gives.
+
+    Raises what `check` raises, with `detail` after the code's sentence; FairleadError if the size is no sensible one.
+    """
+    size = ctypes.c_size_t()
+    check(call(*arguments, 0, None, ctypes.byref(size)), routine, detail)
+    if size.value > _LARGEST_ANSWER:
+        raise FairleadError(
+            f"the answer is said to have {size.value} bytes, which cannot be", routine=routine
+        )
+    buffer = ctypes.create_string_buffer(max(size.value, 1))
+    if size.value:
+        check(call(*arguments, size.value, buffer, None), routine, detail)
+    return buffer.raw[: size.value]
+
+
+def handles(call: Any, routine: str, check: Check, *arguments: Any, detail: str = "") -> list[int]:
+    """The handles that `call(*arguments, count, entries, count_ret)` gives; a NULL among them is left out."""
+    count = ctypes.c_uint32()
+    check(call(*arguments, 0, None, ctypes.byref(count)), routine, detail)
+    if count.value > _MOST_HANDLES:
+        raise FairleadError(
+            f"there are said to be {count.value} of them, which cannot be", routine=routine
+        )
+    if not count.value:
+        return []
+    entries = (ctypes.c_void_p * count.value)()
+    check(call(*arguments, count.value, entries, None), routine, detail)
+    return [handle for handle in entries if handle]
+
+
+def text(value: bytes) -> str:
+    """A C string that was given as a value, up to its NUL."""
+    return value.split(b"\0", 1)[0].decode("utf-8", "replace").strip()

@@ -1,0 +1,195 @@
+"""Remembers which libraries passed their probe, so that the next process opens them at once.
+
+`judge` is what everyone asks who is about to open drivers ("cl"), adapters ("ur") or plugins ("pi"); the kind is part of what a
+verdict is about. Verdicts are kept in `$XDG_CACHE_HOME/fairlead/probes.json`: a good one for as long as neither the library's file
+nor fairlead changes; a bad one for an hour at most, and no longer than what a user would change to follow its remedy stays the
+same. In a process with more rights than its user nothing is read or written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final, Protocol
+
+from .library import find_library
+from .search import Candidate, Refusal, in_secure_process, secure_environ
+
+_BAD_VERDICT_LASTS: Final = 3600.0  # seconds
+_MOST_VERDICTS: Final = 500
+_FOLDERS: Final = (
+    "loader",
+    "icd",
+    "plugins",
+)  # where the code lies, and the ABI facts, that a verdict depends on
+
+
+class Report(Protocol):
+    """What a probe must say: of which candidate, whether it is sound, else why not, and whether it could be tried at all."""
+
+    @property
+    def candidate(self) -> Candidate: ...
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def remedy(self) -> str: ...
+    @property
+    def probed(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """What a probe came to, when (seconds since the epoch), and in what surroundings."""
+
+    ok: bool
+    reason: str
+    remedy: str
+    at: float
+    around: str
+
+    def holds(self, path: str) -> bool:
+        """Whether it needs no new probe."""
+        return self.ok or (
+            0 <= time.time() - self.at < _BAD_VERDICT_LASTS and self.around == _surroundings(path)
+        )
+
+
+def judge(
+    candidates: Sequence[Candidate],
+    probe_all: Callable[[Sequence[Candidate]], Iterable[Report]],
+    kind: str,
+    locate: Callable[[Candidate], str] = lambda candidate: candidate.library,
+) -> dict[Candidate, Refusal]:
+    """The candidates that failed their probe, now or within the last hour, each with the reason; none if FAIRLEAD_PROBE=0.
+
+    `probe_all` probes those about which nothing is known, `kind` tells the APIs apart ("cl", "ur", "pi"), and `locate` says which
+    path or soname will be opened for a candidate.
+    """
+    if secure_environ().get("FAIRLEAD_PROBE") == "0":
+        return {}
+    verdicts = _read()
+    paths = {candidate: locate(candidate) for candidate in candidates}
+    identities = {candidate: _identity(kind, path) for candidate, path in paths.items()}
+    refusals: dict[Candidate, Refusal] = {}
+    unknown: list[Candidate] = []
+    for candidate, identity in identities.items():
+        verdict = verdicts.get(identity or "")
+        if verdict is None or not verdict.holds(paths[candidate]):
+            if (
+                identity is not None
+            ):  # a file that is not there needs no child: opening it runs no code and says why
+                unknown.append(candidate)
+        elif not verdict.ok:
+            reason = f"{verdict.reason} (remembered; `fairlead doctor` tries it again)"
+            refusals[candidate] = Refusal(
+                candidate.library, reason, verdict.remedy, candidate.found_via
+            )
+    if unknown:
+        for report in probe_all(unknown):
+            candidate, identity = report.candidate, identities[report.candidate]
+            if not report.ok:
+                refusals[candidate] = Refusal(
+                    candidate.library, report.reason, report.remedy, candidate.found_via
+                )
+            if identity and report.probed:
+                around = _surroundings(paths[candidate])
+                verdicts[identity] = _Verdict(
+                    report.ok, report.reason, report.remedy, time.time(), around
+                )
+        _write(verdicts)
+    return refusals
+
+
+def _file() -> Path | None:
+    """Where verdicts are kept; None in a process with more rights than its user."""
+    if in_secure_process():
+        return None
+    directory = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    return directory / "fairlead" / "probes.json" if directory.is_absolute() else None
+
+
+def _identity(kind: str, path: str) -> str | None:
+    """What a verdict is about: the API, the file and its age, the Python environment, fairlead itself.
+
+    None when there is no file to open, "" when only ld.so knows which file it is: such a library is always probed.
+    """
+    found = path if "/" in path else find_library(path)
+    if found is None:
+        return ""
+    try:
+        status = os.stat(found)
+    except OSError:
+        return None
+    facts = (
+        os.path.realpath(found),
+        status.st_mtime_ns,
+        status.st_size,
+        sys.prefix,
+        _age_of_fairlead(),
+    )
+    return "|".join(map(str, (kind, *facts, secure_environ().get("FAIRLEAD_QUIRKS", ""))))
+
+
+@cache
+def _age_of_fairlead() -> int:
+    """When the newest of its files was made, in ns since the epoch."""
+    root = Path(__file__).parents[2]
+    return max(
+        file.stat().st_mtime_ns
+        for folder in _FOLDERS
+        for end in ("py", "abi")
+        for file in (root / folder).glob(f"**/*.{end}")
+    )
+
+
+def _surroundings(path: str) -> str:
+    """What may change when a user follows a remedy: libraries beside this one, the linker's cache and search path."""
+    ages = []
+    for place in (os.path.dirname(os.path.realpath(path)), "/etc/ld.so.cache"):
+        try:
+            ages.append(os.stat(place).st_mtime_ns)
+        except OSError:
+            ages.append(0)
+    return "|".join(map(str, (*ages, secure_environ().get("LD_LIBRARY_PATH", ""))))
+
+
+def _read() -> dict[str, _Verdict]:
+    """All that is remembered; a file that cannot be read or has another form is as good as none."""
+    file = _file()
+    try:
+        data = json.loads(file.read_text(encoding="utf-8")) if file else {}
+        verdicts = {key: _Verdict(**value) for key, value in data.items()}
+        return (
+            verdicts if all(isinstance(verdict.at, float) for verdict in verdicts.values()) else {}
+        )
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+        return {}
+
+
+def _write(verdicts: dict[str, _Verdict]) -> None:
+    """Remember the newest verdicts, those of other processes among them. The rename makes the file whole or leaves it as it was."""
+    file = _file()
+    if file is None:
+        return
+    newest = sorted({**_read(), **verdicts}.items(), key=lambda item: item[1].at, reverse=True)[
+        :_MOST_VERDICTS
+    ]
+    temporary = file.with_name(f"{file.name}.{os.getpid()}")
+    with suppress(OSError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            temporary.write_text(
+                json.dumps({key: asdict(verdict) for key, verdict in newest}), encoding="utf-8"
+            )
+            os.replace(temporary, file)
+        finally:
+            temporary.unlink(missing_ok=True)

@@ -1,0 +1,290 @@
+"""The words of PI in those of Unified Runtime: `pi_from_ur.map` read, and values converted by it.
+
+A conversion follows from two types, that of the PI parameter (or constant, or field) and that of the UR one: constants by `ENUMS`,
+structs by `STRUCTS`, structs that UR takes by value are read where PI's pointer leads. `argument` makes it for a parameter, PI to
+UR; `answer` for what an info query answers, UR to PI. `result` is the same for result codes.
+
+Nothing here calls an adapter. What has no counterpart is refused with a PIError whose `value` goes back to the caller.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from ..base.abi import Constant, Parameter
+from ..ur.abi import UR
+from .abi import PI, PIError
+
+_Lines: TypeAlias = "list[str]"
+
+
+def refuse(name: str, detail: str) -> PIError:
+    """The exception that makes a call answer with the PI result code called `name`."""
+    return PIError.of(PI.codes[name], "", detail)
+
+
+@dataclass
+class Enum:
+    """A PI type's constants and their counterparts in a UR type.
+
+    `constants`: PI name to the UR constant. `answers`: UR value to PI value. `fixed`: queries that are always answered with a number.
+    `missing`: PI name to the reason why it has no counterpart. Of a UR type that holds bits, each bit is converted for itself.
+    """
+
+    pi: str
+    ur: str
+    constants: dict[str, Constant] = field(default_factory=dict)
+    answers: dict[int, int] = field(default_factory=dict)
+    fixed: dict[str, int] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.values: dict[int, int] = {}
+        self.bits = UR.is_bitfield(self.ur)
+
+    def pair(self, pi: str, ur: str, both_ways: bool = True) -> None:
+        """Make two constants counterparts; what was paired before stays."""
+        value = int(pi) if pi.lstrip("-").isdecimal() else PI[pi]
+        if both_ways:
+            self.constants.setdefault(pi, UR.constants[ur])
+            self.values.setdefault(value, UR[ur])
+        self.answers.setdefault(UR[ur], value)
+
+    def to_ur(self, value: int) -> int:
+        """The UR value for one of PI. A bit or value without a counterpart is refused."""
+        if value in self.values:
+            return self.values[value]
+        found = 0
+        for bit in _bits(value) if self.bits else [value]:
+            if bit not in self.values:
+                raise refuse(
+                    "PI_ERROR_INVALID_VALUE",
+                    f"{value:#x} of {self.pi} has no counterpart in {self.ur}.",
+                )
+            found |= self.values[bit]
+        return found
+
+    def to_pi(self, value: int) -> int:
+        """The PI value for one of UR. Bits without a counterpart are left out, any other value is refused."""
+        if value in self.answers:
+            return self.answers[value]
+        if not self.bits:
+            raise refuse(
+                "PI_ERROR_UNSUPPORTED_FEATURE",
+                f"{value:#x} of {self.ur} has no counterpart in {self.pi}.",
+            )
+        found = 0
+        for bit in _bits(value):
+            found |= self.answers.get(bit, 0)
+        return found
+
+
+def _bits(value: int) -> Iterator[int]:
+    return (1 << n for n in range(value.bit_length()) if value >> n & 1)
+
+
+# Reading the map
+
+
+def _sections() -> dict[str, _Lines]:
+    sections: dict[str, _Lines] = {}
+    lines: _Lines = []
+    for line in Path(__file__).with_name("pi_from_ur.map").read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            lines = sections.setdefault(line.strip("[]"), [])
+        elif line and not line.startswith("#"):
+            lines.append(line)
+    return sections
+
+
+def _enums(lines: _Lines) -> Iterator[Enum]:
+    """Explicit pairs come before patterns, which only add to them."""
+    blocks: list[tuple[Enum, list[str]]] = []
+    for line in lines:
+        if line.startswith(" "):
+            blocks[-1][1].append(line.strip())
+        else:
+            pi, ur = line.split()
+            blocks.append((Enum(pi, ur), []))
+    for enum, rows in blocks:
+        for row in sorted(rows, key=lambda row: "*" in row):
+            _read_row(enum, row)
+        yield enum
+
+
+def _read_row(enum: Enum, row: str) -> None:
+    left, right, *rest = row.split(" ", 2)
+    if "*" in left:
+        for name in PI.constants.values():
+            match = (
+                re.fullmatch(left.replace("*", r"(\w+)"), name.name)
+                if name.group == enum.pi
+                else None
+            )
+            other = UR.constants.get(right.replace("*", match[1])) if match else None
+            if other and other.group == enum.ur and name.name not in enum.missing:
+                enum.pair(name.name, other.name)
+    elif right == "-":
+        enum.missing[left] = rest[0]
+    elif right == ":=":
+        enum.fixed[left] = int(rest[0])
+    else:
+        enum.pair(left, rest[0], both_ways=right == "=")
+
+
+def _results(lines: _Lines) -> dict[int, int]:
+    named = dict(line.split(" ") for line in lines)
+    return {
+        code: PI.codes[named.get(name, name.replace("UR_RESULT_", "PI_"))]
+        for code, (name, _) in UR.errors.items()
+    }
+
+
+def _structs(lines: _Lines) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:
+    for line in lines:
+        names, fields = line.split(": ")
+        pi, ur = names.split(" ")
+        yield ur, (pi, dict(pair.split("=") for pair in fields.split(", ")))
+
+
+_SECTIONS: Final = _sections()
+
+#: PI function → the UR function and its arguments, as the map has them.
+FUNCTIONS: Final[Mapping[str, str]] = dict(line.split(" = ", 1) for line in _SECTIONS["functions"])
+#: PI function → why UR has nothing to serve it from: it answers PI_ERROR_UNSUPPORTED_FEATURE.
+UNSUPPORTED: Final[Mapping[str, str]] = dict(
+    line.split(": ", 1) for line in _SECTIONS["unsupported"]
+)
+#: All pairs of types whose constants are converted.
+ALL_ENUMS: Final = tuple(_enums(_SECTIONS["enums"]))
+#: PI type → its Enum.
+ENUMS: Final[Mapping[str, Enum]] = {enum.pi: enum for enum in ALL_ENUMS}
+#: UR struct → the PI struct that it is filled from, and UR field → PI field.
+STRUCTS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = dict(_structs(_SECTIONS["structs"]))
+#: UR result code → PI result code.
+RESULTS: Final[Mapping[int, int]] = _results(_SECTIONS["results"])
+
+
+def result(code: int) -> int:
+    """The PI result code for one of UR; PI_ERROR_UNKNOWN for a code that UR does not define."""
+    return RESULTS.get(code, PI.codes["PI_ERROR_UNKNOWN"])
+
+
+# Structs
+
+
+def new(name: str, **fields: Any) -> Any:
+    """A UR struct with these fields, its `stype` filled in, the rest 0. A field may be given another struct to point to."""
+    kind = UR.struct(name)
+    struct = kind()
+    if kind._fields_[0][0] == "stype":
+        struct.stype = UR[
+            f"UR_STRUCTURE_TYPE_{name.removeprefix('ur_').removesuffix('_t').upper()}"
+        ]
+    kept = []
+    for key, value in fields.items():
+        if isinstance(value, (ctypes.Structure, ctypes.Array)):
+            kept.append(value)
+            value = ctypes.addressof(value)
+        setattr(struct, key, value)
+    struct.kept = kept
+    return struct
+
+
+def struct_at(address: int, name: str) -> Any:
+    """The UR struct `name`, filled from the PI struct at `address`."""
+    pi, fields = STRUCTS[name]
+    source = PI.struct(pi).from_address(address)
+    types = {f.name: f.type for f in PI.structs[pi].fields}
+    values = {ur: getattr(source, of) for ur, of in fields.items()}
+    return new(
+        name,
+        **{
+            ur: ENUMS[types[of]].to_ur(values[ur]) if types[of] in ENUMS else values[ur]
+            for ur, of in fields.items()
+        },
+    )
+
+
+# Parameters
+
+
+def argument(source: Parameter, target: Parameter) -> Callable[[int], Any] | None:
+    """How the word that came for a PI parameter becomes the UR argument; None: as it is."""
+    if target.stars == 1 and target.type in STRUCTS and source.stars:
+        return lambda address: ctypes.byref(struct_at(address, target.type)) if address else None
+    if not target.stars and UR.resolve(target.type) == "struct":
+        return lambda address: _read_struct(address, target.type, source.name)
+    if UR.ctype(target.type, target.stars, target.const) is ctypes.c_char_p:
+        return lambda address: ctypes.c_char_p(address or None)
+    if not source.stars and source.type in ENUMS:
+        return ENUMS[source.type].to_ur
+    return None
+
+
+def _read_struct(address: int, name: str, parameter: str) -> Any:
+    if not address:
+        raise refuse("PI_ERROR_INVALID_VALUE", f"{parameter} is NULL.")
+    return UR.struct(name).from_address(address)
+
+
+# Answers of queries
+
+
+def answer(pi: Constant, ur: Constant) -> Callable[[bytes], bytes] | None:
+    """How the bytes that UR answers to a query become those of PI; None: as they are."""
+    special = {
+        "ur_image_format_t": _image_format,
+        "ur_device_partition_property_t[]": _partition,
+    }.get(ur.answer)
+    pi_type, ur_type = pi.answer.removesuffix("[]"), ur.answer.removesuffix("[]")
+    if special or not pi_type or not ur_type or "*" in pi_type:
+        return special
+    enum = ENUMS.get(pi_type)
+    pi_size, ur_size = ctypes.sizeof(PI.ctype(pi_type)), ctypes.sizeof(UR.ctype(ur_type))
+    if enum is None and pi_size == ur_size:
+        return None
+    is_list = ur.answer.endswith("[]")
+
+    def convert(data: bytes) -> bytes:
+        step = ur_size if is_list else max(len(data), 1)
+        words = (int.from_bytes(data[at : at + step], "little") for at in range(0, len(data), step))
+        end = (
+            b"\0" * pi_size if ur_type == "ur_device_partition_t" else b""
+        )  # PI's list of them ends with a 0
+        return b"".join(_word(enum.to_pi(word) if enum else word, pi_size) for word in words) + end
+
+    return convert
+
+
+def _word(value: int, size: int) -> bytes:
+    return (value & (1 << 8 * size) - 1).to_bytes(size, "little")
+
+
+def _image_format(data: bytes) -> bytes:
+    order, kind = data[:4], data[4:8]
+    return b"".join(
+        _word(ENUMS[name].to_pi(int.from_bytes(part, "little")), 4)
+        for name, part in (("pi_image_channel_order", order), ("pi_image_channel_type", kind))
+    )
+
+
+def _partition(data: bytes) -> bytes:
+    """UR's (type, value) pairs as PI's list: the type, its values, 0; a list of counts has an end of its own."""
+    pairs = [
+        (
+            int.from_bytes(data[at : at + 4], "little"),
+            int.from_bytes(data[at + 4 : at + 8], "little"),
+        )
+        for at in range(0, len(data), 8)
+    ]
+    if not pairs:
+        return b""
+    kind = ENUMS["pi_device_partition_property"].to_pi(pairs[0][0])
+    counts = [0] if kind == PI["PI_DEVICE_PARTITION_BY_COUNTS"] else []
+    return b"".join(_word(value, 8) for value in [kind, *(value for _, value in pairs), *counts, 0])

@@ -1,0 +1,83 @@
+"""The info queries of PI that Unified Runtime answers elsewhere, or not at once; the others are in `pi_from_ur.map`.
+
+A function of `ANSWERS` gets the `Service` and the arguments of the PI call as words, and returns the answer's bytes. Raises URError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from ..ur.abi import UR, URError
+from .mapping import ENUMS
+from .translation import word_of
+
+if TYPE_CHECKING:
+    from .serve import Service
+
+
+def context_devices(service: Service, context: int) -> list[int]:
+    """The devices of a context. Raises URError."""
+    data = service.query("urContextGetInfo", context, UR["UR_CONTEXT_INFO_DEVICES"])
+    return [word_of(data[at : at + 8]) for at in range(0, len(data), 8)]
+
+
+def _context_platform(service: Service, context: int, *rest: int) -> bytes:
+    return service.query(
+        "urDeviceGetInfo", context_devices(service, context)[0], UR["UR_DEVICE_INFO_PLATFORM"]
+    )
+
+
+def _of_all_devices(enum: str, asked: str) -> Callable[..., bytes]:
+    """What all devices of the context are capable of."""
+
+    def answer(service: Service, context: int, *rest: int) -> bytes:
+        found = (
+            service.query("urDeviceGetInfo", device, UR[asked])
+            for device in context_devices(service, context)
+        )
+        common = reduce(lambda one, other: one & other, map(word_of, found))
+        return ENUMS[enum].to_pi(common).to_bytes(8, "little")
+
+    return answer
+
+
+def _number_of_registers(service: Service, kernel: int, *rest: int) -> bytes:
+    return service.query("urKernelGetInfo", kernel, UR["UR_KERNEL_INFO_NUM_REGS"])
+
+
+def _extensions(service: Service, device: int, *rest: int) -> bytes:
+    """DPC++ of PI looks there for command-buffers, for which UR has a property of its own."""
+    names = service.query("urDeviceGetInfo", device, UR["UR_DEVICE_INFO_EXTENSIONS"]).rstrip(b"\0")
+    try:
+        supported = word_of(
+            service.query(
+                "urDeviceGetInfo", device, UR["UR_DEVICE_INFO_COMMAND_BUFFER_SUPPORT_EXP"]
+            )
+        )
+    except URError:
+        supported = 0
+    more = [b"ur_exp_command_buffer"] if supported and b"ur_exp_command_buffer" not in names else []
+    return b" ".join([*names.split(), *more]) + b"\0"
+
+
+def _source(service: Service, program: int, *rest: int) -> bytes:
+    """UR answers IL, or nothing; PI a text, which has an end."""
+    return service.query("urProgramGetInfo", program, UR["UR_PROGRAM_INFO_IL"]) or b"\0"
+
+
+#: PI info constant → the function that gives its answer.
+ANSWERS: Final[dict[str, Callable[..., bytes]]] = {
+    "PI_CONTEXT_INFO_PLATFORM": _context_platform,
+    "PI_DEVICE_INFO_EXTENSIONS": _extensions,
+    "PI_KERNEL_GROUP_INFO_NUM_REGS": _number_of_registers,
+    "PI_PROGRAM_INFO_SOURCE": _source,
+    **{
+        f"PI_EXT_CONTEXT_INFO_{what}_{kind.upper()}_CAPABILITIES": _of_all_devices(
+            f"pi_memory_{kind}_capabilities", f"UR_DEVICE_INFO_{what}_{kind.upper()}_CAPABILITIES"
+        )
+        for what in ("ATOMIC_MEMORY", "ATOMIC_FENCE")
+        for kind in ("order", "scope")
+    },
+}

@@ -1,0 +1,329 @@
+"""PI calls served from a Unified Runtime adapter: `serve` makes of an adapter's table a PI table, so that one library has both.
+
+The PI table is a C table without anything behind it (`layers.Layer`), so that C code can call it too. A call comes to
+`Service.before` as (slot, words). Most functions are one line of `pi_from_ur.map`: a `Call` converts the words by the types of the
+two prototypes (`pi_mapping`) and calls UR; a `Query` also converts the name that is asked for and the answer. The others are written
+out in `pi_translation`, `pi_kernels` and `pi_queries`. Result codes are converted on the way back. The handles of PI are those of UR.
+
+What UR has nothing for is in `UNSUPPORTED`, with the reason, and answers PI_ERROR_UNSUPPORTED_FEATURE; so does what this one adapter
+does not have. `piTearDown` releases the adapter, and everything answers PI_ERROR_UNINITIALIZED from then on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from ..base import layers
+from ..base.abi import Function
+from ..base.errors import FairleadError
+from ..base.forks import new_lock
+from ..base.query import handles, query
+from ..base.table import DispatchTable
+from ..ur.abi import UR, URError, check
+from . import kernels as pi_kernels
+from . import queries as pi_queries
+from . import translation as pi_translation
+from .abi import PI, PIError
+from .mapping import ENUMS, FUNCTIONS, UNSUPPORTED, answer, argument, new, refuse, result
+
+__all__ = ["UNSUPPORTED", "Service", "serve"]
+
+#: Makes one argument of a UR call from the words of the PI call.
+_Maker: TypeAlias = "Callable[[Service, Sequence[int]], Any]"
+
+#: Which result answers a NULL handle of a type; an adapter would read through it.
+_NULL_HANDLE: Final = {
+    "pi_platform": "PI_ERROR_INVALID_PLATFORM",
+    "pi_device": "PI_ERROR_INVALID_DEVICE",
+    "pi_context": "PI_ERROR_INVALID_CONTEXT",
+    "pi_queue": "PI_ERROR_INVALID_QUEUE",
+    "pi_mem": "PI_ERROR_INVALID_MEM_OBJECT",
+    "pi_program": "PI_ERROR_INVALID_PROGRAM",
+    "pi_kernel": "PI_ERROR_INVALID_KERNEL",
+    "pi_event": "PI_ERROR_INVALID_EVENT",
+    "pi_sampler": "PI_ERROR_INVALID_SAMPLER",
+    "pi_ext_command_buffer": "PI_ERROR_INVALID_COMMAND_BUFFER_KHR",
+}
+#: NULL is right here too, though the header does not say so.
+_MAY_BE_NULL: Final = {
+    ("piextKernelCreateWithNativeHandle", "program"),
+    ("piextMemGetNativeHandle", "dev"),
+}
+
+_TOKEN: Final = re.compile(r"[^,{}]*\{(?:[^{}]|\{[^{}]*\})*\}|[^,{}]+")
+
+
+def serve(table: DispatchTable, ended: Callable[[], object] = lambda: None) -> DispatchTable:
+    """A PI 15.47 table that is answered from the UR adapter behind `table`.
+
+    It is never freed; call its `piTearDown` when it is not used any longer, which calls `ended` at last. Raises FairleadError if
+    `table` is none of UR, or if 16 tables of PI are layered or served already.
+    """
+    if table.api is not UR:
+        raise FairleadError(
+            f"PI can only be served from a Unified Runtime adapter, and {table!r} is a table of {table.api.path.stem}",
+            remedy="give the table of a bound UR adapter; a PI plugin has a PI table already",
+        )
+    layer = layers.Layer(PI, 0, PI.codes["PI_ERROR_UNINITIALIZED"])
+    service = Service(table, layer, ended)
+    layer.handle(service.before)
+    return DispatchTable(PI, layer.address, label=f"PI from {table.label or 'UR'}")
+
+
+class Service:
+    """One adapter that PI is served from. `kernels` holds the arguments of each kernel whose adapter takes them with the launch."""
+
+    def __init__(
+        self, ur: DispatchTable, layer: layers.Layer, ended: Callable[[], object] = lambda: None
+    ) -> None:
+        self.ur = ur
+        self.layer = layer
+        self._when_ended = ended
+        self.kernels: dict[int, pi_kernels.KernelArguments] = {}
+        self._ended = False
+        self._adapters: list[int] | None = None
+        self._lock = new_lock()
+        self._absent = frozenset(
+            {0, *layers.stubs(UR, "unsupported"), *layers.stubs(UR, "uninitialized")}
+        )
+        self._has: dict[str, bool] = {}
+        self._told = False
+
+    def before(self, slot: int, arguments: Sequence[int]) -> int:
+        """Answer a PI call: its pi_result. Whatever goes wrong in here is told once, and the call answers PI_ERROR_UNKNOWN."""
+        try:
+            required, translation = _plans.get(slot) or _plan(slot)
+            for index, code in required:
+                if not arguments[index]:
+                    return code
+            return translation(self, arguments)
+        except PIError as error:
+            return error.value
+        except URError as error:
+            return result(error.value)
+        except Exception:
+            if not self._told:
+                self._told = True
+                traceback.print_exc()
+            return PI.codes["PI_ERROR_UNKNOWN"]
+
+    # What translations use
+
+    def has(self, name: str) -> bool:
+        """Whether the adapter has a function of its own for this."""
+        if name not in self._has:
+            self._has[name] = self.ur.pointer(UR.functions[name].slot or 0) not in self._absent
+        return self._has[name]
+
+    def call(self, name: str, *arguments: Any) -> int:
+        """Call a UR function; the result as one of PI."""
+        function = getattr(self.ur, name, None)
+        return (
+            result(function(*arguments)) if function else PI.codes["PI_ERROR_UNSUPPORTED_FEATURE"]
+        )
+
+    def query(self, name: str, *arguments: Any) -> bytes:
+        """The whole answer of a UR info query; `arguments` end with what is asked for. Raises URError."""
+        return query(getattr(self.ur, name), name, check, *arguments)
+
+    def handles(self, name: str, *arguments: Any) -> list[int]:
+        """The handles that a UR function lists. Raises URError."""
+        return handles(getattr(self.ur, name), name, check, *arguments)
+
+    def answer(self, data: bytes, size: int, value: int, size_ret: int) -> int:
+        """Write the answer of a query where the caller wants it: `size` bytes at `value`, its length at `size_ret`."""
+        if value and size < len(data):
+            return PI.codes["PI_ERROR_INVALID_VALUE"]
+        if value:
+            ctypes.memmove(value, data, len(data))
+        if size_ret:
+            ctypes.c_size_t.from_address(size_ret).value = len(data)
+        return 0
+
+    @property
+    def adapters(self) -> list[int]:
+        """The adapter's handles; usually it has one. Raises URError."""
+        with self._lock:
+            if self._adapters is None:
+                self._adapters = self.handles("urAdapterGet")
+            return self._adapters
+
+    @property
+    def adapter(self) -> int:
+        """The first of them. Refuses if there is none."""
+        if not self.adapters:
+            raise refuse("PI_ERROR_UNINITIALIZED", "The adapter has no driver to work with.")
+        return self.adapters[0]
+
+    def end(self) -> None:
+        """Release the adapter and answer nothing any longer. Another `serve` may use the table again."""
+        with self._lock:
+            adapters, self._adapters = self._adapters or [], []
+        for adapter in adapters:
+            self.call("urAdapterRelease", adapter)
+        self.kernels.clear()
+        with self._lock:
+            ended, self._ended = self._ended, True
+        if not ended:
+            self.layer.give_back()
+            self._when_ended()
+
+
+# Functions that follow from the map
+
+
+class Call:
+    """A PI function that is one UR function; `line` is its right side in the map."""
+
+    def __init__(self, function: Function, line: str) -> None:
+        self.pi = function
+        self.name, _, arguments = line.partition("(")
+        self.ur = UR.functions[self.name]
+        texts = [text.strip() for text in _TOKEN.findall(arguments.rstrip(")"))] or [
+            p.name for p in function.parameters
+        ]
+        if len(texts) != len(self.ur.parameters):
+            raise ValueError(
+                f"{self.name} has {len(self.ur.parameters)} parameters, and {function.name} gives it {len(texts)}"
+            )
+        self.makers = [
+            self._maker(text, target)
+            for text, target in zip(texts, self.ur.parameters, strict=True)
+        ]
+        #: Whether UR gets the words of PI as they came.
+        self.as_it_is = texts == [p.name for p in function.parameters] and not any(
+            map(argument, function.parameters, self.ur.parameters)
+        )
+
+    def __call__(self, service: Service, arguments: Sequence[int]) -> int:
+        if self.as_it_is:
+            return service.call(self.name, *arguments)
+        return service.call(self.name, *[make(service, arguments) for make in self.makers])
+
+    def _maker(self, text: str, target: Any) -> _Maker:
+        if text.isdecimal():
+            return lambda service, arguments: int(text)
+        if text == "adapter":
+            return lambda service, arguments: service.adapter
+        if text == "scratch":
+            return lambda service, arguments: ctypes.byref(ctypes.c_uint64())
+        if text.endswith("}"):
+            make = self._struct_maker(text)
+            return lambda service, arguments: ctypes.byref(make(service, arguments))
+        index = self._index(text.lstrip("*"))
+        if text.startswith("*"):
+            return lambda service, arguments: ctypes.c_void_p.from_address(arguments[index]).value
+        convert = argument(self.pi.parameters[index], target)
+        if convert is None:
+            return lambda service, arguments: arguments[index]
+        return lambda service, arguments: convert(arguments[index])
+
+    def _struct_maker(self, text: str) -> _Maker:
+        name, _, inner = text[:-1].partition("{")
+        fields: dict[str, _Maker] = {}
+        for pair in filter(None, (part.strip() for part in _TOKEN.findall(inner))):
+            key, _, value = pair.partition("=")
+            if value.endswith("}"):
+                fields[key] = self._struct_maker(value)
+            else:
+                index = self._index(value)
+                fields[key] = lambda service, arguments, index=index: arguments[index]
+        return lambda service, arguments: new(
+            name, **{key: make(service, arguments) for key, make in fields.items()}
+        )
+
+    def _index(self, name: str) -> int:
+        return next(
+            index for index, parameter in enumerate(self.pi.parameters) if parameter.name == name
+        )
+
+
+class Query(Call):
+    """An info query: the last three parameters of both functions are the size, the value and the size that the answer has."""
+
+    def __init__(self, function: Function, line: str) -> None:
+        super().__init__(function, line)
+        self.asked = self._index(
+            next(
+                p.type_from
+                for p in function.parameters
+                if "out" in p.words or "inout" in p.words
+                if p.type_from
+            )
+        )
+        self.info = ENUMS[function.parameters[self.asked].type]
+
+    def __call__(self, service: Service, arguments: Sequence[int]) -> int:
+        name = PI.groups[self.info.pi].get(arguments[self.asked], "")
+        own = pi_queries.ANSWERS.get(name)
+        if own:
+            return service.answer(own(service, *arguments), *arguments[-3:])
+        if name in self.info.fixed:
+            size = ctypes.sizeof(PI.ctype(PI.constants[name].answer))
+            return service.answer(self.info.fixed[name].to_bytes(size, "little"), *arguments[-3:])
+        if name not in self.info.constants:
+            return PI.codes["PI_ERROR_INVALID_VALUE"]
+        convert = answer(PI.constants[name], self.info.constants[name])
+        values = [make(service, arguments) for make in self.makers]
+        no_room = (
+            not arguments[-3] and arguments[-2]
+        )  # enough for an empty answer, but UR refuses it in any case
+        if convert is None and not no_room:
+            return service.call(self.name, *values)
+        data = service.query(self.name, *values[:-3])
+        return service.answer(
+            _narrowed(convert(data) if convert else data, len(data), arguments[-3]), *arguments[-3:]
+        )
+
+
+def _narrowed(data: bytes, before: int, size: int) -> bytes:
+    """A converted answer for a caller with `size` bytes: plugins of 2024 answered in UR's width (a bool in one byte), and clients give
+    no more room than that. So a number is cut to the caller's size if it loses nothing, and if UR's own fitted."""
+    return (
+        data[:size]
+        if before <= size < len(data) and not any(data[size:]) and len(data) <= 8
+        else data
+    )
+
+
+def _make_translation(function: Function) -> Callable[[Service, Sequence[int]], int]:
+    if function.name in UNSUPPORTED:
+        return lambda service, arguments: PI.codes["PI_ERROR_UNSUPPORTED_FEATURE"]
+    written = pi_translation.FUNCTIONS.get(function.name)
+    if written:
+        return lambda service, arguments: written(service, *arguments)
+    is_query = any(p.type_from for p in function.parameters if p.name == "param_value")
+    return (Query if is_query else Call)(function, FUNCTIONS[function.name])
+
+
+#: What must not be NULL in a call, (parameter, result if it is), and what answers it; by slot.
+_plans: dict[int, tuple[tuple[tuple[int, int], ...], Callable[[Service, Sequence[int]], int]]] = {}
+
+
+def _plan(slot: int) -> Any:
+    """The plan of a slot, made when it is first called."""
+    function = PI.slots[slot]
+    _plans[slot] = tuple(_required(function)), _make_translation(function)
+    return _plans[slot]
+
+
+def _required(function: Function) -> Iterator[tuple[int, int]]:
+    """The parameters that must not be NULL, and the result if one is: handles, and pointers for what comes out."""
+    for index, p in enumerate(function.parameters):
+        handle = not p.stars and p.type in _NULL_HANDLE
+        if "optional" in p.words or (function.name, p.name) in _MAY_BE_NULL:
+            continue
+        if handle or (p.stars and "out" in p.words):
+            yield index, PI.codes[_NULL_HANDLE[p.type] if handle else "PI_ERROR_INVALID_VALUE"]
+
+
+def translated() -> Mapping[str, str]:
+    """PI function → the UR function that serves it, "" where Python decides; without those of `UNSUPPORTED`."""
+    return {
+        **{name: line.partition("(")[0] for name, line in FUNCTIONS.items()},
+        **dict.fromkeys(pi_translation.FUNCTIONS, ""),
+    }

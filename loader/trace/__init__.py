@@ -1,0 +1,1 @@
+"""Traces of calls: recording, printing, summaries."""

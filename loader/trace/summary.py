@@ -1,0 +1,69 @@
+"""The summary of a trace: how often each function was called, how often it failed, and what time it took."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """A call that has come back: in what thread, and when it began and ended, in ns."""
+
+    name: str
+    thread: Hashable
+    begin: int
+    end: int
+    failed: bool
+
+
+class Row(NamedTuple):
+    """One function in a summary; times in ns. `self_ns` is without the traced calls that the same thread made meanwhile."""
+
+    name: str
+    calls: int
+    failed: int
+    total_ns: int
+    self_ns: int
+
+
+class Summary(tuple[Row, ...]):
+    """The functions that were called, the longest total first; as text an aligned table with times in µs."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        cells = [("function", "calls", "failed", "total us", "self us")]
+        cells += [
+            (
+                r.name,
+                str(r.calls),
+                str(r.failed),
+                f"{r.total_ns / 1e3:.1f}",
+                f"{r.self_ns / 1e3:.1f}",
+            )
+            for r in self
+        ]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = (
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+            for row in cells
+        )
+        return "\n".join(lines)
+
+
+def summary_of(calls: Iterable[Span]) -> Summary:
+    """The summary of calls, in whatever order."""
+    rows: dict[str, list[int]] = {}
+    open_calls: dict[Hashable, list[Span]] = {}
+    for call in sorted(calls, key=lambda call: (call.begin, -call.end)):
+        stack, took = open_calls.setdefault(call.thread, []), call.end - call.begin
+        while stack and stack[-1].end < call.end:
+            stack.pop()
+        if stack:  # the call that this one was made in
+            rows[stack[-1].name][3] -= took
+        stack.append(call)
+        row = rows.setdefault(call.name, [0, 0, 0, 0])
+        for place, number in enumerate((1, call.failed, took, took)):
+            row[place] += number
+    found = (Row(name, *numbers) for name, numbers in rows.items())
+    return Summary(sorted(found, key=lambda row: (-row.total_ns, row.name)))

@@ -1,0 +1,259 @@
+"""Platforms and devices of an open plugin, and what its two interfaces call the functions that list them (`DIALECTS`).
+
+Unified Runtime and PI differ in names here and in little else: a platform lists devices, a device answers queries and can be divided.
+The answers to queries become Python values by the types that the ABI data has for them (`decode`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from ..base.abi import Api
+from ..base.errors import CodeError, FairleadError
+from ..base.query import Check, handles, text
+from ..pi.abi import PI, PIError
+from ..pi.abi import check as check_pi
+from .abi import UR, URError
+from .abi import check as check_ur
+
+if TYPE_CHECKING:
+    from .adapters import Plugin
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What differs between the interfaces: the names of the functions that list things, of the queries, and of values."""
+
+    api: Api
+    check: Check
+    error: type[CodeError]
+    list_platforms: str
+    platform_info: str
+    list_devices: str
+    device_info: str
+    partition: str
+    release_device: str
+    platform_prefix: str
+    device_prefix: str
+    backend: str
+    all_devices: str
+    types: Mapping[str, str]
+
+
+_TYPES: Final = {
+    "CPU": "cpu",
+    "GPU": "gpu",
+    "FPGA": "acc",
+    "ACC": "acc",
+    "MCA": "acc",
+    "VPU": "acc",
+    "CUSTOM": "custom",
+}
+
+DIALECTS: Final = {
+    "UR": Dialect(
+        UR,
+        check_ur,
+        URError,
+        "urPlatformGet",
+        "urPlatformGetInfo",
+        "urDeviceGet",
+        "urDeviceGetInfo",
+        "urDevicePartition",
+        "urDeviceRelease",
+        "UR_PLATFORM_INFO_",
+        "UR_DEVICE_INFO_",
+        "UR_PLATFORM_INFO_BACKEND",
+        "UR_DEVICE_TYPE_ALL",
+        {f"UR_DEVICE_TYPE_{name}": word for name, word in _TYPES.items()},
+    ),
+    "PI": Dialect(
+        PI,
+        check_pi,
+        PIError,
+        "piPlatformsGet",
+        "piPlatformGetInfo",
+        "piDevicesGet",
+        "piDeviceGetInfo",
+        "piDevicePartition",
+        "piDeviceRelease",
+        "PI_PLATFORM_INFO_",
+        "PI_DEVICE_INFO_",
+        "PI_EXT_PLATFORM_INFO_BACKEND",
+        "PI_DEVICE_TYPE_ALL",
+        {f"PI_DEVICE_TYPE_{name}": word for name, word in _TYPES.items()},
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Device:
+    """A device of a plugin. `handle` is what the interface's functions take; a sub-device has a `parent`."""
+
+    handle: int
+    platform: Platform
+    parent: Device | None = None
+
+    def info(self, name: str) -> Any:
+        """The answer to a query: `info("UR_DEVICE_INFO_NAME")`, or without the prefix: `info("NAME")`. See `Plugin.info`."""
+        dialect = self.platform.plugin.dialect
+        return self.platform.plugin.info(
+            dialect.device_info, self.handle, name, dialect.device_prefix
+        )
+
+    @cached_property
+    def name(self) -> str:
+        """What its plugin calls it."""
+        return self.info("NAME")
+
+    @cached_property
+    def driver_version(self) -> str:
+        """The version of the driver behind it."""
+        return self.info("DRIVER_VERSION")
+
+    @property
+    def type(self) -> str:
+        """ "cpu", "gpu", "acc" (an accelerator, an FPGA), "custom" or "unknown"."""
+        return self._type
+
+    @cached_property
+    def _type(self) -> str:
+        dialect, value = self.platform.plugin.dialect, self.info("TYPE")
+        known = (
+            name
+            for name in dialect.types
+            if name in dialect.api.constants and dialect.api[name] == value
+        )
+        return dialect.types.get(next(known, ""), "unknown")
+
+    @property
+    def backend(self) -> str:
+        """What device selectors call its platform's backend, "opencl"."""
+        return self.platform.backend
+
+    @cached_property
+    def _sub_devices(self) -> tuple[Device, ...]:
+        plugin = self.platform.plugin
+        try:
+            found = _partition(plugin, self.handle)
+        except FairleadError:  # a device that cannot be divided has none
+            return ()
+        plugin.held += found
+        return tuple(Device(handle, self.platform, self) for handle in found)
+
+    def sub_devices(self) -> Sequence[Device]:
+        """Its parts by affinity (the next partitionable domain), which device selectors number; none if it cannot be divided."""
+        return self._sub_devices
+
+    def __repr__(self) -> str:
+        return (
+            f"<{self.platform.plugin.interface} device {self.name!r} ({self.backend} {self.type})>"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Platform:
+    """A platform of a plugin; its `devices` are listed when they are first asked for."""
+
+    handle: int
+    plugin: Plugin
+
+    def info(self, name: str) -> Any:
+        """The answer to a query: `info("UR_PLATFORM_INFO_NAME")`, or without the prefix: `info("NAME")`."""
+        dialect = self.plugin.dialect
+        return self.plugin.info(dialect.platform_info, self.handle, name, dialect.platform_prefix)
+
+    @cached_property
+    def name(self) -> str:
+        """What its plugin calls it."""
+        return self.info("NAME")
+
+    @cached_property
+    def version(self) -> str:
+        """The version that it reports, "OpenCL 3.0 …"."""
+        return self.info("VERSION")
+
+    @cached_property
+    def extensions(self) -> frozenset[str]:
+        """The extensions that it reports."""
+        return frozenset(self.info("EXTENSIONS").split())
+
+    @cached_property
+    def backend(self) -> str:
+        """What device selectors call its backend; the plugin's own if it does not answer."""
+        dialect = self.plugin.dialect
+        try:
+            value = self.info(dialect.backend)
+        except FairleadError:
+            return self.plugin.candidate.backend
+        group = dialect.api.groups["ur_backend_t" if dialect.api is UR else "pi_platform_backend"]
+        word = group.get(value, "unknown").rsplit("BACKEND_", 1)[-1].lower()
+        return word if word != "unknown" else self.plugin.candidate.backend
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:
+        """Its root devices, in the plugin's order. Raises URError or PIError."""
+        plugin, dialect = self.plugin, self.plugin.dialect
+        call = getattr(plugin.table, dialect.list_devices)
+        try:
+            found = handles(
+                call,
+                dialect.list_devices,
+                dialect.check,
+                self.handle,
+                dialect.api[dialect.all_devices],
+            )
+        except CodeError as error:
+            if error.code.endswith("DEVICE_NOT_FOUND"):
+                return ()
+            raise
+        plugin.held += found
+        return tuple(Device(handle, self) for handle in found)
+
+    def __repr__(self) -> str:
+        return f"<{self.plugin.interface} platform {self.name!r}>"
+
+
+def _partition(plugin: Plugin, handle: int) -> list[int]:
+    """The parts of a device by the next partitionable affinity domain (clCreateSubDevices and its likes)."""
+    api, dialect = plugin.dialect.api, plugin.dialect
+    if api is UR:
+        kind = api.struct("ur_device_partition_property_t")
+        one = kind(type=api["UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN"])
+        one.value.affinity_domain = api["UR_DEVICE_AFFINITY_DOMAIN_FLAG_NEXT_PARTITIONABLE"]
+        how = api.struct("ur_device_partition_properties_t")(
+            stype=api["UR_STRUCTURE_TYPE_DEVICE_PARTITION_PROPERTIES"],
+            pProperties=ctypes.addressof(one),
+            PropCount=1,
+        )
+        argument: Any = ctypes.byref(how)
+    else:
+        names = (
+            "PI_DEVICE_PARTITION_BY_AFFINITY_DOMAIN",
+            "PI_DEVICE_AFFINITY_DOMAIN_NEXT_PARTITIONABLE",
+        )
+        argument = (ctypes.c_ssize_t * 3)(*(api[name] for name in names), 0)
+    return handles(
+        getattr(plugin.table, dialect.partition), dialect.partition, dialect.check, handle, argument
+    )
+
+
+def decode(api: Api, answer: str, value: bytes) -> Any:
+    """The bytes of an answer as Python knows them; `answer` is the C type that the ABI data tells."""
+    if answer == "char[]":
+        return text(value)
+    name, is_array = answer.removesuffix("[]"), answer.endswith("[]")
+    if not name or "*" in name or api.resolve(name) in ("struct", "callback"):
+        return value
+    ctype = api.ctype(name)
+    size = ctypes.sizeof(ctype)
+    if is_array:
+        items = (ctype * (len(value) // size)).from_buffer_copy(value[: len(value) // size * size])
+        return tuple(items)
+    # some plugins answer with fewer bytes than the type has
+    number = ctype.from_buffer_copy(value[:size].ljust(size, b"\0")).value
+    return bool(number) if name.endswith("_bool_t") or name == "pi_bool" else number

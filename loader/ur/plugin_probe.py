@@ -1,0 +1,170 @@
+"""Tries adapters and plugins in child processes, so that one which crashes or hangs does not take the caller along.
+
+The child (`main`, called by `children`) loads the candidate through the very `adapters.load` and describes what it found; the parent
+(`probe_all`) gets a `PluginReport` for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..base.children import Request, run_all, with_printed
+from ..base.errors import FairleadError, LibraryError, reason_of
+from ..base.search import Candidate
+from .adapters import backend_library, load
+from .devices import Platform
+from .discovery import PluginCandidate
+
+
+@dataclass(frozen=True)
+class DeviceReport:
+    """A device as the child saw it. What selects it is not known here: selectors count the devices of all plugins."""
+
+    name: str
+    type: str
+    driver_version: str
+    backend: str
+
+
+@dataclass(frozen=True)
+class PlatformReport:
+    """A platform as the child saw it."""
+
+    name: str
+    version: str
+    backend: str
+    devices: tuple[DeviceReport, ...]
+
+
+@dataclass(frozen=True)
+class PluginReport:
+    """What became of one candidate: `ok`, else the reason and the remedy in plain words.
+
+    `idle` says why a plugin that works has no platform, `layout` which release's tables an adapter has, `opened` the real path of the
+    library of its backend that it found ("libOpenCL.so.1"), "" if it opened none. `notes` are remarks, `warnings` what is odd although it
+    works. `probed` is False if no child could be started: then nothing is known, and `ok` is True.
+    """
+
+    candidate: Candidate
+    ok: bool
+    reason: str = ""
+    remedy: str = ""
+    seconds: float = 0.0
+    real_path: str = ""
+    version: str = ""
+    layout: str = ""
+    idle: str = ""
+    missing: tuple[str, ...] = ()
+    opened: str = ""
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    platforms: tuple[PlatformReport, ...] = ()
+    probed: bool = True
+
+
+def probe_all(
+    candidates: Sequence[PluginCandidate],
+    timeout: float | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> list[PluginReport]:
+    """Probe candidates, all at once; the reports are in the order of `candidates`. `environment`: see `adapters.load`."""
+    requests = [
+        Request(__name__, {"candidate": asdict(candidate), "environment": dict(environment or {})})
+        for candidate in candidates
+    ]
+    reports = []
+    for candidate, outcome in zip(candidates, run_all(requests, timeout), strict=True):
+        if outcome.report is None:
+            reports.append(
+                PluginReport(
+                    candidate,
+                    not outcome.probed,
+                    outcome.reason,
+                    outcome.remedy,
+                    outcome.seconds,
+                    warnings=outcome.notes,
+                    probed=outcome.probed,
+                )
+            )
+        else:
+            if not outcome.report["ok"]:  # an adapter has no other way to say why it refuses
+                outcome.report["reason"] = with_printed(outcome.report["reason"], outcome.printed)
+            reports.append(_report(candidate, outcome.report, outcome.seconds, outcome.notes))
+    return reports
+
+
+def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
+    """What the child does: load the candidate, describe it, close it."""
+    candidate = PluginCandidate(**{**data["candidate"], "manifest": None})
+    try:
+        plugin = load(candidate, environment=data["environment"], progress=progress)
+    except FairleadError as error:
+        missing = error.missing if isinstance(error, LibraryError) else ()
+        return {
+            "ok": False,
+            "reason": reason_of(error),
+            "remedy": error.remedy,
+            "missing": list(missing),
+        }
+    progress("asking its platforms for their devices")
+    warnings = list(plugin.warnings)
+    platforms = [
+        _describe(number, platform, warnings) for number, platform in enumerate(plugin.platforms)
+    ]
+    answer = {
+        "ok": True,
+        "real_path": plugin.path,
+        "version": plugin.version,
+        "layout": plugin.binding.layout,
+        "idle": plugin.idle,
+        "remedy": plugin.remedy,
+        "opened": backend_library(plugin.backend),
+        "notes": plugin.notes,
+        "platforms": platforms,
+    }
+    progress("closing it")
+    before = len(plugin.warnings)
+    plugin.close()
+    return {**answer, "warnings": [*warnings, *plugin.warnings[before:]]}
+
+
+def _describe(number: int, platform: Platform, warnings: list[str]) -> dict[str, Any]:
+    """The platform with its devices, those that it can describe."""
+    devices: list[dict[str, str]] = []
+    about = {"name": "", "version": "", "backend": platform.backend}
+    try:
+        about |= {"name": platform.name, "version": platform.version}
+    except FairleadError as error:
+        warnings.append(f"its platform {number} failed to describe itself: {error}")
+    try:
+        for device in platform.devices:
+            devices.append(
+                {
+                    "name": device.name,
+                    "type": device.type,
+                    "driver_version": device.driver_version,
+                    "backend": device.backend,
+                }
+            )
+    except FairleadError as error:
+        warnings.append(f"its platform {number} failed to describe its devices: {error}")
+    return {**about, "devices": devices}
+
+
+def _report(
+    candidate: PluginCandidate, data: dict[str, Any], seconds: float, notes: Sequence[str]
+) -> PluginReport:
+    platforms = tuple(
+        PlatformReport(
+            **{
+                **platform,
+                "devices": tuple(DeviceReport(**device) for device in platform["devices"]),
+            }
+        )
+        for platform in data.pop("platforms", ())
+    )
+    lists = {name: tuple(data.pop(name, ())) for name in ("notes", "warnings", "missing")}
+    lists["warnings"] += tuple(notes)
+    return PluginReport(candidate, seconds=seconds, platforms=platforms, **lists, **data)

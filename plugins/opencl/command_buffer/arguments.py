@@ -1,0 +1,77 @@
+"""The arguments of launches in command-buffers: what C is told in order to read them, and how its errors are reported.
+
+C reads them from the caller's memory (plugins/sdk/native/launches.c).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ....icd._native import ffi as icd_ffi
+from ....icd._native import lib as icd_lib
+from ....icd.command_buffer.command_buffer import Commands
+from ....icd.command_buffer.commands import address
+from ....loader.ur.abi import UR, URError
+from ...sdk._native import ffi, lib
+from ..contexts import Context
+from ..core import adapter, failure
+from ..kernels import Kernel
+from ..usm.allocations import Buffers, Intel, pointer_argument, strategy_of
+
+_ICD: Final = (
+    "fl_new_command",
+    "fl_change_arguments",
+    "fl_release_arguments",
+    "fl_set_argument",
+    "fl_get_argument",
+    "fl_argument_count",
+    "fl_update_ways",
+)
+lib.fl_use_icd(*(ffi.cast("void *", address(icd_ffi.addressof(icd_lib, name))) for name in _ICD))
+
+#: What is wrong with the argument `index`, by the end of the code's name.
+_WHY: Final = {
+    "INVALID_KERNEL_ARGUMENT_INDEX": "the kernel has {count} arguments: {index} is none of them, not given, or given twice",
+    "INVALID_KERNEL_ARGUMENT_SIZE": "argument {index} does not have this size",
+    "INVALID_ENUMERATION": "argument {index} is of no kind that there is",
+    "INVALID_MEM_OBJECT": "the handle of argument {index} is not alive",
+    "INVALID_SAMPLER": "the handle of argument {index} is not alive",
+    "INVALID_CONTEXT": "the object of argument {index} is of another context",
+    "INVALID_VALUE": "the address of argument {index} is in no USM memory of the context",
+    "INVALID_OPERATION": "the devices of the context have no USM",
+    "INVALID_NULL_POINTER": "new arguments are announced, and NULL is given",
+}
+
+
+def launches_of(context: Context, commands: Commands) -> Any:
+    """What C is told of a command-buffer whose launches it reads: an `fl_launches *`."""
+    strategy, registry = strategy_of(context), adapter.registry
+    assert registry is not None
+    made = ffi.new(
+        "fl_launches *",
+        {
+            "adapter": registry.number,
+            "no_pointers": 0 if strategy else UR["UR_RESULT_ERROR_INVALID_OPERATION"],
+            "null_is_pointer": strategy is Intel,  # NVIDIA's driver takes no NULL for SVM
+            "cl_context": context.cl,
+            "commands": ffi.cast("void *", address(commands.native)),
+        },
+    )
+    if strategy is Buffers:
+        made.part, made.context = lib.py_part, context.cookie
+    return made
+
+
+@ffi.def_extern(onerror=lambda *_: None)
+def py_part(cookie: Any, address: int) -> int:
+    """The cl_mem that an address becomes where drivers take no addresses; 0 if it cannot."""
+    try:
+        return pointer_argument(ffi.from_handle(cookie), address)[1]
+    except URError:
+        return 0
+
+
+def refused(code: int, index: int, kernel: Kernel) -> URError:
+    """The exception for a code of C's."""
+    name = UR.errors[code][0].removeprefix("UR_RESULT_ERROR_")
+    return failure(name, _WHY.get(name, "").format(index=index, count=kernel.argument_count))

@@ -1,0 +1,331 @@
+"""Command-buffers: recorded here, run by icd/command_buffer/command_buffer.py, which a capture of PyOpenCL code stands on as well.
+
+A command-buffer is an array of commands (`icd.command_buffer.Commands`) with what each comes after. A sync-point is the number of
+its command, plus one: 0 is none. What a command needs is kept alive by it, through a finished release as well (`_unfinished`).
+
+A command's event is a real event from each enqueue on that has the command in it, and none before the first: it cannot be waited
+for then. Every enqueue gives it another cl_event, which is what "reset" means here, and the events that a command waits for are
+looked at anew. (Unified Runtime, EXP-COMMAND-BUFFER 1.12; command_appends.py and command_updates.py have the rest.)
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ....icd.abi import OPENCL
+from ....icd.command_buffer.command_buffer import CommandBuffer as Runner
+from ....icd.command_buffer.command_buffer import Commands, mode_of_environment
+from ....icd.command_buffer.commands import address
+from ....icd.command_buffer.engines.native import NativeCommandBuffer, support_of, why_not
+from ....icd.command_buffer.order import Order
+from ....icd.errors import error as opencl_error
+from ....loader.ur.abi import UR
+from ...sdk._native import ffi
+from ...sdk.objects import Object
+from ..contexts import Context
+from ..core import CLObject, adapter, failure
+from ..devices import Device
+from ..events import CommandEvent, Event
+from ..queues import Queue
+from ..usm.allocations import memory_functions
+from .arguments import launches_of
+
+_ENQUEUE: Final = UR["UR_COMMAND_ENQUEUE_COMMAND_BUFFER_EXP"]
+_Descriptor: Final = UR.struct("ur_exp_command_buffer_desc_t")
+
+
+@adapter.kind
+class Command(Object):
+    """A command that can be updated; it belongs to its command-buffer and lives as long.
+
+    `index` is its place in the array. `kernels` are those that it may launch, with our copies; the first is the one of its creation.
+    """
+
+    type, counted = "ur_exp_command_buffer_command_handle_t", False
+
+    def __init__(self, buffer: CommandBuffer, index: int) -> None:
+        self._buffer = weakref.ref(buffer)
+        self.index = index
+        self.kernels: dict[Any, Any] = {}
+        self.kernel: Any = None
+        self.dim = 0  # of its work size
+
+    @property
+    def words(self) -> tuple[int, int, int, int]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """As C knows it (plugins/sdk/native/launches.c)."""
+        kernel = self.kernel
+        return self.index, self.buffer.handle, kernel.handle if kernel else 0, kernel is not None
+
+    @property
+    def present(self) -> Any:
+        """The command as it is now."""
+        return self.buffer.commands.array[self.index]
+
+    @property
+    def buffer(self) -> CommandBuffer:
+        """The command-buffer that it is a command of. Raises URError if that is gone."""
+        buffer = self._buffer()
+        if buffer is None:
+            raise failure("INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP")
+        return buffer
+
+
+@adapter.kind
+class CommandBuffer(Object):
+    """A command-buffer for one device of a context."""
+
+    type = "ur_exp_command_buffer_handle_t"
+
+    def __init__(
+        self, context: Context, device: Device, updatable: bool, in_order: bool, profiling: bool
+    ) -> None:
+        self.context, self.device = context, device
+        self.updatable, self.in_order, self.profiling = updatable, in_order, profiling
+        self.commands = Commands()
+        self.waits: dict[int, list[Event]] = {}
+        self.signals: dict[int, CommandEvent] = {}
+        self.updates: dict[int, Command] = {}
+        self.launches = launches_of(context, self.commands)  # as C reads them
+        self.copies: dict[
+            Any, Any
+        ] = {}  # kernel, and what was set on it besides arguments → a copy of ours
+        self.native: NativeCommandBuffer | None = (
+            None  # the driver's own, where the program has asked for that
+        )
+        self.runner: Runner | None = None
+        self._explained = False
+
+    @property
+    def words(self) -> tuple[int, int, int, int]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """As C knows it (plugins/sdk/native/launches.c), for updates."""
+        return address(self.launches) if self.updatable else 0, 0, 0, 0
+
+    # recording
+
+    def check_open(self) -> None:
+        """Raise URError (INVALID_OPERATION) after finalize."""
+        if self.runner is not None:
+            raise failure("INVALID_OPERATION", "the command-buffer is finalized")
+
+    def after(self, sync_points: Sequence[int]) -> Sequence[int]:
+        """The commands that the next one comes after. Raises URError for a sync-point that there is not."""
+        count = len(self.commands.dependencies)
+        if self.in_order:
+            return (count - 1,) if count else ()
+        if not sync_points:
+            return ()
+        if len(sync_points) == 1 and 0 < sync_points[0] <= count:
+            return (sync_points[0] - 1,)
+        if not 0 < min(sync_points) <= max(sync_points) <= count:
+            raise failure("INVALID_COMMAND_BUFFER_SYNC_POINT_EXP")
+        return tuple(dict.fromkeys([point - 1 for point in sync_points]))
+
+    def open_native(self) -> NativeCommandBuffer:
+        """The driver's own command-buffer with what is recorded so far; from now on nothing else will do.
+
+        Raises URError (UNSUPPORTED_FEATURE) if the driver has none, or none for what is recorded.
+        """
+        if self.native is None and self.runner is not None:
+            raise failure(
+                "INVALID_OPERATION", "a native command-buffer is asked for before it is finalized"
+            )
+        support = None if mode_of_environment() == "replay" else support_of(self.device.cl)
+        order = Order(self.commands.dependencies, self.commands.order_only)
+        reason = why_not(support, self.commands.array, order, self.updatable, self.in_order)
+        if (
+            self.waits
+            or self.signals
+            or any(len(command.kernels) > 1 for command in self.updates.values())
+        ):
+            reason = (
+                reason
+                or "it has events or kernel alternatives, which cl_khr_command_buffer does not have"
+            )
+        if reason:
+            raise failure("UNSUPPORTED_FEATURE", f"there is no native command-buffer: {reason}")
+        if self.native is None:
+            assert support is not None
+            properties = 0 if self.in_order else OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
+            properties |= OPENCL["CL_QUEUE_PROFILING_ENABLE"] if self.profiling else 0
+            self.native = NativeCommandBuffer(
+                support, self.context.cl, self.device.cl, properties, updatable=self.updatable
+            )
+        if self.runner is None:
+            self.native.record(self.commands.array, order)
+        return self.native
+
+    def finalize(self) -> None:
+        """No more commands; it can be enqueued."""
+        self.check_open()
+        commands = self.commands
+        for index in (*self.waits, *self.signals):  # these have something to do
+            commands.order_only[index] = False
+        if self.native is not None:
+            self.open_native().finalize()
+        others = [
+            copy
+            for command in self.updates.values()
+            if len(command.kernels) > 1
+            for copy in map(address, command.kernels.values())
+        ]
+        self.runner = Runner(
+            self.context.cl,
+            [self.device.cl],
+            commands.array,
+            Order(commands.dependencies, commands.order_only),
+            self.commands,
+            updatable=self.updatable,
+            others=list(dict.fromkeys(others)),
+            memory=memory_functions(self.context),
+            externals={index: len(events) for index, events in self.waits.items()},
+            exports=list(self.signals),
+            profiled=self.profiling,
+            native=self.native,
+        )
+        self.launches.handle, self.launches.ways = (
+            self.handle,
+            ffi.cast("void *", address(self.runner.ways)),
+        )
+
+    # running
+
+    def enqueue(self, queue: Queue, waits: Sequence[Event], wanted: bool) -> Event | None:
+        """Enqueue it; the event is that of its end. Raises URError, OpenCLError."""
+        runner = self.runner
+        if runner is None:
+            raise failure("INVALID_OPERATION", "the command-buffer is not finalized")
+        self.context.check_same("the queue", queue)
+        if queue.device is not self.device:
+            raise failure("INVALID_DEVICE", "the queue is of another device")
+        outside = (
+            [event for events in self.waits.values() for event in events] if self.waits else ()
+        )
+        queue.check_waits((*waits, *outside))
+        with runner.lock:
+            before, beside = _present(waits), _present(outside)  # held until it is enqueued
+            code, end, failed, events = runner.enqueue(
+                queue.cl,
+                self.device.cl,
+                queue.in_order,
+                1,
+                _native(before),
+                _native(beside),
+                wanted,
+            )
+            queue.enqueued += (
+                1  # after a failure too: what comes before the command that failed is enqueued
+            )
+            if code:
+                raise opencl_error(
+                    code,
+                    "urEnqueueCommandBufferExp",
+                    f"Command {failed} could not be enqueued." if failed >= 0 else "",
+                )
+            first = None
+            if events:
+                for event, cl in zip(self.signals.values(), events, strict=False):
+                    event.become(cl, queue)
+                first = Event(events[-1], self.context) if len(events) > len(self.signals) else None
+            made = Event(end, self.context, queue, _ENQUEUE, first=first) if wanted else None
+        if not self._explained:
+            self._explained = True
+            adapter.log("info", f"a command-buffer of {self.explain(queue)}")
+        return made
+
+    def explain(self, queue: Queue) -> str:
+        """How an enqueue on this queue runs, and why so."""
+        if self.runner is None:
+            raise failure("INVALID_OPERATION", "the command-buffer is not finalized")
+        return self.runner.explain(queue.cl, self.device.cl, queue.in_order)
+
+    def close(self) -> None:
+        registry = adapter.registry
+        if registry is not None:
+            for command in self.updates.values():
+                registry.forget(command)
+        copies = [_Copy(address(copy), self.context) for copy in self.copies.values()]
+        held = [self.commands, copies]
+        if self.runner is not None:
+            last = self.runner.last_event
+            if last:
+                _unfinished.append((Event(last, self.context, owned=False), self.runner, held))
+        _forget_finished()
+
+
+def _present(events: Sequence[Event]) -> Sequence[CLObject]:
+    """What events are now."""
+    return [event.now() for event in events] if events else ()
+
+
+def _native(things: Sequence[CLObject]) -> Sequence[int]:
+    return [thing.cl for thing in things] if things else ()
+
+
+class _Copy:
+    """A copy of a kernel, released when it is dropped."""
+
+    def __init__(self, cl: int, context: Context) -> None:
+        self._cl, self._table = cl, context.table
+
+    def __del__(self) -> None:
+        self._table.clReleaseKernel(self._cl)
+
+
+#: What released command-buffers hold while an enqueue of them is under way, with the event of its end.
+_unfinished: Final[list[tuple[Event, Runner, Any]]] = []
+
+
+def _forget_finished() -> None:
+    for item in list(_unfinished):
+        if item[0].status <= 0 and item in _unfinished:
+            _unfinished.remove(item)
+
+
+adapter.on_close.append(_unfinished.clear)
+
+
+@adapter.entry
+def urCommandBufferCreateExp(
+    hContext: Context, hDevice: Device, pCommandBufferDesc: Any
+) -> CommandBuffer:
+    hContext.check_device(hDevice)
+    desc = pCommandBufferDesc
+    _forget_finished()
+    return CommandBuffer(
+        hContext, hDevice, bool(desc.isUpdatable), bool(desc.isInOrder), bool(desc.enableProfiling)
+    )
+
+
+@adapter.entry
+def urCommandBufferFinalizeExp(hCommandBuffer: CommandBuffer) -> None:
+    hCommandBuffer.finalize()
+
+
+@adapter.entry
+def urCommandBufferGetNativeHandleExp(hCommandBuffer: CommandBuffer) -> int:
+    if hCommandBuffer.native is not None:
+        return hCommandBuffer.native.cl
+    return hCommandBuffer.open_native().cl
+
+
+@adapter.entry
+def urEnqueueCommandBufferExp(
+    hQueue: Queue, hCommandBuffer: CommandBuffer, phEventWaitList: list[Event], phEvent: bool
+) -> Event | None:
+    return hCommandBuffer.enqueue(hQueue, phEventWaitList, phEvent)
+
+
+def _descriptor(buffer: CommandBuffer) -> bytes:
+    stype = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
+    return bytes(_Descriptor(stype, None, buffer.updatable, buffer.in_order, buffer.profiling))
+
+
+adapter.info(
+    "urCommandBufferGetInfoExp",
+    {
+        "UR_EXP_COMMAND_BUFFER_INFO_REFERENCE_COUNT": lambda buffer: buffer.references,
+        "UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR": _descriptor,
+    },
+)

@@ -1,0 +1,156 @@
+"""Launches in a command-buffer: a copy of the kernel, which nobody else sets arguments on, and the arguments of this moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ....icd._native import ffi as icd_ffi
+from ....icd._native import lib as icd_lib
+from ...sdk._native import ffi, lib
+from ..core import adapter, failure
+from ..events import Event
+from ..kernels import Argument, Kernel
+from .appends import Appended, Place
+from .arguments import refused
+from .command_buffers import CommandBuffer
+
+_BITS: Final = 64  # of fl_appended.addresses
+_ROWS: Final = ffi.typeof("ur_exp_kernel_arg_properties_t[]")
+
+
+def copy_of(buffer: CommandBuffer, kernel: Kernel, addresses: int) -> Any:
+    """Our copy of a kernel, as it is now; one for all launches between which nothing but arguments was set on it, and of which the
+    same arguments are `addresses`: see kernel_info.renew."""
+    identity = kernel.identity, addresses if kernel.argument_count <= _BITS else object()
+    copy = buffer.copies.get(identity)
+    if copy is None:
+        with kernel.lock:  # another thread may set its arguments, which a driver copies as well
+            if kernel.had_pointers and kernel.is_plain:
+                copy = icd_ffi.cast("void *", kernel.another())
+            else:
+                copy = icd_lib.fl_clone_kernel(icd_ffi.cast("void *", kernel.cl))
+        if not copy:
+            raise failure("INVALID_KERNEL", "the driver can make no copy of it")
+        buffer.copies[identity] = copy  # which keeps the kernel, too
+    return copy
+
+
+def _append_launch(
+    place: Place,
+    kernel: Kernel,
+    dim: int,
+    offset: Sequence[int] | None,
+    size: Sequence[int],
+    local: Sequence[int] | None,
+    rows: Any,
+    count: int,
+    others: list[Kernel],
+    native: bool = False,
+) -> Appended:
+    """`rows` are as many ur_exp_kernel_arg_properties_t, whose objects are handles of ours, or OpenCL's if they are `native`."""
+    buffer, null = place.buffer, ffi.NULL
+    buffer.context.check_same("a kernel", kernel, *others)
+    if kernel in others:
+        raise failure(
+            "INVALID_VALUE", "the alternatives to a kernel do not contain the kernel itself"
+        )
+    if local is not None:
+        kernel.check_group(buffer.device, local)
+    done = lib.fl_append_launch(
+        buffer.launches,
+        dim,
+        null if offset is None else offset,
+        size,
+        null if local is None else local,
+        rows or null,
+        count,
+        kernel.argument_count,
+        native,
+    )
+    if done.code:
+        raise refused(done.code, done.index, kernel)
+    commands = buffer.commands
+    try:
+        copy = copy_of(buffer, kernel, done.addresses)
+        copies = (
+            {other: copy_of(buffer, other, done.addresses) for other in others} if others else {}
+        )
+    except BaseException:
+        icd_lib.fl_drop_command(commands.native)
+        raise
+    index = commands.added(place.after)
+    commands.array[index].kernel = copy
+    appended = place.finish(index, "KERNEL_LAUNCH")
+    handle = appended[2]
+    if handle is not None:
+        handle.kernels, handle.kernel, handle.dim = {kernel: copy, **copies}, kernel, dim
+    return appended
+
+
+@adapter.entry
+def urCommandBufferAppendKernelLaunchWithArgsExp(
+    hCommandBuffer: CommandBuffer,
+    hKernel: Kernel,
+    workDim: int,
+    pGlobalWorkOffset: Any,
+    pGlobalWorkSize: Any,
+    pLocalWorkSize: Any,
+    numArgs: int,
+    pArgs: Any,
+    phKernelAlternatives: list[Kernel],
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    sizes = pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize
+    return _append_launch(place, hKernel, workDim, *sizes, pArgs, numArgs, phKernelAlternatives)
+
+
+@adapter.entry
+def urCommandBufferAppendKernelLaunchExp(
+    hCommandBuffer: CommandBuffer,
+    hKernel: Kernel,
+    workDim: int,
+    pGlobalWorkOffset: Any,
+    pGlobalWorkSize: Any,
+    pLocalWorkSize: Any,
+    phKernelAlternatives: list[Kernel],
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    sizes = pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize
+    with hKernel.lock:
+        arguments = hKernel.arguments
+    if len(arguments) != hKernel.argument_count:
+        raise failure(
+            "INVALID_KERNEL_ARGS",
+            f"{len(arguments)} of its {hKernel.argument_count} arguments are set",
+        )
+    rows = ffi.new(_ROWS, len(arguments))
+    kept = [
+        _fill(row, index, argument)
+        for row, (index, argument) in zip(rows, arguments.items(), strict=True)
+    ]
+    appended = _append_launch(
+        place, hKernel, workDim, *sizes, rows, len(arguments), phKernelAlternatives, native=True
+    )
+    del kept
+    return appended
+
+
+def _fill(row: Any, index: int, argument: Argument) -> Any:
+    """Make a row of an argument that was set before; the answer is what has to live as long."""
+    kind, size, value = argument
+    row.type, row.index, row.size = kind, index, size
+    if isinstance(value, bytes):
+        value = ffi.from_buffer(value)
+        row.value.value = int(ffi.cast("uintptr_t", value))
+    elif value is not None:
+        row.value.pointer = value if kind == Argument.POINTER else value.cl
+    return value

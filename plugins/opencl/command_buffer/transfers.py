@@ -1,0 +1,326 @@
+"""Transfers and fills in a command-buffer, of buffers and of memory by address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ....icd._native import ffi as icd_ffi
+from ..buffers import Buffer
+from ..core import adapter, failure
+from ..events import Event
+from ..transfers import (
+    LARGEST_PATTERN,
+    check_pitches,
+    check_range,
+    check_rect,
+    in_whole,
+    is_power_of_two,
+    region_of,
+    three,
+)
+from ..usm.allocations import as_copy, as_fill
+from ..usm.strategies import Operation
+from .appends import Appended, Place
+from .command_buffers import CommandBuffer
+
+
+def _check_range(buffer: Buffer, offset: int, size: int) -> None:
+    if not size:
+        raise failure("INVALID_SIZE", "there is nothing to transfer")
+    check_range(buffer, offset, size)
+
+
+def _rect(
+    origin: Any,
+    other: Any,
+    region: Any,
+    pitches: Sequence[int],
+    first: Buffer,
+    second: Buffer | None,
+) -> list[int]:
+    """`fl_command.n` of a rectangle. Raises URError (INVALID_SIZE) for an empty one, or one that does not lie in its buffers."""
+    size = region_of(region)
+    check_rect(first, three(origin), size, *pitches[:2])
+    if second is None:  # host memory
+        check_pitches(size, *pitches[2:])
+    else:
+        check_rect(second, three(other), size, *pitches[2:])
+    return [*three(origin), *three(other), *size, *pitches]
+
+
+def _check_context(place: Place, *things: Buffer) -> None:
+    place.buffer.context.check_same("the buffer", *things)
+
+
+#: Operations between a buffer and host memory, and which end of them the buffer is.
+_ENDS: Final = {"read": "source", "read_rect": "source", "write": "target", "write_rect": "target"}
+
+
+def _add_host(place: Place, op: str, buffer: Buffer, numbers: Sequence[int], host: int) -> Appended:
+    return place.add(
+        op, f"MEM_BUFFER_{op.upper()}", numbers, (buffer,), host=host, **{_ENDS[op]: buffer.cl}
+    )
+
+
+def _add_linear(
+    place: Place, op: str, buffer: Buffer, offset: int, size: int, host: int
+) -> Appended:
+    """A "read" or a "write"."""
+    _check_context(place, buffer)
+    _check_range(buffer, offset, size)
+    return _add_host(place, op, buffer, (offset, size), host)
+
+
+def _add_rect(
+    place: Place,
+    op: str,
+    buffer: Buffer,
+    origins: tuple[Any, Any],
+    region: Any,
+    pitches: Sequence[int],
+    host: int,
+) -> Appended:
+    """A "read_rect" or a "write_rect": `origins` and `pitches` are those of the buffer, then those of host memory."""
+    _check_context(place, buffer)
+    return _add_host(place, op, buffer, _rect(*origins, region, pitches, buffer, None), host)
+
+
+@adapter.entry
+def urCommandBufferAppendMemBufferCopyExp(
+    hCommandBuffer: CommandBuffer,
+    hSrcMem: Buffer,
+    hDstMem: Buffer,
+    srcOffset: int,
+    dstOffset: int,
+    size: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    _check_context(place, hSrcMem, hDstMem)
+    _check_range(hSrcMem, srcOffset, size)
+    _check_range(hDstMem, dstOffset, size)
+    numbers = (srcOffset, dstOffset, size)
+    return place.add(
+        "copy", "MEM_BUFFER_COPY", numbers, (hSrcMem, hDstMem), source=hSrcMem.cl, target=hDstMem.cl
+    )
+
+
+@adapter.entry
+def urCommandBufferAppendMemBufferCopyRectExp(
+    hCommandBuffer: CommandBuffer,
+    hSrcMem: Buffer,
+    hDstMem: Buffer,
+    srcOrigin: Any,
+    dstOrigin: Any,
+    region: Any,
+    srcRowPitch: int,
+    srcSlicePitch: int,
+    dstRowPitch: int,
+    dstSlicePitch: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    _check_context(place, hSrcMem, hDstMem)
+    numbers = _rect(
+        srcOrigin,
+        dstOrigin,
+        region,
+        (srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch),
+        hSrcMem,
+        hDstMem,
+    )
+    (source, numbers[0:3]), (target, numbers[3:6]) = (
+        in_whole(hSrcMem, three(srcOrigin)),
+        in_whole(hDstMem, three(dstOrigin)),
+    )
+    return place.add(
+        "copy_rect",
+        "MEM_BUFFER_COPY_RECT",
+        numbers,
+        (hSrcMem, hDstMem),
+        source=source,
+        target=target,
+    )
+
+
+@adapter.entry
+def urCommandBufferAppendMemBufferReadExp(
+    hCommandBuffer: CommandBuffer,
+    hBuffer: Buffer,
+    offset: int,
+    size: int,
+    pDst: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    return _add_linear(place, "read", hBuffer, offset, size, pDst)
+
+
+@adapter.entry
+def urCommandBufferAppendMemBufferWriteExp(
+    hCommandBuffer: CommandBuffer,
+    hBuffer: Buffer,
+    offset: int,
+    size: int,
+    pSrc: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    return _add_linear(place, "write", hBuffer, offset, size, pSrc)
+
+
+@adapter.entry
+def urCommandBufferAppendMemBufferReadRectExp(
+    hCommandBuffer: CommandBuffer,
+    hBuffer: Buffer,
+    bufferOffset: Any,
+    hostOffset: Any,
+    region: Any,
+    bufferRowPitch: int,
+    bufferSlicePitch: int,
+    hostRowPitch: int,
+    hostSlicePitch: int,
+    pDst: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
+    return _add_rect(place, "read_rect", hBuffer, (bufferOffset, hostOffset), region, pitches, pDst)
+
+
+@adapter.entry
+def urCommandBufferAppendMemBufferWriteRectExp(
+    hCommandBuffer: CommandBuffer,
+    hBuffer: Buffer,
+    bufferOffset: Any,
+    hostOffset: Any,
+    region: Any,
+    bufferRowPitch: int,
+    bufferSlicePitch: int,
+    hostRowPitch: int,
+    hostSlicePitch: int,
+    pSrc: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
+    return _add_rect(
+        place, "write_rect", hBuffer, (bufferOffset, hostOffset), region, pitches, pSrc
+    )
+
+
+def _pattern(address: int, pattern_size: int, size: int) -> bytes:
+    """The pattern of a fill. Raises URError (INVALID_SIZE) for one that does not fit."""
+    if not pattern_size or not size or size % pattern_size:
+        raise failure(
+            "INVALID_SIZE", "a fill's size is a multiple of its pattern's, and neither is 0"
+        )
+    return bytes(icd_ffi.buffer(icd_ffi.cast("char *", address), pattern_size))
+
+
+def _is_pattern(size: int, at: int) -> bool:
+    """Whether OpenCL fills with a pattern of this size from there on."""
+    return size <= LARGEST_PATTERN and is_power_of_two(size) and at % size == 0
+
+
+@adapter.entry
+def urCommandBufferAppendMemBufferFillExp(
+    hCommandBuffer: CommandBuffer,
+    hBuffer: Buffer,
+    pPattern: int,
+    patternSize: int,
+    offset: int,
+    size: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    _check_context(place, hBuffer)
+    pattern = _pattern(pPattern, patternSize, size)
+    _check_range(hBuffer, offset, size)
+    commands = hCommandBuffer.commands
+    if _is_pattern(patternSize, offset):
+        memory = commands.pattern(pattern)
+        return place.add(
+            "fill",
+            "MEM_BUFFER_FILL",
+            (offset, size),
+            (hBuffer,),
+            target=hBuffer.cl,
+            pattern=memory,
+            pattern_size=patternSize,
+        )
+    memory = commands.pattern(pattern * (size // patternSize))
+    return place.add(
+        "write", "MEM_BUFFER_FILL", (offset, size), (hBuffer,), target=hBuffer.cl, host=memory
+    )
+
+
+# memory by address
+
+
+def _add(place: Place, command: str, operation: Operation) -> Appended:
+    return place.add(operation.op, command, operation.numbers, operation.keep, **operation.fields)
+
+
+@adapter.entry
+def urCommandBufferAppendUSMMemcpyExp(
+    hCommandBuffer: CommandBuffer,
+    pDst: int,
+    pSrc: int,
+    size: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    if not size:
+        raise failure("INVALID_SIZE", "there is nothing to copy")
+    return _add(place, "USM_MEMCPY", as_copy(hCommandBuffer.context, pDst, pSrc, size))
+
+
+@adapter.entry
+def urCommandBufferAppendUSMFillExp(
+    hCommandBuffer: CommandBuffer,
+    pMemory: int,
+    pPattern: int,
+    patternSize: int,
+    size: int,
+    pSyncPointWaitList: list[int],
+    phEventWaitList: list[Event],
+    phEvent: bool,
+    phCommand: bool,
+) -> Appended:
+    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    pattern = _pattern(pPattern, patternSize, size)
+    commands = hCommandBuffer.commands
+    if _is_pattern(patternSize, pMemory):
+        memory = commands.pattern(pattern)
+        return _add(
+            place, "USM_FILL", as_fill(hCommandBuffer.context, pMemory, memory, patternSize, size)
+        )
+    memory = commands.pattern(pattern * (size // patternSize))
+    source = int(icd_ffi.cast("uintptr_t", memory))
+    return _add(place, "USM_FILL", as_copy(hCommandBuffer.context, pMemory, source, size))

@@ -1,0 +1,312 @@
+"""Updates of a finalized command-buffer: other arguments, sizes, kernels and events for commands whose handle the program has.
+
+An update is all or nothing: everything that is asked for is looked at first, and only then does anything change. What has been
+enqueued keeps what it was enqueued with. (EXP-COMMAND-BUFFER, "Updating command-buffer commands".)
+
+Most updates are new arguments and nothing else. They are done in C, without the GIL, which leaves all others to Python without having
+changed anything (plugins/sdk/native/launches.c); Python then tries C once more, since another thread may have had the command-buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ....icd._native import ffi as icd_ffi
+from ....icd._native import lib as icd_lib
+from ....icd.command_buffer.command_buffer import CommandBuffer as Runner
+from ....icd.errors import error as opencl_error
+from ...sdk._native import ffi, lib
+from ..core import LONGEST, adapter, check_count, failure
+from ..events import CommandEvent, Event
+from ..kernels import Kernel
+from .arguments import refused
+from .command_buffers import Command, CommandBuffer
+
+_CHANGES: Final = icd_ffi.typeof("fl_change[]")
+_WORDS: Final = ffi.typeof("uintptr_t[]")
+
+
+#: What stands in `fl_command.n` for what a launch does not have.
+_ZEROS, _ONES = (0, 0, 0), (1, 1, 1)
+
+
+def _work_sizes(
+    dim: int, offset: Sequence[int], size: Sequence[int], local: Sequence[int] | None
+) -> list[int]:
+    """`fl_command.n` of a launch."""
+    ones = _ONES[dim:]
+    return [
+        *offset,
+        *_ZEROS[dim:],
+        *size,
+        *ones,
+        *(_ZEROS[:dim] if local is None else local),
+        *ones,
+    ]
+
+
+class _Launch:
+    """The sizes and the kernel that a command will have: only for updates that change them."""
+
+    def __init__(self, command: Command) -> None:
+        present = command.present
+        self.command, self.kernel = command, command.kernel
+        self.sizes = list(present.n[0:9])
+        self.dim, self.local, self.offset = (
+            present.work_dim,
+            bool(present.has_local),
+            bool(present.has_offset),
+        )
+
+    def read(self, kernel: int, dim: int, new_offset: Any, new_size: Any, new_local: Any) -> None:
+        """Take over what an update asks for: the handle of a kernel, and sizes; 0 and NULL for what stays. Raises URError."""
+        if kernel:
+            self.kernel = _live("ur_kernel_handle_t", kernel, "INVALID_KERNEL")
+            if self.kernel not in self.command.kernels:
+                raise failure(
+                    "INVALID_VALUE",
+                    "the kernel is not one that the command was given as an alternative",
+                )
+        if dim != self.dim and not (new_offset and new_size):
+            raise failure(
+                "INVALID_VALUE",
+                "another number of dimensions needs a new offset and a new global size",
+            )
+        old = self.sizes
+        offset = ffi.unpack(new_offset, dim) if new_offset else old[0:dim]
+        size = ffi.unpack(new_size, dim) if new_size else old[3 : 3 + dim]
+        kept = (
+            None if new_size or not self.local else old[6 : 6 + dim]
+        )  # the driver chooses one for a new global size
+        local = ffi.unpack(new_local, dim) if new_local else kept
+        self.sizes = _work_sizes(dim, offset, size, local)
+        self.kernel.check_group(self.command.buffer.device, local)
+        self.dim, self.local, self.offset = dim, local is not None, self.offset or bool(new_offset)
+
+    def commit(self, arguments: Any) -> bool:
+        """Change the command; `arguments` is the list for another kernel. The answer is whether there is one."""
+        command, present = self.command, self.command.present
+        present.n[0:9] = self.sizes
+        present.work_dim, present.has_local, present.has_offset = self.dim, self.local, self.offset
+        command.dim = self.dim
+        if self.kernel is command.kernel:
+            return False
+        present.kernel = command.kernels[self.kernel]
+        present.arguments, old = arguments, present.arguments
+        icd_lib.fl_release_arguments(old)
+        command.kernel = self.kernel
+        lib.fl_describe(command.handle, command.words)
+        return True
+
+
+class _Arguments:
+    """The new arguments of an update for a launch of `kernel`: `count` changes. Raises URError."""
+
+    def __init__(self, command: Command, kernel: Kernel, update: Any) -> None:
+        counts = update.numNewValueArgs, update.numNewPointerArgs, update.numNewMemObjArgs
+        for count in counts:
+            check_count(count, "INVALID_KERNEL_ARGUMENT_INDEX", "arguments")
+        self.command, self.count = command, sum(counts)
+        self.changes = icd_ffi.new(_CHANGES, self.count)
+        self._room = ffi.new(_WORDS, self.count)  # what they lead to
+        old = command.present.arguments if kernel is command.kernel else icd_ffi.NULL
+        index = ffi.new("uint32_t *")
+        code = lib.fl_read_update(
+            command.buffer.launches,
+            update,
+            _void(old),
+            kernel.argument_count,
+            _void(self.changes),
+            self._room,
+            index,
+        )
+        if code:
+            raise refused(code, index[0], kernel)
+
+    def indices(self) -> set[int]:
+        """Which arguments they are."""
+        return {change.index for change in self.changes}
+
+
+def _void(pointer: Any) -> Any:
+    """A pointer of icd's as one of ours."""
+    return ffi.cast("void *", int(icd_ffi.cast("uintptr_t", pointer)))
+
+
+def _live(kind: str, handle: int, code: str) -> Any:
+    registry = adapter.registry
+    assert registry is not None
+    found = registry.of(kind).get(handle)
+    if found is None:
+        raise failure(code if handle else "INVALID_NULL_HANDLE")
+    return found
+
+
+def _runner_of(buffer: CommandBuffer) -> Runner:
+    """What runs a command-buffer that can be updated. Raises URError (INVALID_OPERATION) for others."""
+    if buffer.runner is None or not buffer.updatable:
+        raise failure(
+            "INVALID_OPERATION",
+            "only a finalized command-buffer that was made updatable can be updated",
+        )
+    return buffer.runner
+
+
+@adapter.entry
+def urCommandBufferUpdateKernelLaunchExp(
+    hCommandBuffer: CommandBuffer, numKernelUpdates: int, pUpdateKernelLaunch: Any
+) -> None:
+    runner = _runner_of(hCommandBuffer)
+    if not 0 < numKernelUpdates <= LONGEST:
+        raise failure("INVALID_SIZE", f"{numKernelUpdates} updates")
+    with runner.lock, runner.changing():
+        code = lib.FL_NOT_PLAIN
+        if not runner.has_native:
+            code = lib.fl_update_plainly(
+                hCommandBuffer.launches, pUpdateKernelLaunch, numKernelUpdates
+            )
+        if code == lib.FL_NOT_PLAIN:
+            _update(
+                hCommandBuffer, [pUpdateKernelLaunch + number for number in range(numKernelUpdates)]
+            )
+        elif code:
+            raise opencl_error(code, "urCommandBufferUpdateKernelLaunchExp")
+
+
+def _update(buffer: CommandBuffer, updates: list[Any]) -> None:
+    """Updates of any kind."""
+    launches: dict[Command, _Launch] = {}
+    arguments: list[_Arguments] = []
+    for update in updates:
+        command = _launch_command(buffer, update.hCommand)
+        kernel, launch, dim = command.kernel, launches.get(command), update.newWorkDim
+        if not 1 <= dim <= 3:
+            raise failure("INVALID_WORK_DIMENSION")
+        sizes = update.pNewGlobalWorkOffset, update.pNewGlobalWorkSize, update.pNewLocalWorkSize
+        new = update.hNewKernel
+        if launch or any(sizes) or (new and new != kernel.handle) or dim != command.dim:
+            launch = launches.setdefault(command, launch or _Launch(command))
+            launch.read(new, dim, *sizes)
+            kernel = launch.kernel
+        arguments.append(_Arguments(command, kernel, update))
+        if kernel is not command.kernel and arguments[-1].indices() != set(
+            range(kernel.argument_count)
+        ):
+            raise failure("INVALID_VALUE", "another kernel needs all of its arguments")
+    _commit(buffer, launches, arguments)
+
+
+def _launch_command(buffer: CommandBuffer, handle: int) -> Command:
+    command = _live(
+        "ur_exp_command_buffer_command_handle_t",
+        handle,
+        "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP",
+    )
+    if command.kernel is None or command.buffer is not buffer:
+        raise failure(
+            "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP", "it is no launch of this command-buffer"
+        )
+    return command
+
+
+class _Before:
+    """What a launch is before an update that the driver may refuse."""
+
+    def __init__(self, command: Command) -> None:
+        self._command, self._dim = command, command.dim
+        self._launch = icd_ffi.new("fl_command *", command.present)
+        old = self._launch.arguments
+        self._launch.arguments = icd_lib.fl_change_arguments(
+            old, icd_lib.fl_argument_count(old), icd_ffi.NULL, 0
+        )
+        if not self._launch.arguments:
+            raise MemoryError("no memory for the update")
+
+    def restore(self) -> None:
+        """Make it so again."""
+        command, refused = self._command, self._command.present.arguments
+        command.buffer.commands.array[command.index] = self._launch[0]
+        self._launch.arguments, command.dim = refused, self._dim
+
+    def __del__(self) -> None:
+        icd_lib.fl_release_arguments(self._launch.arguments)
+
+
+def _commit(
+    buffer: CommandBuffer, launches: dict[Command, _Launch], arguments: list[_Arguments]
+) -> None:
+    """Everything is in order: change the commands, and tell the runner. Raises OpenCLError if the driver's own command-buffer cannot be
+    changed; then nothing is."""
+    runner = _runner_of(buffer)
+    before = (
+        {new.command: _Before(new.command) for new in arguments}
+        if buffer.native is not None
+        else {}
+    )
+    changed = _relaunch(launches, arguments) if launches else {}
+    code = 0
+    for new in arguments:
+        changed.setdefault(new.command.index, False)
+        at = buffer.commands.array + new.command.index
+        for change in new.changes:
+            code = code or icd_lib.fl_set_argument(
+                at, change.index, change.kind, change.size, change.value
+            )
+    code = runner.update(changed) or code
+    if not code:
+        return
+    for launch in before.values():
+        launch.restore()
+    if before:  # SPEC clUpdateMutableCommandsKHR: then it has kept nothing; Intel's keeps what comes before what it refuses
+        runner.update(changed)
+    raise opencl_error(
+        code, "clUpdateMutableCommandsKHR" if before else "urCommandBufferUpdateKernelLaunchExp"
+    )
+
+
+def _relaunch(launches: dict[Command, _Launch], arguments: list[_Arguments]) -> dict[int, bool]:
+    """Give commands other sizes and kernels: by their numbers, whether they launch another kernel now."""
+    lists = {
+        command: _list(arguments, launch)
+        for command, launch in launches.items()
+        if launch.kernel is not command.kernel
+    }
+    return {
+        command.index: launch.commit(lists.get(command)) for command, launch in launches.items()
+    }
+
+
+def _list(arguments: list[_Arguments], launch: _Launch) -> Any:
+    """The arguments of a launch of another kernel."""
+    (new,) = (new for new in arguments if new.command is launch.command)
+    made = icd_lib.fl_change_arguments(
+        icd_ffi.NULL, launch.kernel.argument_count, new.changes, new.count
+    )
+    if not made:
+        raise MemoryError("no memory for a launch's arguments")
+    return made
+
+
+@adapter.entry
+def urCommandBufferUpdateSignalEventExp(hCommand: Command) -> Event:
+    buffer = hCommand.buffer
+    _runner_of(buffer)
+    old = buffer.signals.get(hCommand.index)
+    if old is None:
+        raise failure("INVALID_OPERATION", "the command was appended without an event")
+    made = buffer.signals[hCommand.index] = CommandEvent(buffer.context, old.command)
+    return made
+
+
+@adapter.entry
+def urCommandBufferUpdateWaitEventsExp(hCommand: Command, phEventWaitList: list[Event]) -> None:
+    buffer = hCommand.buffer
+    _runner_of(buffer)
+    if len(phEventWaitList) != len(buffer.waits.get(hCommand.index, ())):
+        raise failure(
+            "INVALID_EVENT_WAIT_LIST", "a command waits for as many events as it was appended with"
+        )
+    buffer.context.check_same("an event of the wait list", *phEventWaitList)
+    if phEventWaitList:
+        buffer.waits[hCommand.index] = list(phEventWaitList)

@@ -1,0 +1,1 @@
+"""Unified shared memory of the reference adapter."""

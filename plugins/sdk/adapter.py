@@ -1,0 +1,291 @@
+"""`Adapter`: what a Unified Runtime adapter written in Python is made of, whatever it drives.
+
+    adapter = Adapter("toy")
+
+    @adapter.kind
+    class Queue(Object):
+        type = "ur_queue_handle_t"
+
+    @adapter.entry
+    def urQueueFinish(hQueue: Queue) -> None:
+        hQueue.wait()
+
+An entry point is a function with the name of the specification and whichever of its parameters it needs, under their own names;
+`wrap` says in which form they come and what is returned. What it raises becomes a code: `failure("INVALID_VALUE")` that one, an
+exception of a class in `adapter.codes` the one given there, NotImplementedError UNSUPPORTED_FEATURE, MemoryError
+OUT_OF_HOST_MEMORY, anything else UNKNOWN, with the traceback in the log. The functions of the specification that need nothing
+of a device are here already: references of every kind of object, the adapter's own handle, the last error, the log.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeVar, overload
+
+from ...loader.base.abi import Function
+from ...loader.base.errors import CodeError, reason_of
+from ...loader.base.log import LEVELS, logger
+from ...loader.base.search import secure_environ
+from ...loader.ur.abi import UR, URError
+from ._native import ffi
+from .answers import is_handle
+from .objects import Object, Registry
+from .wrap import Entries, check_parameters, code_of
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Kind = TypeVar("_Kind", bound=type[Object])
+_LOGGER_CALLBACK: Final = "void (*)(int32_t, const char *, void *)"
+_UNKNOWN: Final = code_of("UR_RESULT_ERROR_UNKNOWN")
+
+
+class Adapter(Object):
+    """An adapter: its name, its entry points, and what it has handed out.
+
+    `backend` is what queries say that it drives, one of the names of ur_backend_t; `codes` says what code an exception of a
+    class becomes: a name, or a function of the exception that gives one. When the last reference to the adapter is released,
+    and when the process ends, everything that is still alive is closed, the youngest first, and then the functions in
+    `on_close` are called, the last added first.
+
+    An adapter that opens drivers calls `at_exit()` after that: what is done at the end of the process is then done before the
+    drivers end.
+    """
+
+    type = "ur_adapter_handle_t"
+
+    def __init__(self, name: str, *, backend: str = "UR_BACKEND_UNKNOWN", version: int = 1) -> None:
+        self.name, self.backend, self.version = name, UR[backend], version
+        self.codes: dict[type[BaseException], str | Callable[[Any], str]] = {
+            NotImplementedError: "UNSUPPORTED_FEATURE",
+            MemoryError: "OUT_OF_HOST_MEMORY",
+        }
+        self.on_close: list[Callable[[], None]] = []
+        self.registry: Registry | None = None
+        self.at_exit: Callable[[], None] = lambda: None  # start.py puts another there
+        self._functions: dict[str, Callable[..., Any]] = {}
+        self._kinds: dict[str, type[Object]] = {}
+        self._last = threading.local()
+        self._callback: tuple[Any, Any] | None = None
+        self._callback_level = LEVELS.index("quiet")
+        for function in (
+            self.urAdapterGet,
+            self.urAdapterGetInfo,
+            self.urAdapterGetLastError,
+            self.urAdapterSetLoggerCallback,
+            self.urAdapterSetLoggerCallbackLevel,
+            self.urAdapterRetain,
+            self.urAdapterRelease,
+        ):
+            self.entry(function)
+
+    # what an adapter's author uses
+
+    def entry(self, function: _Function) -> _Function:
+        """Declare an entry point: its name is that of the specification. A decorator. Raises TypeError for a name that is not there."""
+        self.declare(**{function.__name__: function})
+        return function
+
+    def declare(self, **functions: Callable[..., Any]) -> None:
+        """Declare entry points by their names: `declare(urQueueCreate=Queue, urQueueFinish=lambda hQueue: hQueue.wait())`."""
+        for name, function in functions.items():
+            check_parameters(_known(name), function)
+            self._functions[name] = function
+
+    @overload
+    def kind(self, cls: _Kind) -> _Kind: ...
+
+    @overload
+    def kind(self, cls: str, *, counted: bool = True) -> type[Object]: ...
+
+    def kind(self, cls: Any, *, counted: bool = True) -> Any:
+        """Declare a class of objects, whose handles can be retained and released then. A decorator; or, given a type of handles, a class
+        with nothing of its own. Raises TypeError for a type that is no handle."""
+        if isinstance(cls, str):
+            cls = type(cls, (Object,), {"type": cls, "counted": counted})
+        if UR.resolve(getattr(cls, "type", "")) != "handle":
+            raise TypeError(
+                f"{cls.__name__}.type is no type of a handle, such as ur_queue_handle_t"
+            )
+        self._kinds[cls.type] = cls
+        return cls
+
+    def info(self, function: str, values: Mapping[str, Any]) -> None:
+        """Declare a query, "urDeviceGetInfo", as a table: property → value, or a function of the object that gives it.
+
+        What is not in the table is answered by UNSUPPORTED_ENUMERATION, and so is None, unless the property is a handle: then
+        it is NULL. Raises TypeError for a property that the query does not have.
+        """
+        parameters = {p.name: p for p in _known(function).parameters}
+        first, group = next(iter(parameters)), parameters["propName"].type
+        answers, nothing = {}, {}
+        for name, value in values.items():
+            property_ = UR.constants.get(name)
+            if property_ is None or property_.group != group:
+                raise TypeError(f"{function} has no property {name}")
+            answers[property_.value] = value
+            nothing[property_.value] = 0 if is_handle(property_.answer) else None
+
+        def answer(thing: Any, name: int) -> Any:
+            value = answers.get(name)
+            if callable(value):
+                value = value(thing)
+            return nothing.get(name) if value is None else value
+
+        self.declare(**{function: _shaped(answer, first, "propName")})
+
+    def log(self, level: str, message: str) -> None:
+        """Say something of a level, "debug" to "error": to the program, if it has set a callback, else to the log that UR_LOG_FAIRLEAD
+        configures, where warnings and errors are printed if it says nothing. If it says something, both are told; so they are of
+        errors that the program wants, since libsycl prints no more than the warnings."""
+        if self._callback is not None:
+            call, data = self._callback
+            wanted = LEVELS.index(level) >= self._callback_level
+            if wanted:
+                call(LEVELS.index(level), message.encode("utf-8", "replace"), data)
+            if "UR_LOG_FAIRLEAD" not in secure_environ() and not (wanted and level == "error"):
+                return
+        logger("FAIRLEAD", "warning").write(level, f"<{self.name}>[{level.upper()}]: {message}\n")
+
+    def explain(self, code: int, message: str) -> None:
+        """What urAdapterGetLastError answers in this thread from now on."""
+        self._last.message, self._last.code = message, code
+
+    @property
+    def declared(self) -> frozenset[str]:
+        """The names of the entry points that it has, those that are here for every adapter among them."""
+        return frozenset(self._functions) | {name for name, _ in self._counting()}
+
+    @property
+    def counting(self) -> frozenset[str]:
+        """The names of the entry points that only count references."""
+        return frozenset(name for name, _ in self._counting()) - frozenset(self._functions)
+
+    # what is here for every adapter
+
+    def urAdapterGet(self) -> list[Object]:
+        return [self]
+
+    def urAdapterRetain(self, hAdapter: Object) -> None:
+        self._registry.retain(hAdapter)
+
+    def urAdapterRelease(self, hAdapter: Object) -> None:
+        if self._registry.release(hAdapter):
+            self.shut()
+
+    def urAdapterGetInfo(self, propName: int) -> Any:
+        return {
+            UR["UR_ADAPTER_INFO_BACKEND"]: self.backend,
+            UR["UR_ADAPTER_INFO_REFERENCE_COUNT"]: self.references,
+            UR["UR_ADAPTER_INFO_VERSION"]: self.version,
+        }.get(propName)
+
+    def urAdapterGetLastError(self) -> tuple[Any, int]:
+        text = getattr(self._last, "message", "").encode("utf-8", "replace")
+        self._last.text = ffi.new("char[]", text)  # good until this thread asks again
+        return self._last.text, getattr(self._last, "code", 0)
+
+    def urAdapterSetLoggerCallback(
+        self, pfnLoggerCallback: int, pUserData: int, level: int
+    ) -> None:
+        self._callback = (
+            ffi.cast(_LOGGER_CALLBACK, pfnLoggerCallback),
+            ffi.cast("void *", pUserData),
+        )
+        self._callback_level = level
+
+    def urAdapterSetLoggerCallbackLevel(self, level: int) -> None:
+        self._callback_level = level
+
+    # what start.py uses
+
+    def entries(self, table: int, *number: int) -> Entries:
+        """What C calls, by name. `table` is what every handle begins with, `number` the adapter's."""
+        self.registry = Registry(table, *number)
+        functions = dict(self._functions)
+        for name, method in self._counting():
+            if name not in functions:
+                count = getattr(self.registry, method)
+                functions[name] = _shaped(
+                    lambda thing, count=count: count(thing), UR.functions[name].parameters[0].name
+                )
+        return Entries(self.registry, functions, self.fail)
+
+    def fail(self, error: BaseException, routine: str) -> int:
+        """The code of what an entry point raised."""
+        try:
+            return self._code(error, routine)
+        except BaseException:  # of an exception's own text, or of the program's callback
+            traceback.print_exc()
+            return _UNKNOWN
+
+    def shut(self) -> None:
+        """Close everything that is still alive, then what `on_close` holds."""
+        if self.registry is not None:
+            self.registry.close(self._failed_to_close)
+        for function in reversed(self.on_close):
+            try:
+                function()
+            except Exception as error:
+                self._failed_to_close(error)
+
+    def end(self) -> None:
+        """The end of the process: close everything, and do not call the program any more, which may have ended in part."""
+        self._callback = None
+        self.shut()
+
+    # what nobody uses
+
+    @property
+    def _registry(self) -> Registry:
+        assert self.registry is not None, "the adapter has not been started"
+        return self.registry
+
+    def _counting(self) -> Iterator[tuple[str, str]]:
+        """The entry points that count references of the declared kinds, and which of the registry's methods does it."""
+        for function in UR.functions.values():
+            first = function.parameters[0]
+            if len(function.parameters) == 1 and first.type in self._kinds:
+                yield from (
+                    (function.name, word) for word in ("retain", "release") if word in first.words
+                )
+
+    def _code(self, error: BaseException, routine: str) -> int:
+        if isinstance(error, URError):
+            self.explain(error.value, str(error))
+            self.log("info", f"{routine}: {error}")
+            return error.value
+        for cls in type(error).__mro__:
+            name = self.codes.get(cls)
+            if name is not None:
+                self.explain(
+                    getattr(error, "value", 0),
+                    reason_of(error) if isinstance(error, CodeError) else str(error),
+                )
+                self.log("info", f"{routine}: {error}")
+                return code_of(name if isinstance(name, str) else name(error))
+        self.explain(0, f"{type(error).__name__}: {error}")
+        self.log("error", f"{routine} failed\n{_traceback(error)}")
+        return _UNKNOWN
+
+    def _failed_to_close(self, error: Exception) -> None:
+        self.log("error", f"what was alive could not be closed\n{_traceback(error)}")
+
+
+def _known(name: str) -> Function:
+    if name not in UR.functions:
+        raise TypeError(f"Unified Runtime has no function {name}")
+    return UR.functions[name]
+
+
+def _shaped(function: Any, *parameters: str) -> Any:
+    """`function`, which now appears to have parameters of these names."""
+    function.__signature__ = inspect.Signature(
+        [inspect.Parameter(p, inspect.Parameter.POSITIONAL_ONLY) for p in parameters]
+    )
+    return function
+
+
+def _traceback(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)).rstrip()

@@ -1,0 +1,132 @@
+"""Drop-in shared libraries: `build_adapter(module, output)` makes one of an adapter that is written in Python, `build_plugin(adapter,
+output)` a PI plugin that leads to any Unified Runtime adapter.
+
+The library is a copy of a shell (native/shell.c, which was compiled when fairlead was installed) with another configuration: the
+module, and the Python in whose environment it is to run. That takes milliseconds and no compiler. setup.py makes the reference
+adapter with `configure` too, so that nothing is imported here but the standard library.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import symtable
+import sys
+import sysconfig
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+MARK = b"FAIRLEAD SHELL CONFIGURATION\n"
+ROOM = 8192  # bytes: shell.c's `configuration`
+
+
+def python_library() -> str:
+    """The path of this Python's shared library, "" if it was built without one."""
+    name = sysconfig.get_config_var("INSTSONAME") or ""
+    folders = (sysconfig.get_config_var("LIBDIR") or "", os.path.join(sys.base_prefix, "lib"))
+    paths = (os.path.join(folder, name) for folder in folders if ".so" in name)
+    return next(filter(os.path.exists, paths), "")
+
+
+def configuration(module: str, *, here: bool = True) -> str:
+    """What a shell is told: `module`, and, if it is to stay `here`, where this Python, its library and its packages are."""
+    lines = {"module": module}
+    if here:
+        lines |= {
+            "program": sys.executable,
+            "library": python_library(),
+            "site": sysconfig.get_path("purelib"),
+        }
+    if any("\n" in value for value in lines.values()):
+        raise ValueError(f"a path has a line break in it: {lines}")
+    return "".join(f"{name}={value}\n" for name, value in lines.items())
+
+
+def settings(text: str) -> dict[str, str]:
+    """The lines `name=value` of a shell's configuration."""
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+
+
+def configure(shell: Path, output: Path, module: str, *, here: bool = True) -> None:
+    """Write a copy of `shell` with the configuration for `module` to `output`. Raises ValueError if that does not fit in."""
+    data = shell.read_bytes()
+    at = data.find(MARK)
+    text = MARK + os.fsencode(configuration(module, here=here))
+    if at < 0:
+        raise ValueError(f"{shell} is no shell of fairlead")
+    if len(text) >= ROOM:
+        raise ValueError("the configuration is too long")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    scratch = output.with_name(
+        f".{output.name}.{os.getpid()}"
+    )  # a library that is mapped must not change under its users
+    scratch.write_bytes(data[:at] + text.ljust(ROOM, b"\0") + data[at + ROOM :])
+    scratch.chmod(0o755)
+    os.replace(scratch, output)
+
+
+def build_adapter(
+    module: str | os.PathLike[str], output: str | os.PathLike[str] | None = None
+) -> Path:
+    """Build the adapter of `module`, an importable module's name or the path of a `.py` file, and return the library's path.
+
+    `output` is a file, or a folder; by default it is `libur_adapter_NAME.so.0` in the current one, where NAME is that of the
+    module without `_adapter`. The module is not imported. Raises FileNotFoundError or ModuleNotFoundError if there is no such
+    module, ValueError if its text shows that it has no variable `adapter`.
+    """
+    name = os.fspath(module)
+    if name.endswith(".py"):
+        os.stat(name)  # its error names the path as given; since Python 3.13 `resolve` does not
+        path = Path(name).resolve()
+        name, short = str(path), path.stem
+        spec = importlib.util.spec_from_file_location(short, path)
+    else:
+        short = name.rpartition(".")[2]
+        spec = importlib.util.find_spec(name)
+        if spec is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    if spec is not None and not _may_have_adapter(spec):
+        raise ValueError(
+            f'{name} has no variable `adapter`: write `adapter = fairlead.plugins.Adapter("{short}")` in it'
+        )
+    short = short.removesuffix("_adapter")
+    return _build("libfairlead_shell.so", name, Path(output or "."), f"libur_adapter_{short}.so.0")
+
+
+def _may_have_adapter(spec: ModuleSpec) -> bool:
+    """Whether a module binds the name `adapter`, as far as its text tells. Raises ValueError if that is no Python."""
+    read = getattr(spec.loader, "get_source", None)
+    source = read(spec.name) if read else None
+    if source is None:  # it has no text
+        return True
+    try:
+        names = symtable.symtable(source, spec.origin or "", "exec").get_symbols()
+    except SyntaxError as error:
+        raise ValueError(f"{error.filename}, line {error.lineno}: {error.msg}") from None
+    bound = {symbol.get_name() for symbol in names if symbol.is_assigned() or symbol.is_imported()}
+    hidden = {"__getattr__", "globals", "exec"}.intersection(symbol.get_name() for symbol in names)
+    stars = any(
+        isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+        for node in ast.walk(ast.parse(source))
+    )
+    return "adapter" in bound or bool(hidden) or stars
+
+
+def build_plugin(adapter: str | os.PathLike[str], output: str | os.PathLike[str]) -> Path:
+    """Build a PI plugin, for DPC++ up to 2024.2, over the Unified Runtime adapter in the library `adapter`, and return its path.
+
+    Raises FileNotFoundError if there is no such library.
+    """
+    path = Path(
+        adapter
+    ).absolute()  # not resolved: what it needs lies beside it, not beside what a link leads to
+    if not path.exists():
+        raise FileNotFoundError(path)
+    return _build("libfairlead_pi_shell.so", str(path), Path(output), "libpi_opencl.so")
+
+
+def _build(shell: str, module: str, output: Path, name: str) -> Path:
+    target = output / name if output.is_dir() else output
+    configure(Path(__file__).with_name(shell), target, module)
+    return target.resolve()

@@ -1,0 +1,280 @@
+/* The arguments of launches in command-buffers, from the memory in which Unified Runtime describes them.
+ *
+ * Launches are appended and updated by the thousand, and each has several arguments: so that these are read here, and not in Python, which
+ * knows what a driver takes and what is to be said of an error. A handle's words (plugins/sdk/objects.py) say which cl_mem or cl_sampler it
+ * is, and which command of which command-buffer. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../../icd/native/native.cdef.h"
+#include "../../../icd/native/busy.h"
+#include "ur_types.h"
+#include "counts.h"
+#include "launches.cdef.h"
+#include "launches.h"
+
+typedef ur_exp_kernel_arg_properties_t row;
+typedef ur_exp_command_buffer_update_kernel_launch_desc_t update;
+
+enum { CHANGE_VALUE = 1, CHANGE_MEMORY, CHANGE_SAMPLER, CHANGE_POINTER };   /* fl_change.kind */
+enum { OBJECT, CONTEXT };                 /* the words of a memory object, and of a sampler */
+enum { COMMAND, COMMAND_BUFFER, KERNEL, IS_LAUNCH };   /* those of a command */
+enum { LAUNCHES };                        /* those of a command-buffer that can be updated; of others 0 */
+enum { FEW = 16, MOST = 1 << 16 };        /* arguments; and bytes of one: no device takes as many (CL_DEVICE_MAX_PARAMETER_SIZE) */
+
+static fl_command *(*new_command)(fl_array *);
+static fl_arguments *(*change_arguments)(const fl_arguments *, uint32_t, const fl_change *, uint32_t);
+static void (*release_arguments)(fl_arguments *);
+static int (*set_argument)(fl_command *, uint32_t, uint32_t, size_t, const void *);
+static int (*get_argument)(const fl_arguments *, uint32_t, fl_change *);
+static uint32_t (*argument_count)(const fl_arguments *);
+static int (*update_ways)(const fl_ways *, uint32_t, int);
+
+void fl_use_icd(void *command, void *change, void *release, void *set, void *get, void *count, void *ways) {
+    new_command = (fl_command * (*)(fl_array *)) command;
+    change_arguments = (fl_arguments * (*)(const fl_arguments *, uint32_t, const fl_change *, uint32_t)) change;
+    release_arguments = (void (*)(fl_arguments *))release;
+    set_argument = (int (*)(fl_command *, uint32_t, uint32_t, size_t, const void *))set;
+    get_argument = (int (*)(const fl_arguments *, uint32_t, fl_change *))get;
+    argument_count = (uint32_t(*)(const fl_arguments *))count;
+    update_ways = (int (*)(const fl_ways *, uint32_t, int))ways;
+}
+
+/* Changes, none so far, and room for what they lead to; of a few on the stack. */
+typedef struct scratch {
+    fl_change few[FEW], *changes;
+    uintptr_t little[FEW], *room;
+} scratch;
+
+static bool begin(scratch *s, size_t count) {
+    s->changes = count <= FEW ? s->few : malloc(count * sizeof *s->changes);
+    s->room = count <= FEW ? s->little : malloc(count * sizeof *s->room);
+    if (s->changes)
+        memset(s->changes, 0, count * sizeof *s->changes);
+    return s->changes && s->room;
+}
+
+static void end(scratch *s) {
+    if (s->changes != s->few)
+        free(s->changes);
+    if (s->room != s->little)
+        free(s->room);
+}
+
+/* --- what a value, an address or an object becomes: 0, or a code --- */
+
+static int32_t value(fl_change *change, size_t size, uintptr_t address) {
+    if (size > MOST && address)
+        return UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE;
+    *change = (fl_change){change->index, CHANGE_VALUE, size, (const void *)address};
+    return 0;
+}
+
+/* OpenCL takes the address of a handle; NULL is a value like any other. */
+static int32_t object(fl_change *change, uint32_t kind, const uintptr_t *cl) {
+    *change = (fl_change){change->index, *cl ? kind : CHANGE_VALUE, sizeof *cl, cl};
+    return 0;
+}
+
+static int32_t handle(const fl_launches *l, fl_change *change, uintptr_t handle, bool sampler) {
+    static const uintptr_t null;
+    if (!handle && !sampler)
+        return object(change, CHANGE_MEMORY, &null);
+    const uintptr_t *words = fl_words(l->adapter, handle, sampler ? kind_ur_sampler_handle_t : kind_ur_mem_handle_t);
+    if (!words)
+        return sampler ? UR_RESULT_ERROR_INVALID_SAMPLER : UR_RESULT_ERROR_INVALID_MEM_OBJECT;
+    if (words[CONTEXT] != l->cl_context)
+        return UR_RESULT_ERROR_INVALID_CONTEXT;
+    return object(change, sampler ? CHANGE_SAMPLER : CHANGE_MEMORY, &words[OBJECT]);
+}
+
+/* `room` is for the cl_mem that an address becomes. */
+static int32_t pointer(const fl_launches *l, fl_change *change, uintptr_t address, uintptr_t *room) {
+    if (l->no_pointers)
+        return l->no_pointers;
+    *room = 0;
+    if (!address && !l->null_is_pointer)
+        return object(change, CHANGE_MEMORY, room);
+    if (!l->part) {
+        *change = (fl_change){change->index, CHANGE_POINTER, 0, (const void *)address};
+        return 0;
+    }
+    *room = l->part(l->context, address);
+    return *room ? object(change, CHANGE_MEMORY, room) : UR_RESULT_ERROR_INVALID_VALUE;
+}
+
+/* --- appends --- */
+
+static int32_t read_row(const fl_launches *l, const row *r, bool native, fl_change *change, uintptr_t *room) {
+    memcpy(room, &r->value, sizeof *room);
+    switch (r->type) {
+    case UR_EXP_KERNEL_ARG_TYPE_VALUE: return value(change, r->size, *room);
+    case UR_EXP_KERNEL_ARG_TYPE_LOCAL: return value(change, r->size, 0);
+    case UR_EXP_KERNEL_ARG_TYPE_POINTER: return pointer(l, change, *room, room);
+    case UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ:
+        return native ? object(change, CHANGE_MEMORY, room) : handle(l, change, *room, false);
+    case UR_EXP_KERNEL_ARG_TYPE_SAMPLER:
+        return native ? object(change, CHANGE_SAMPLER, room) : handle(l, change, *room, true);
+    }
+    return UR_RESULT_ERROR_INVALID_ENUMERATION;
+}
+
+/* Each argument, once; by index. */
+static fl_appended read_rows(const fl_launches *l, const row *rows, uint32_t count, bool native, fl_change *changes, uintptr_t *room,
+                             uint32_t arguments) {
+    fl_appended found = {0};
+    for (uint32_t i = 0; i < count && !found.code; i++) {
+        uint32_t index = found.index = rows[i].index;
+        if (index >= arguments || changes[index].kind) {
+            found.code = UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX;
+            break;
+        }
+        changes[index].index = index;
+        found.code = read_row(l, &rows[i], native, &changes[index], &room[index]);
+        if (rows[i].type == UR_EXP_KERNEL_ARG_TYPE_POINTER && changes[index].kind != CHANGE_VALUE && changes[index].value && index < 64)
+            found.addresses |= (uint64_t)1 << index;
+    }
+    for (uint32_t i = 0; i < arguments && !found.code; i++)
+        if (!changes[i].kind)
+            found = (fl_appended){UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX, i, 0};
+    return found;
+}
+
+static bool add(const fl_launches *l, uint32_t dim, const size_t *offset, const size_t *size, const size_t *local, const fl_change *changes,
+                uint32_t arguments) {
+    fl_arguments *list = change_arguments(NULL, arguments, changes, arguments);
+    fl_command *command = list ? new_command(l->commands) : NULL;
+    if (!command) {
+        release_arguments(list);
+        return false;
+    }
+    *command = (fl_command){.op = FL_KERNEL, .work_dim = dim, .has_offset = offset != NULL, .has_local = local != NULL, .arguments = list};
+    for (uint32_t i = 0; i < 3; i++) {
+        command->n[i] = offset && i < dim ? offset[i] : 0;
+        command->n[3 + i] = i < dim ? size[i] : 1;
+        command->n[6 + i] = i < dim ? local ? local[i] : 0 : 1;
+    }
+    return true;
+}
+
+fl_appended fl_append_launch(const fl_launches *l, uint32_t dim, const size_t *offset, const size_t *size, const size_t *local, const row *rows,
+                             uint32_t count, uint32_t arguments, bool native) {
+    scratch s;
+    fl_appended found = {UR_RESULT_ERROR_OUT_OF_HOST_MEMORY, 0, 0};
+    if (begin(&s, arguments)) {
+        found = read_rows(l, rows, count, native, s.changes, s.room, arguments);
+        if (!found.code && !add(l, dim, offset, size, local, s.changes, arguments))
+            found.code = UR_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    }
+    end(&s);
+    return found;
+}
+
+/* --- updates --- */
+
+static int32_t check_list(uint32_t count, const void *list) {
+    return count > MOST ? UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX : count && !list ? UR_RESULT_ERROR_INVALID_NULL_POINTER : 0;
+}
+
+static int32_t check_lists(const update *u) {
+    int32_t code = check_list(u->numNewValueArgs, u->pNewValueArgList);
+    code = code ? code : check_list(u->numNewPointerArgs, u->pNewPointerArgList);
+    return code ? code : check_list(u->numNewMemObjArgs, u->pNewMemObjArgList);
+}
+
+static size_t rows_of(const update *u) { return (size_t)u->numNewValueArgs + u->numNewPointerArgs + u->numNewMemObjArgs; }
+
+static int32_t new_value(const fl_arguments *old, fl_change *change, size_t size, uintptr_t address) {
+    fl_change present;
+    bool known = address && old && !get_argument(old, change->index, &present);
+    if (known && (present.size != size || present.kind != CHANGE_VALUE))
+        return UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE;
+    return value(change, size, address);
+}
+
+int32_t fl_read_update(const fl_launches *l, const update *u, const void *old, uint32_t arguments, void *into, uintptr_t *room, uint32_t *index) {
+    fl_change *change = into;
+    int32_t code = check_lists(u);
+#define READ(LIST, COUNT, CODE)                                                                                                       \
+    for (uint32_t i = 0; i < u->COUNT && !code; i++, change++, room++) {                                                                \
+        change->index = *index = u->LIST[i].argIndex;                                                                                   \
+        code = *index < arguments ? (CODE) : UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX;                                             \
+    }
+    READ(pNewValueArgList, numNewValueArgs, new_value(old, change, u->pNewValueArgList[i].argSize, u->pNewValueArgList[i].pNewValueArg))
+    READ(pNewPointerArgList, numNewPointerArgs,   /* it leads to the pointer */
+         pointer(l, change, u->pNewPointerArgList[i].pNewPointerArg ? *(const uintptr_t *)u->pNewPointerArgList[i].pNewPointerArg : 0, room))
+    READ(pNewMemObjArgList, numNewMemObjArgs, handle(l, change, u->pNewMemObjArgList[i].hNewMemObjArg, false))
+#undef READ
+    return code;
+}
+
+/* The command that an update of nothing but arguments is for; NULL for any other update. */
+static fl_command *plain(const fl_launches *l, const update *u) {
+    const uintptr_t *words = fl_words(l->adapter, u->hCommand, kind_ur_exp_command_buffer_command_handle_t);
+    if (!words || words[COMMAND_BUFFER] != l->handle || !words[IS_LAUNCH])
+        return NULL;
+    fl_command *command = &((fl_array *)l->commands)->commands[words[COMMAND]];
+    bool is = (!u->hNewKernel || u->hNewKernel == words[KERNEL]) && u->newWorkDim == command->work_dim && !u->pNewGlobalWorkOffset &&
+              !u->pNewGlobalWorkSize && !u->pNewLocalWorkSize && !check_lists(u);
+    return is ? command : NULL;
+}
+
+static bool read_all(const fl_launches *l, const update *updates, uint32_t count, fl_change *changes, uintptr_t *room) {
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t index;
+        const fl_arguments *old = plain(l, &updates[i])->arguments;
+        if (fl_read_update(l, &updates[i], old, argument_count(old), changes, room, &index))
+            return false;
+        changes += rows_of(&updates[i]);
+        room += rows_of(&updates[i]);
+    }
+    return true;
+}
+
+static int32_t commit(const fl_launches *l, const update *updates, uint32_t count, const fl_change *changes) {
+    int32_t code = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        fl_command *command = plain(l, &updates[i]);
+        for (size_t left = rows_of(&updates[i]); left; left--, changes++) {
+            int32_t failed = set_argument(command, changes->index, changes->kind, changes->size, changes->value);
+            code = code ? code : failed;
+        }
+        int32_t failed = update_ways(l->ways, (uint32_t)(command - ((fl_array *)l->commands)->commands), false);
+        code = code ? code : failed;
+    }
+    return code;
+}
+
+int32_t fl_update_plainly(const fl_launches *l, const update *updates, uint32_t count) {
+    size_t rows = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!plain(l, &updates[i]))
+            return FL_NOT_PLAIN;
+        rows += rows_of(&updates[i]);
+    }
+    scratch s;
+    int32_t code = FL_NOT_PLAIN;
+    if (begin(&s, rows) && read_all(l, updates, count, s.changes, s.room))
+        code = commit(l, updates, count, s.changes);
+    end(&s);
+    return code;
+}
+
+int32_t fl_entry_update(uint32_t adapter, uintptr_t buffer, uint32_t count, const update *updates, fl_update_body *python,
+                        fl_counting_body *python_release) {
+    int32_t code = FL_NOT_PLAIN;
+    const uintptr_t *words = updates && count <= MOST ? fl_hold(adapter, buffer, kind_ur_exp_command_buffer_handle_t) : NULL;
+    if (words) {
+        const fl_launches *l = (const fl_launches *)words[LAUNCHES];
+        fl_ways *ways = l && !l->part ? l->ways : NULL;   /* Python knows the parts */
+        if (ways && fl_try(ways)) {
+            code = ways->has_native || !count ? FL_NOT_PLAIN : fl_update_plainly(l, updates, count);
+            fl_leave(ways);
+        }
+        fl_entry_release(adapter, buffer, kind_ur_exp_command_buffer_handle_t, python_release);
+    }
+    return code ? python(adapter, buffer, count, updates) : 0;
+}

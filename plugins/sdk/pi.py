@@ -1,0 +1,110 @@
+"""A Unified Runtime adapter behind piPluginInit: what the shell of a PI plugin (native/shell.c with FL_PI) has Python do.
+
+The shell's configuration names the library of an adapter: a path, or the name of a file of this package. `start` opens it like any other
+adapter, by its C ABI, has `loader.pi_from_ur` make a PI table of it, and puts that table's functions into the shell. They are C: those of
+the adapter are reached through Python, but once that has ended they answer PI_ERROR_UNINITIALIZED, and so does the shell. Only those
+that count references lead straight to the adapter's: a host counts where it must not wait for the GIL (native/counts.c).
+
+`piTearDown` releases the adapter and empties the shell. A host that calls piPluginInit after it gets another table of the same adapter.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from ...loader.base import layers
+from ...loader.base.forks import new_lock
+from ...loader.base.library import Library
+from ...loader.base.table import DispatchTable
+from ...loader.pi.abi import PI
+from ...loader.pi.mapping import result
+from ...loader.pi.serve import serve
+from ...loader.ur.abi import UR
+from ...loader.ur.adapters import open_and_bind
+from ...loader.ur.binding import Binding
+from ...loader.ur.discovery import PluginCandidate
+from ._native import ffi
+from .build import settings
+from .start import shell_at
+
+_shells: Final[list[Any]] = []  # those that were ever started, by their number
+_adapters: Final[dict[str, DispatchTable]] = {}  # adapter's path → its table; it stays open
+_lock = new_lock()
+_COUNTS: Final = re.compile("pi([A-Z][a-z]+)(Retain|Release)")
+#: What the codes of UR become, and at last those that UR does not have.
+_CODES: Final = ffi.new("int32_t[]", [*map(result, range(256)), result(-1)])
+
+
+def start(address: int) -> None:
+    """Fill the shell at an address. Raises FairleadError if its adapter cannot be opened, or is none."""
+    shell = shell_at(address)
+    with _lock:
+        adapter = _adapter(settings(os.fsdecode(ffi.string(shell.config)))["module"])
+        table = serve(adapter, ended=shell.reset)
+        for index in range(shell.entry_count):
+            function = PI.functions[ffi.string(shell.names[index]).decode()]
+            shell.bodies[index] = ffi.cast("void *", table.pointer(function.slot or 0))
+            shell.direct[index] = ffi.cast("void *", _direct(adapter, function.name))
+        shell.codes, shell.code_count = _CODES, len(_CODES) - 1
+        if shell not in _shells:
+            _shells.append(shell)
+        shell.number = _shells.index(shell)
+        shell.at_exit(_close)
+
+
+def _direct(adapter: DispatchTable, name: str) -> int:
+    """The adapter's function for one of PI that does nothing but count references, 0 for another one."""
+    if not _COUNTS.fullmatch(name):
+        return 0
+    if name == "piKernelRelease" and adapter.pointer(_slot("urKernelSetArgValue")) in layers.stubs(
+        UR, "unsupported"
+    ):
+        return 0  # the arguments of kernels are kept on this side, and go with them
+    return adapter.pointer(_slot(_COUNTS.sub(r"ur\1\2", name)))
+
+
+def _slot(name: str) -> int:
+    slot = UR.functions[name].slot
+    assert slot is not None, name
+    return slot
+
+
+def _adapter(library: str) -> DispatchTable:
+    path = library if "/" in library else str(Path(__file__).parents[1] / library)
+    if path not in _adapters:
+        opened, binding = open_and_bind(
+            PluginCandidate(path, "the plugin's configuration"), judged=True
+        )
+        _complete(binding, opened)
+        _adapters[path] = binding.table
+    return _adapters[path]
+
+
+def _complete(binding: Binding, library: Library) -> None:
+    """What the newest tables do not have any more, ours exports: with urKernelSetArgValue and its like an argument is looked at when it
+    is set, as PI has it, and not only when the kernel is launched. In older releases the names meant other functions."""
+    if binding.layout != next(iter(UR.layouts)):
+        return
+    slots = (ctypes.c_void_p * len(UR.slots)).from_address(binding.table.address)
+    for name in binding.missing:
+        address = library.own_symbol(name)
+        if address:
+            slots[UR.functions[name].slot or 0] = address
+
+
+@ffi.callback("void(uint32_t)")
+def _close(number: int) -> None:
+    """The end of a process whose Python does not end by itself. The adapter sees to its own end."""
+    _shells[number].close()
+
+
+@atexit.register
+def _close_all() -> None:
+    """The end of Python."""
+    for shell in _shells:
+        shell.close()
