@@ -17,7 +17,7 @@ from helpers.clients import (
     printed,
     run,
 )
-from support import RunPython
+from helpers.support import RunPython
 
 from fairlead.loader.ur.abi import UR
 
