@@ -33,16 +33,23 @@ help:
 
 # Names what is missing in one line, before pip buries it.
 define REQUIRE
-import sys, sysconfig, shutil, os
+import sys, sysconfig, shutil, subprocess, os
 v = '%d.%d' % sys.version_info[:2]
 cc = os.environ.get('CC', 'cc').split()[0]
+def has_headers():
+    command = [shutil.which(cc) or 'gcc', '-E', '-x', 'c', '-']
+    return not subprocess.run(command, input=b'#include <stdio.h>', stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
 missing = (
     'Python 3.10 or newer is needed, this is %s: make PYTHON=python3.12 …' % v if sys.version_info < (3, 10)
     else 'no C compiler (%s): install one (Debian: apt-get install gcc)' % cc if not (shutil.which(cc) or shutil.which('gcc'))
     else 'the headers of Python %s are missing: install them (Debian: apt-get install python%s-dev)' % (v, v)
     if not os.path.exists(os.path.join(sysconfig.get_path('include'), 'Python.h'))
     else 'the module ensurepip of Python %s is missing: install it (Debian: apt-get install python%s-venv)' % (v, v)
-    if not __import__('importlib.util').util.find_spec('ensurepip') else '')
+    if not __import__('importlib.util').util.find_spec('ensurepip')
+    else 'the C compiler finds no <stdio.h>: install the headers of the C library (Debian: apt-get install libc6-dev)'
+    if not has_headers()
+    else 'no C++ compiler, which the tests need: install one (Debian: apt-get install g++)'
+    if 'test' in sys.argv and not any(map(shutil.which, [os.environ.get('CXX', 'c++').split()[0], 'c++', 'g++'])) else '')
 sys.exit('fairlead: ' + missing if missing else 0)
 endef
 export REQUIRE
@@ -59,6 +66,7 @@ $(VENV)/installed-demo: $(BIN)/python $(NATIVE)
 	$(BIN)/python -m pip install --quiet --editable '.[pocl,pyopencl]'
 	@touch $@
 $(VENV)/installed-test: $(VENV)/installed-demo
+	@$(PYTHON) -c "$$REQUIRE" test
 	FAIRLEAD_WERROR=1 $(BIN)/python -m pip install --quiet --editable '.[test]'
 	@touch $@
 
