@@ -85,12 +85,16 @@ def main() -> int:
 def require(release: str) -> None:
     """End with one line if something is missing."""
     missing = (
-        "no root: mounts and chroot need it (sudo make test-pristine)" if os.geteuid()
-        else f"RELEASE={release} is unknown; known are {', '.join(RELEASES)}" if release not in RELEASES
-        else "no debootstrap: install it (Debian: apt-get install debootstrap)" if not shutil.which("debootstrap")
-        else "no unshare: install it (Debian: apt-get install util-linux)" if not shutil.which("unshare")
+        "no root: mounts and chroot need it (sudo make test-pristine)"
+        if os.geteuid()
+        else f"RELEASE={release} is unknown; known are {', '.join(RELEASES)}"
+        if release not in RELEASES
+        else "no debootstrap: install it (Debian: apt-get install debootstrap)"
+        if not shutil.which("debootstrap")
+        else "no unshare: install it (Debian: apt-get install util-linux)"
+        if not shutil.which("unshare")
         else ""
-    )  # fmt: skip
+    )
     if missing:
         sys.exit(f"test-pristine: {missing}")
 
@@ -124,9 +128,13 @@ class Machine:
         self.base, self.run = home / "base", home / "run"
         self.downloads, self.packages, self.shared = home / "downloads", home / "packages", shared
         self.variables = {
-            **variables, "HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb", "DEBIAN_FRONTEND": "noninteractive",
+            **variables,
+            "HOME": "/root",
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+            "DEBIAN_FRONTEND": "noninteractive",
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        }  # fmt: skip
+        }
 
     def call(self, root: Path, *command: str) -> int:
         """Run a command in a system; its exit code. Its mounts and processes are its own."""
@@ -148,10 +156,12 @@ class Machine:
                 source.mkdir(exist_ok=True)
             lines.append(f"bind {source} {root}{target}")
         lines += [
-            f"mount -t proc proc {root}/proc", f"mount -t sysfs -o ro sysfs {root}/sys",
-            f"mkdir -p {root}/dev/shm", f"mount -t tmpfs -o mode=1777 tmpfs {root}/dev/shm",
+            f"mount -t proc proc {root}/proc",
+            f"mount -t sysfs -o ro sysfs {root}/sys",
+            f"mkdir -p {root}/dev/shm",
+            f"mount -t tmpfs -o mode=1777 tmpfs {root}/dev/shm",
             f'exec chroot {root} "$@"',
-        ]  # fmt: skip
+        ]
         return self.isolated("sh", "-c", "\n".join(lines), "sh", *command)
 
     def isolated(self, *command: str) -> int:

@@ -10,15 +10,22 @@ from support import ROOT
 
 #: What a tree holds, and what of it is copied.
 TREE = {
-    "README.md": True, "setup.py": True, "icd/native/replay.c": True, "docs/build/page.md": True,
-    ".git/config": False, ".venv/bin/python": False, "build/lib/fairlead/api.py": False, "icd/_native.abi3.so": False,
-    "fairlead/__pycache__/api.pyc": False, "plugins/libur_adapter_x.so.0": False, "fairlead.egg-info/PKG-INFO": False,
-}  # fmt: skip
+    "README.md": True,
+    "setup.py": True,
+    "icd/native/replay.c": True,
+    "docs/build/page.md": True,
+    ".git/config": False,
+    ".venv/bin/python": False,
+    "build/lib/fairlead/api.py": False,
+    "icd/_native.abi3.so": False,
+    "fairlead/__pycache__/api.pyc": False,
+    "plugins/libur_adapter_x.so.0": False,
+    "fairlead.egg-info/PKG-INFO": False,
+}
 
 
-@pytest.mark.parametrize(
-    "git", ["folder", "file"]
-)  # a file in a second working tree of a repository
+# in a second working tree of a repository, .git is a file
+@pytest.mark.parametrize("git", ["folder", "file"])
 def test_what_was_built_is_not_copied_and_git_is_not_asked(
     git: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
