@@ -10,7 +10,8 @@ Needs root, debootstrap and unshare (Debian: apt-get install debootstrap util-li
     RELEASE  bookworm (Debian 12), trixie, sid (Debian unstable), jammy, noble (Ubuntu 24.04); bookworm if not given
     TESTS    the tests to run, as for `make test`: all if not given; `none` for `make demo` alone
     POCL     1 to install the release's pocl-opencl-icd too: with RELEASE=sid that is PoCL 7.1, an ICD 2 driver
-    MIRROR   the archive to install from, if it is not the one that this machine's apt uses
+    MIRROR   the archive to install from, if it is not the one that this machine's apt uses; needed for Ubuntu on Debian, where
+             debootstrap does not check Ubuntu's signatures either unless its keyring is there
     CACHE    where systems and downloads are kept; a system that is to be made anew is removed there (pristine/RELEASE/base)
 """
 
@@ -189,7 +190,7 @@ class Machine:
         if self.isolated("debootstrap", *options, release, str(self.base), mirror, given.script):
             place = mirror or "its usual archive"
             sys.exit(
-                f"test-pristine: debootstrap made no {release} from {place}; if it is not reached, MIRROR=… names another"
+                f"test-pristine: debootstrap made no {release} from {place}; MIRROR=… names another archive"
             )
         acquire = [
             line for line in said("apt-config", "dump", "Acquire") if "IndexTargets" not in line
