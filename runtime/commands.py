@@ -42,7 +42,8 @@ class Command:
         host_memory: whether it reads or writes memory that Python alone keeps alive.
     """
 
-    __slots__ = ("__weakref__",)
+    # None of its own: before Python 3.11 two classes made of one with slots cannot be the bases of a third.
+    __slots__ = ()
 
     node_type: str = "empty"
     title: str = "empty command"
@@ -227,7 +228,16 @@ TRANSFERS: Final = {
 class Transfer(Command):
     """A command of the table `TRANSFERS`."""
 
-    __slots__ = ("fields", "host_memory", "keep", "node_type", "requirements", "row", "title")
+    __slots__ = (
+        "__weakref__",
+        "fields",
+        "host_memory",
+        "keep",
+        "node_type",
+        "requirements",
+        "row",
+        "title",
+    )
 
     def __init__(self, row: str, fields: tuple[Any, ...], keep: Any = None) -> None:
         self.row = TRANSFERS[row]

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy
 import pytest
-from graph_support import refused
-from sycl_support import N
+from helpers.graphs import refused
+from helpers.sycl import N
 
 from fairlead.graph import CommandGraph
 from fairlead.loader.ur.abi import UR

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 from pathlib import Path
 
-import pristine
 import pytest
+from helpers import pristine
 
 
 @pytest.mark.parametrize(

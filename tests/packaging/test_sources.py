@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sources import copy_sources
-from support import ROOT
+from helpers.sources import copy_sources
+from helpers.support import ROOT
 
 #: What a tree holds, and what of it is copied.
 TREE = {

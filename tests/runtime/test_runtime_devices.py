@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy
 import pytest
-from support import RunPython
-from sycl_support import SOURCE, N, zeros
+from helpers.support import RunPython
+from helpers.sycl import SOURCE, N, zeros
 
 from fairlead.backends import registered
 from fairlead.icd import quirks
