@@ -20,10 +20,12 @@ INTEL   := 'lib/libimf.so' 'lib/libintlc.so.5' 'lib/libirng.so' 'lib/libsvml.so'
 # Kernel caches are private to a run.
 RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
 
-.PHONY: help demo test lint types check bench sanitize clean
+.PHONY: help demo test test-pythons demo-pythons lint types check bench sanitize clean
 help:
 	@echo 'make demo      the main job on the PoCL wheel: a wave equation, direct and replayed'
 	@echo 'make test      every test'
+	@echo 'make test-pythons  both, on every Python from 3.10 to 3.13 that is here (PYTHONS=… TESTS=…)'
+	@echo 'make demo-pythons  the demo with one wheel, and the import of every module, on each of them'
 	@echo 'make lint      ruff;  make types  pyright'
 	@echo 'make bench     the measurements of bench/, written to bench/results/'
 	@echo 'make sanitize  the C parts under ASan/UBSan and valgrind'
@@ -93,6 +95,13 @@ demo: $(VENV)/installed-demo
 
 test: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched
 	OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) $(RUN) $(BIN)/python -m pytest -q -n auto --dist loadfile $(TESTS)
+
+# Before every release. PYTHONS names others: make test-pythons PYTHONS='python3.12 /opt/python/bin/python'.
+test-pythons:
+	@$(PYTHON) tests/pythons.py suite --tests '$(TESTS)' $(PYTHONS)
+
+demo-pythons: $(BIN)/python
+	@$(BIN)/python tests/pythons.py demo $(PYTHONS)
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .
