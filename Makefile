@@ -98,7 +98,7 @@ test: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched
 
 # Before every release. PYTHONS names others: make test-pythons PYTHONS='python3.12 /opt/python/bin/python'.
 test-pythons:
-	@$(PYTHON) tests/pythons.py suite --tests '$(TESTS)' $(PYTHONS)
+	@$(PYTHON) tests/pythons.py suite $(PYTHONS) --tests '$(TESTS)'
 
 demo-pythons: $(BIN)/python
 	@$(BIN)/python tests/pythons.py demo $(PYTHONS)

@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("what", choices=["suite", "demo"])
     parser.add_argument("pythons", nargs="*", metavar="PYTHON")
     parser.add_argument("--tests", default="", help="what `make test` is given as TESTS")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     pythons = wanted(options.pythons)
     FOLDER.mkdir(parents=True, exist_ok=True)
     try:
