@@ -20,12 +20,14 @@ INTEL   := 'lib/libimf.so' 'lib/libintlc.so.5' 'lib/libirng.so' 'lib/libsvml.so'
 # Kernel caches are private to a run.
 RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
 
-.PHONY: help demo test test-pristine lint types check bench sanitize clean
+.PHONY: help demo test test-pristine test-pythons demo-pythons lint types check bench sanitize clean
 help:
 	@echo 'make demo      the main job on the PoCL wheel: a wave equation, direct and replayed'
 	@echo 'make test      every test'
 	@echo 'make test-pristine  both on a fresh Debian 12, with the packages of README.md alone (as root; RELEASE=sid POCL=1 TESTS=…:'
 	@echo '               see tests/helpers/pristine.py)'
+	@echo 'make test-pythons  both, on every Python from 3.10 to 3.13 that is here (PYTHONS=… TESTS=…)'
+	@echo 'make demo-pythons  the demo with one wheel, and the import of every module, on each of them'
 	@echo 'make lint      ruff;  make types  pyright'
 	@echo 'make bench     the measurements of bench/, written to bench/results/'
 	@echo 'make sanitize  the C parts under ASan/UBSan and valgrind'
@@ -108,6 +110,12 @@ test: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched
 # Before every release: on bookworm, sid and noble.
 test-pristine:
 	@RELEASE='$(RELEASE)' TESTS='$(TESTS)' POCL='$(POCL)' MIRROR='$(MIRROR)' CACHE='$(CACHE)' PYTHONPATH=tests $(PYTHON) -m helpers.pristine
+# Before every release. PYTHONS names others: make test-pythons PYTHONS='python3.12 /opt/python/bin/python'.
+test-pythons:
+	@PYTHONPATH=tests $(PYTHON) -m helpers.pythons suite $(PYTHONS) --tests '$(TESTS)'
+
+demo-pythons: $(BIN)/python
+	@PYTHONPATH=tests $(BIN)/python -m helpers.pythons demo $(PYTHONS)
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .
