@@ -38,7 +38,7 @@ LAYOUTS = (
 PI_VERSION = "15.47"  # of loader/pi/pi.abi
 
 #: What Python sees of the C, and what else C calls in Python.
-_CDEF = ("shell.cdef.h", "counts.cdef.h", "launches.cdef.h")
+_CDEF = ("shell.cdef.h", "counts.cdef.h", "interrupts.cdef.h", "launches.cdef.h")
 _OTHER_CALLBACKS = "void py_teardown(uint32_t number); void py_reap(void); uintptr_t py_part(void *context, uintptr_t address);"
 
 _UPDATE = "urCommandBufferUpdateKernelLaunchExp"
@@ -197,7 +197,7 @@ def _entry(function: Any, index: int) -> str:
         f"typedef int32_t body_{function.name}(uint32_t, {declared});\n"
         f'__attribute__((visibility("default"))) int32_t {function.name}({declared}) {{\n'
         f"    body_{function.name} *body = (body_{function.name} *)fl_body({index});\n"
-        f"    return body ? body(fl_shell_state.number, {names}) : fl_no_body({index});\n}}"
+        f"    return body ? fl_leave(body(fl_shell_state.number, {names})) : fl_no_body({index});\n}}"
     )
 
 
@@ -324,9 +324,11 @@ def ffibuilder() -> Any:
     ffi.cdef("#define FL_SHELL_VERSION ...")
     ffi.set_source(
         "fairlead.plugins.sdk._native",
-        '#include "ur_types.h"\n#include "shell.cdef.h"\n#include "counts.cdef.h"\n#include "launches.h"\n#include "launches.cdef.h"\n'
+        '#include "ur_types.h"\n#include "shell.cdef.h"\n#include "counts.cdef.h"\n#include "interrupts.cdef.h"\n#include "launches.h"\n#include "launches.cdef.h"\n'
         f"#define FL_SHELL_VERSION {version()}u\n" + "\n".join(_in_c()),
-        sources=[os.path.relpath(HERE / name) for name in ("counts.c", "launches.c")],
+        sources=[
+            os.path.relpath(HERE / name) for name in ("counts.c", "interrupts.c", "launches.c")
+        ],
         depends=[
             os.path.relpath(path)
             for path in (
