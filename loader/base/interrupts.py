@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Final, TypeVar, cast
 
@@ -83,6 +84,29 @@ def run_aside(work: Callable[[], T]) -> T:
     if errors:
         raise errors[0]
     return results[0]
+
+
+_SLICE: Final = 0.004  # seconds
+_FASTEST_GROWTH: Final = 64
+
+
+def slices(total: int) -> Iterator[int]:
+    """Split many repetitions, which C makes, into parts of some milliseconds each. Signals are handled between them.
+
+    Args:
+        total: how many repetitions there are.
+
+    Yields:
+        How many to make next. The time until the next part is asked for is taken for theirs.
+    """
+    count = 1
+    while total:
+        count = min(count, total)
+        begin = time.perf_counter()
+        yield count
+        total -= count
+        took = time.perf_counter() - begin
+        count = max(1, int(count * min(_FASTEST_GROWTH, _SLICE / max(took, 1e-9))))
 
 
 @stoppable
