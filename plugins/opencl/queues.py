@@ -14,7 +14,7 @@ from ...loader.ur.abi import UR
 from .contexts import Context, check_native
 from .core import CLObject, adapter, check, create, failure, handles, query, taken_over
 from .devices import Device, device_of
-from .events import Event, call_host, waits_in_turns, when
+from .events import Event, call_host, waits_itself, when
 
 _OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 _PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
@@ -57,14 +57,14 @@ class Queue(CLObject):
 
     def who_waits(self, blocking: bool) -> tuple[bool, bool]:
         """For a command that is `blocking` to the program: whether it is so to the driver, and whether we wait for it afterwards."""
-        by_us = waits_in_turns(self.context)
+        by_us = waits_itself(self.context)
         return bool(blocking and not by_us), bool(blocking and by_us)
 
     def drain(self) -> None:
         """Wait until all that is enqueued is complete."""
         enqueued = self.enqueued
-        if waits_in_turns(self.context):
-            finish(self.cl, self.in_order)
+        if waits_itself(self.context):
+            finish(self.cl, self.in_order, self.context.platform.waits_in_turns)
         else:
             check(self.table.clFinish(self.cl), "clFinish")
         self._finished = enqueued
