@@ -117,7 +117,7 @@ _callback: Final = _Callback()
 
 def waits_in_turns(context: Context) -> bool:
     """Whether waits in a context are those of icd/command_buffer/waiting.py, and not the driver's."""
-    return context.platform.waits_in_turns and not _callback.runs
+    return context.platform.profile.waits_one_at_a_time and not _callback.runs
 
 
 def wait(events: Iterable[Event]) -> None:
