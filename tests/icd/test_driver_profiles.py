@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from support import ROOT, FakeDriver, RunPython, check_named_tests
+from helpers.support import ROOT, FakeDriver, RunPython, check_named_tests
 
 from fairlead.icd import driver_profiles
 from fairlead.icd.driver_profiles import (

@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from support import ROOT, FakeDriver, RunPython
+from helpers.support import ROOT, FakeDriver, RunPython
 
 INTEL = {"name": '"Intel(R) OpenCL"', "vendor": '"Intel(R) Corporation"'}
 NVIDIA = {"name": '"NVIDIA CUDA"'}
@@ -18,10 +18,10 @@ OTHER = {"name": '"Another"'}
 #: `ur` calls the adapter; there are a device, a context, an in-order queue and a kernel.
 PRELUDE = f"""
 import ctypes, sys, threading
-sys.path.insert(0, {str(ROOT / "tests/plugins")!r})
+sys.path.insert(0, {str(ROOT / "tests")!r})
 from pathlib import Path
-from launching import MEM, POINTER, rows
-from ur_calls import Calls, array
+from helpers.launching import MEM, POINTER, rows
+from helpers.ur_calls import Calls, array
 from fairlead import plugins
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.adapters import load
