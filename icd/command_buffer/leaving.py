@@ -1,8 +1,10 @@
-"""Queues that are given up: the last reference to an out-of-order one is released when its commands have ended, and rested.
+"""Queues that are given up: the final release is deferred where the driver needs that.
 
-Else, in Intel's CPU driver (2026.22.10), the last command of an out-of-order queue destroys the queue where it is run, and waits there for
-all commands of the queue: for itself, and with it whatever waits in the process. Its event is complete, and clFinish returns, before the
-driver's thread has let go of it. Nothing tells when it has; it is a matter of microseconds, or of that thread's next turn.
+The habit `deferred-final-release` (icd/driver_profiles.py) says which drivers these are. Their last
+command of an out-of-order queue destroys the queue in the driver's own thread. That thread then
+waits for all commands of the queue, its own among them, and blocks every other wait of the process.
+An event is complete, and clFinish returns, before the thread has let go of its command, and nothing
+tells when it has. So such a queue is released some time after its commands have ended.
 """
 
 from __future__ import annotations
@@ -15,15 +17,14 @@ from ...loader.base.forks import in_child, new_lock
 from .._native import ffi
 from ..abi import OPENCL
 from ..errors import OpenCLError, check
-from .commands import address, call, enqueue_marker, platform_name, properties_of
+from .commands import address, call, enqueue_marker, profile_of_device, properties_of
 
 _OUT_OF_ORDER: Final = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 
-_RESTING: Final = frozenset({"Intel(R) OpenCL"})  # platforms
-_REST: Final = 1.0  # seconds, where they rest at all
-
 #: Queues with commands, and the event of a marker behind these, 0 as long as others have a reference too and may enqueue more.
 _leaving: Final[dict[int, int]] = {}
+#: Of each queue above: how long it rests, in seconds. Its device may be gone by then.
+_delays: Final[dict[int, float]] = {}
 #: Queues whose commands were found to have ended, and until when each rests.
 _resting: Final[dict[int, float]] = {}
 _lock: Final = new_lock()
@@ -31,14 +32,15 @@ _lock: Final = new_lock()
 
 def leave(queue: int) -> None:
     """Give up a reference to a queue, at once or by and by. Nothing is waited for: this may be a thread of the driver's."""
-    if not properties_of(queue) & _OUT_OF_ORDER:
+    delay = _rest_of(queue) if properties_of(queue) & _OUT_OF_ORDER else None
+    if delay is None:
         call(queue, "clReleaseCommandQueue")
         return
     with _lock:
         if queue in _leaving:  # one reference is enough
             call(queue, "clReleaseCommandQueue")
         else:
-            _leaving[queue] = _marker(queue)
+            _leaving[queue], _delays[queue] = _marker(queue), delay
 
 
 def release_ended() -> bool:
@@ -52,7 +54,7 @@ def release_ended() -> bool:
             elif _number(marker, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS") <= 0:
                 call(marker, "clReleaseEvent")
                 del _leaving[queue]
-                _resting[queue] = now + _rest_of(queue)
+                _resting[queue] = now + _delays.pop(queue)
         rested = [queue for queue, until in _resting.items() if until <= now]
         for queue in rested:
             del _resting[queue]
@@ -62,14 +64,14 @@ def release_ended() -> bool:
     return busy
 
 
-def _rest_of(queue: int) -> float:
-    """How long a queue rests."""
+def _rest_of(queue: int) -> float | None:
+    """How long a queue rests, in seconds; None: it is released at once."""
     device = ffi.new("uintptr_t *")
     check(
         call(queue, "clGetCommandQueueInfo", OPENCL["CL_QUEUE_DEVICE"], 8, address(device), None),
         "clGetCommandQueueInfo",
     )
-    return _REST if platform_name(device[0]) in _RESTING else 0.0
+    return profile_of_device(device[0]).final_release_delay
 
 
 def _marker(queue: int) -> int:
@@ -93,4 +95,5 @@ def _number(handle: int, routine: str, name: str) -> int:
 def _forget() -> None:
     """They are the parent's."""
     _leaving.clear()
+    _delays.clear()
     _resting.clear()

@@ -118,7 +118,8 @@ _callback: Final = _Callback()
 
 def waits_itself(context: Context) -> bool:
     """Whether this thread waits by icd/command_buffer/waiting.py, so that no call may block in the driver."""
-    return not _callback.runs and (context.platform.waits_in_turns or in_main_thread())
+    one_at_a_time = context.platform.profile.waits_one_at_a_time
+    return not _callback.runs and (one_at_a_time or in_main_thread())
 
 
 def wait(events: Iterable[Event]) -> None:
@@ -151,7 +152,7 @@ def _wait_for_each(events: Sequence[Event]) -> None:
             wait_for_event(
                 event.cl,
                 event.queue is not None and event.queue.in_order,
-                event.context.platform.waits_in_turns,
+                event.context.platform.profile.waits_one_at_a_time,
             )
         except OpenCLError as error:
             failed = failed or error

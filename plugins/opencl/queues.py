@@ -45,26 +45,24 @@ class Queue(CLObject):
         return not self.flags & _OUT_OF_ORDER
 
     def close(self) -> None:
-        used = (
-            self.shared
-            or self.enqueued != self._finished
-            or (self.enqueued and self.context.platform.waits_in_turns)
-        )
-        if self.owned and not self.in_order and used:
+        delayed = self.context.platform.profile.final_release_delay is not None
+        if self.owned and not self.in_order and delayed and (self.shared or self.enqueued):
             leave(self.cl)
         else:
             super().close()
 
     def who_waits(self, blocking: bool) -> tuple[bool, bool]:
-        """For a command that is `blocking` to the program: whether it is so to the driver, and whether we wait for it afterwards."""
+        """For a command that is `blocking` to the program: whether it blocks in the driver, and
+        whether we wait for its event afterwards."""
         by_us = waits_itself(self.context)
-        return bool(blocking and not by_us), bool(blocking and by_us)
+        early = self.context.platform.profile.blocking_write_returns_early
+        return bool(blocking and not by_us), bool(blocking and (by_us or early))
 
     def drain(self) -> None:
         """Wait until all that is enqueued is complete."""
         enqueued = self.enqueued
         if waits_itself(self.context):
-            finish(self.cl, self.in_order, self.context.platform.waits_in_turns)
+            finish(self.cl, self.in_order, self.context.platform.profile.waits_one_at_a_time)
         else:
             check(self.table.clFinish(self.cl), "clFinish")
         self._finished = enqueued
@@ -253,14 +251,18 @@ def urEnqueueEventsWaitWithBarrierExt(
 def urEnqueueTimestampRecordingExp(
     hQueue: Queue, blocking: bool, phEventWaitList: list[Event]
 ) -> Event:
-    """A marker's time; where the queue takes none, or the marker waits, which NVIDIA's driver does not time, that of a marker which follows
-    it on an in-order queue of the context's that does."""
+    """The time of a marker, or of a second marker behind it.
+
+    A second one, on an in-order queue that profiles, is needed where the queue does not profile or
+    the driver does not time a marker that waits.
+    """
     event = hQueue.enqueue(
         "clEnqueueMarkerWithWaitList", "TIMESTAMP_RECORDING_EXP", (), phEventWaitList, True
     )
     assert event is not None
     check(hQueue.table.clFlush(hQueue.cl), "clFlush")
-    if phEventWaitList or not hQueue.flags & _PROFILING:
+    untimed = phEventWaitList and hQueue.context.platform.profile.waiting_markers_have_no_times
+    if untimed or not hQueue.flags & _PROFILING:
         clock = create_queue(hQueue.context, hQueue.device, _PROFILING)
         clock.enqueue("clEnqueueMarkerWithWaitList", "EVENTS_WAIT", (), [event], False)
         stamp = clock.enqueue(

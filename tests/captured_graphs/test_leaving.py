@@ -68,3 +68,12 @@ def test_an_in_order_queue_is_released_at_once(
     releases = Releases(_queue(context, 0), monkeypatch)
     leaving.leave(releases.queue)
     assert releases.count == 1
+
+
+def test_without_the_habit_an_out_of_order_queue_is_released_at_once(
+    context: cl.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    releases = Releases(_queue(context), monkeypatch)
+    monkeypatch.setattr(leaving, "_rest_of", lambda queue: None)
+    leaving.leave(releases.queue)
+    assert releases.count == 1
