@@ -48,11 +48,10 @@ def wait(event: int, in_order: bool, turns: bool = True) -> None:
         OpenCLError: Its command failed.
         KeyboardInterrupt: Ctrl-C came, and this is the main thread.
     """
-    if in_main_thread():
-        code = _wait_in_steps(lib.fl_begin_wait, event, turns)
-    else:
-        code = lib.fl_wait(ffi.cast("void *", event), in_order)
-    check(code, "clWaitForEvents")
+    if not in_main_thread():
+        check(lib.fl_wait(ffi.cast("void *", event), in_order), "clWaitForEvents")
+        return
+    check(_wait_in_steps(lib.fl_begin_wait, event, turns), "clWaitForEvents")
 
 
 def finish(queue: int, in_order: bool, turns: bool = True) -> None:

@@ -26,7 +26,10 @@ T = TypeVar("T")
 ENTRY: Final = "<entry point "
 
 _stoppable: Final[set[CodeType]] = set()
-_put_off: Callable[[], None] = lambda: None
+
+
+def _put_off() -> None:
+    """What `put_off` replaces; see the module."""
 
 
 def defer_interrupts(put_off: Callable[[], None]) -> None:

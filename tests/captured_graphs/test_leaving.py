@@ -18,7 +18,7 @@ class Releases:
     def __init__(self, queue: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.queue, self.count, self.now = queue, 0, 1e6
         monkeypatch.setattr(leaving, "monotonic", lambda: self.now)
-        monkeypatch.setattr(leaving, "_rest_of", lambda queue: 1.0)  # on every driver
+        monkeypatch.setattr(leaving, "_rest_of", lambda queue, platform: 1.0)  # on every driver
         monkeypatch.setattr(leaving, "call", self.call)
 
     def call(self, handle: int, routine: str, *arguments: Any) -> int:
