@@ -21,6 +21,7 @@ from ..icd.command_buffer.edits import copy_of, has_all_arguments, put, same_fun
 from ..icd.command_buffer.order import Order
 from ..icd.errors import OpenCLError, describe, error
 from ..loader.base.forks import new_lock
+from ..loader.base.interrupts import slices
 from ..runtime.event import Event
 from ..runtime.handles import struct
 from .block import Block
@@ -219,9 +220,17 @@ class CapturedSegment:
     def _run(
         self, queue: int, device: int, in_order: bool, times: int, waits: Sequence[int]
     ) -> tuple[int, int]:
-        code, event, failed, exported = self.buffer.enqueue(queue, device, in_order, times, waits)
-        if code:
-            raise self._failure(code, failed)
+        event, exported = 0, []
+        for count in slices(times):
+            for one in exported:  # of the replays before these
+                call(one, "clReleaseEvent")
+            times -= count
+            code, event, failed, exported = self.buffer.enqueue(
+                queue, device, in_order, count, waits, wanted=not times
+            )
+            if code:
+                raise self._failure(code, failed)
+            waits = ()
         return event, exported[0] if exported else 0
 
     def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:

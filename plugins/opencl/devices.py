@@ -225,8 +225,6 @@ def _partition(properties: Any) -> tuple[int, ...]:
 
 # binaries
 
-#: What a driver of Intel's takes that was compiled ahead of time, by the type of the device (ur_api.h, UR_DEVICE_BINARY_TARGET_…).
-_COMPILED: Final = {"CPU": "spir64_x86_64", "GPU": "spir64_gen", "ACCELERATOR": "spir64_fpga"}
 _SPIRV: Final = {64: "spir64", 32: "spir"}
 
 
@@ -244,9 +242,8 @@ def takes_specialization_constants(device: Device) -> bool:
 
 def targets(device: Device) -> list[str]:
     """What a program's binary for the device may have been made for, the best first."""
-    found = []
-    if device.platform.icd.vendor.startswith("Intel") and device.icd.type in _COMPILED:
-        found.append(_COMPILED[device.icd.type])
+    compiled = device.platform.profile.binary_targets.get(device.icd.type)
+    found = [compiled] if compiled else []
     if takes_spirv(device):
         found.append(_SPIRV[device.icd.info("CL_DEVICE_ADDRESS_BITS")])
     return found

@@ -16,13 +16,13 @@ from weakref import WeakValueDictionary
 from ...icd.abi import OPENCL
 from ...icd.command_buffer.leaving import leave, release_ended
 from ...icd.command_buffer.waiting import finish
-from ...icd.command_buffer.waiting import wait as wait_in_turn
+from ...icd.command_buffer.waiting import wait as wait_for_event
 from ...icd.errors import OpenCLError
 from ...loader.ur.abi import UR
 from .contexts import Context, check_native
 from .core import CLObject, adapter, check, create, failure, handles, query, taken_over
 from .devices import Device, device_of
-from .events import Event, call_host, waits_in_turns, when
+from .events import Event, call_host, waits_itself, when
 
 _OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 _PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
@@ -55,28 +55,31 @@ class Queue(CLObject):
         return not self.flags & _OUT_OF_ORDER
 
     def close(self) -> None:
+        profile = self.context.platform.profile
         may_run = not self.borrowed and (self.shared or self.enqueued != self._finished)
         unfinished = _UnfinishedCommands.of(self) if may_run else None
-        used = may_run or (self.enqueued and self.context.platform.waits_in_turns)
+        used = may_run or (self.enqueued and profile.final_release_delay is not None)
         if self.owned and not self.in_order and used:
             marker = 0
             if unfinished is not None and not self.shared:  # nobody enqueues after it
                 marker = unfinished.cl
                 check(self.table.clRetainEvent(marker), "clRetainEvent")
-            leave(self.cl, self.context.platform.icd.name, marker=marker, keep=self.device)
+            leave(self.cl, profile, marker=marker, keep=self.device)
         else:
             super().close()
 
     def who_waits(self, blocking: bool) -> tuple[bool, bool]:
-        """For a command that is `blocking` to the program: whether it is so to the driver, and whether we wait for it afterwards."""
-        by_us = waits_in_turns(self.context.platform)
-        return bool(blocking and not by_us), bool(blocking and by_us)
+        """For a command that is `blocking` to the program: whether it blocks in the driver, and
+        whether we wait for its event afterwards."""
+        by_us = waits_itself(self.context.platform)
+        early = self.context.platform.profile.blocking_write_returns_early
+        return bool(blocking and not by_us), bool(blocking and (by_us or early))
 
     def drain(self) -> None:
         """Wait until all that is enqueued is complete."""
         enqueued = self.enqueued
-        if waits_in_turns(self.context.platform):
-            finish(self.cl, self.in_order)
+        if waits_itself(self.context.platform):
+            finish(self.cl, self.in_order, self.context.platform.profile.waits_one_at_a_time)
         else:
             check(self.table.clFinish(self.cl), "clFinish")
         self._finished = enqueued
@@ -179,8 +182,9 @@ class _UnfinishedCommands(CLObject):
     def wait(self) -> None:
         """Wait until the commands have ended. That one of them failed is no error here."""
         with suppress(OpenCLError):
-            if waits_in_turns(self.device.platform):
-                wait_in_turn(self.cl, self.in_order)
+            if waits_itself(self.device.platform):
+                one_at_a_time = self.device.platform.profile.waits_one_at_a_time
+                wait_for_event(self.cl, self.in_order, one_at_a_time)
             else:
                 check(self.table.clWaitForEvents(1, handles([self])), "clWaitForEvents")
 
@@ -365,14 +369,18 @@ def urEnqueueEventsWaitWithBarrierExt(
 def urEnqueueTimestampRecordingExp(
     hQueue: Queue, blocking: bool, phEventWaitList: list[Event]
 ) -> Event:
-    """A marker's time; where the queue takes none, or the marker waits, which NVIDIA's driver does not time, that of a marker which follows
-    it on an in-order queue of the context's that does."""
+    """The time of a marker, or of a second marker behind it.
+
+    A second one, on an in-order queue that profiles, is needed where the queue does not profile or
+    the driver does not time a marker that waits.
+    """
     event = hQueue.enqueue(
         "clEnqueueMarkerWithWaitList", "TIMESTAMP_RECORDING_EXP", (), phEventWaitList, True
     )
     assert event is not None
     check(hQueue.table.clFlush(hQueue.cl), "clFlush")
-    if phEventWaitList or not hQueue.flags & _PROFILING:
+    untimed = phEventWaitList and hQueue.context.platform.profile.waiting_markers_have_no_times
+    if untimed or not hQueue.flags & _PROFILING:
         clock = create_queue(hQueue.context, hQueue.device, _PROFILING)
         clock.enqueue("clEnqueueMarkerWithWaitList", "EVENTS_WAIT", (), [event], False)
         stamp = clock.enqueue(
