@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,7 +47,7 @@ class Node:
 
     def __init__(
         self,
-        graph: weakref.ref[CommandGraph],
+        graph: Callable[[], CommandGraph | None],
         command: Command,
         device: Device | None,
         queue: Queue | None = None,
@@ -68,12 +68,17 @@ class Node:
     @property
     def device(self) -> Device:
         """The device that it runs on."""
-        return self._device  # pyright: ignore[reportReturnType]  # a captured node looks it up itself
+        assert self._device is not None  # a captured node looks it up itself
+        return self._device
 
     @property
     def graph(self) -> CommandGraph | None:
         """Its graph, None if that is gone."""
         return self._graph()
+
+    def belong_to(self, graph: Callable[[], CommandGraph | None]) -> None:
+        """Be a node of another graph, which has taken it over."""
+        self._graph = graph
 
     @property
     def queue(self) -> Queue | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..runtime.checks import several
 from ..runtime.commands import Barrier, Command, HostTask, Transfer
@@ -20,8 +20,15 @@ _UPDATABLE: Final = frozenset(("kernel", "host_task", "empty", "ext_oneapi_barri
 _SAME: Final = "make the second graph by the same calls as the first"
 
 
+class HasCommandGraph(Protocol):
+    """A command graph, or what has one, such as a captured graph."""
+
+    @property
+    def command_graph(self) -> CommandGraph: ...
+
+
 def changes(
-    executable: ExecutableGraph, what: CommandGraph | Node | Iterable[Node], strict: bool
+    executable: ExecutableGraph, what: HasCommandGraph | Node | Iterable[Node], strict: bool
 ) -> dict[int, Command]:
     """What `ExecutableGraph.update` puts in the place of commands, by index. Raises SYCLError (invalid)."""
     executable.context.adapter.check_open("update")
@@ -33,14 +40,13 @@ def changes(
         )
     if isinstance(what, Node):
         return _of_nodes(executable, (what,))
-    from .command_graph import CommandGraph
-
-    if isinstance(what, CommandGraph):
-        return _of_graph(executable, what, strict)
+    given: Any = what
+    if hasattr(given, "command_graph"):
+        return _of_graph(executable, given.command_graph, strict)
     return _of_nodes(
         executable,
         several(
-            what, Node, "update", "give a node, several, or a CommandGraph", "Node or CommandGraph"
+            given, Node, "update", "give a node, several, or a CommandGraph", "Node or CommandGraph"
         ),
     )
 

@@ -14,8 +14,8 @@ from typing import Final
 from ...loader.base.forks import in_child, new_lock
 from .._native import ffi
 from ..abi import OPENCL
+from ..calls import address, call, enqueue_marker, platform_name, properties_of
 from ..errors import OpenCLError, check
-from .commands import address, call, enqueue_marker, platform_name, properties_of
 
 _OUT_OF_ORDER: Final = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 

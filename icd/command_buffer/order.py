@@ -37,6 +37,19 @@ class Order:
     def __len__(self) -> int:
         return len(self.dependencies)
 
+    def part(self, first: int, end: int) -> Order:
+        """The order of the commands from `first` up to `end` among themselves, numbered from 0."""
+        before = [
+            [number - first for number in self.dependencies[node] if number >= first]
+            for node in range(first, end)
+        ]
+        return Order(before, self.order_only[first:end])
+
+    @property
+    def first(self) -> int | None:
+        """The first command that is not only there for its order, None if there is none."""
+        return next((node for node, only in enumerate(self.order_only) if not only), None)
+
     @cached_property
     def levels(self) -> list[int]:
         """Task level of each node: how many commands of the longest path lie before it. Order-only nodes add none."""

@@ -20,10 +20,10 @@ from ....loader.ur.abi import UR
 from ..core import adapter, failure
 from ..events import CommandEvent, Event
 from ..usm.allocations import find
-from .command_buffers import Command, CommandBuffer
+from .command_buffers import URCommand, URCommandBuffer
 
 #: What every append gives back: sync-point, event, command.
-Appended = tuple[int, "CommandEvent | None", "Command | None"]
+Appended = tuple[int, "CommandEvent | None", "URCommand | None"]
 
 _NativeCommand: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -36,7 +36,7 @@ class Place:
 
     def __init__(
         self,
-        buffer: CommandBuffer,
+        buffer: URCommandBuffer,
         sync_points: Sequence[int],
         events: Sequence[Event],
         event: bool,
@@ -77,7 +77,7 @@ class Place:
                 buffer.context, UR[f"UR_COMMAND_{command}"]
             )
         if self.command:
-            handle = buffer.updates[index] = Command(buffer, index)
+            handle = buffer.updates[index] = URCommand(buffer, index)
         return index + 1, event, handle
 
 
@@ -92,7 +92,7 @@ def _check_allocation(place: Place, address: int, size: int) -> None:
 
 @adapter.entry
 def urCommandBufferAppendUSMPrefetchExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     pMemory: int,
     size: int,
     flags: int,
@@ -108,7 +108,7 @@ def urCommandBufferAppendUSMPrefetchExp(
 
 @adapter.entry
 def urCommandBufferAppendUSMAdviseExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     pMemory: int,
     size: int,
     advice: int,
@@ -124,10 +124,10 @@ def urCommandBufferAppendUSMAdviseExp(
 
 @adapter.entry
 def urCommandBufferAppendNativeCommandExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     pfnNativeCommand: int,
     pData: int,
-    hChildCommandBuffer: CommandBuffer | None,
+    hChildCommandBuffer: URCommandBuffer | None,
     pSyncPointWaitList: list[int],
 ) -> int:
     """The function adds commands of its own to the driver's command-buffer; barriers set them off from what comes before and

@@ -13,13 +13,13 @@ from ..events import Event
 from ..kernels import Argument, Kernel
 from .appends import Appended, Place
 from .arguments import refused
-from .command_buffers import CommandBuffer
+from .command_buffers import URCommandBuffer
 
 _BITS: Final = 64  # of fl_appended.addresses
 _ROWS: Final = ffi.typeof("ur_exp_kernel_arg_properties_t[]")
 
 
-def copy_of(buffer: CommandBuffer, kernel: Kernel, addresses: int) -> Any:
+def copy_of(buffer: URCommandBuffer, kernel: Kernel, addresses: int) -> Any:
     """Our copy of a kernel, as it is now; one for all launches between which nothing but arguments was set on it, and of which the
     same arguments are `addresses`: see kernel_info.renew."""
     identity = kernel.identity, addresses if kernel.argument_count <= _BITS else object()
@@ -90,7 +90,7 @@ def _append_launch(
 
 @adapter.entry
 def urCommandBufferAppendKernelLaunchWithArgsExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     hKernel: Kernel,
     workDim: int,
     pGlobalWorkOffset: Any,
@@ -111,7 +111,7 @@ def urCommandBufferAppendKernelLaunchWithArgsExp(
 
 @adapter.entry
 def urCommandBufferAppendKernelLaunchExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     hKernel: Kernel,
     workDim: int,
     pGlobalWorkOffset: Any,

@@ -22,7 +22,7 @@ from ..transfers import (
 from ..usm.allocations import as_copy, as_fill
 from ..usm.strategies import Operation
 from .appends import Appended, Place
-from .command_buffers import CommandBuffer
+from .command_buffers import URCommandBuffer
 
 
 def _check_range(buffer: Buffer, offset: int, size: int) -> None:
@@ -88,7 +88,7 @@ def _add_rect(
 
 @adapter.entry
 def urCommandBufferAppendMemBufferCopyExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     hSrcMem: Buffer,
     hDstMem: Buffer,
     srcOffset: int,
@@ -111,7 +111,7 @@ def urCommandBufferAppendMemBufferCopyExp(
 
 @adapter.entry
 def urCommandBufferAppendMemBufferCopyRectExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     hSrcMem: Buffer,
     hDstMem: Buffer,
     srcOrigin: Any,
@@ -152,7 +152,7 @@ def urCommandBufferAppendMemBufferCopyRectExp(
 
 @adapter.entry
 def urCommandBufferAppendMemBufferReadExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     hBuffer: Buffer,
     offset: int,
     size: int,
@@ -168,7 +168,7 @@ def urCommandBufferAppendMemBufferReadExp(
 
 @adapter.entry
 def urCommandBufferAppendMemBufferWriteExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     hBuffer: Buffer,
     offset: int,
     size: int,
@@ -184,7 +184,7 @@ def urCommandBufferAppendMemBufferWriteExp(
 
 @adapter.entry
 def urCommandBufferAppendMemBufferReadRectExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     hBuffer: Buffer,
     bufferOffset: Any,
     hostOffset: Any,
@@ -206,7 +206,7 @@ def urCommandBufferAppendMemBufferReadRectExp(
 
 @adapter.entry
 def urCommandBufferAppendMemBufferWriteRectExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     hBuffer: Buffer,
     bufferOffset: Any,
     hostOffset: Any,
@@ -244,7 +244,7 @@ def _is_pattern(size: int, at: int) -> bool:
 
 @adapter.entry
 def urCommandBufferAppendMemBufferFillExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     hBuffer: Buffer,
     pPattern: int,
     patternSize: int,
@@ -286,7 +286,7 @@ def _add(place: Place, command: str, operation: Operation) -> Appended:
 
 @adapter.entry
 def urCommandBufferAppendUSMMemcpyExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     pDst: int,
     pSrc: int,
     size: int,
@@ -303,7 +303,7 @@ def urCommandBufferAppendUSMMemcpyExp(
 
 @adapter.entry
 def urCommandBufferAppendUSMFillExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     pMemory: int,
     pPattern: int,
     patternSize: int,

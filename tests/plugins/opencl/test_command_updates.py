@@ -123,9 +123,9 @@ def test_other_kernels_come_before_other_arguments(
         def __getattr__(self, name: str) -> Any:
             return getattr(lib, name)
 
-        def fl_update_ways(self, ways: Any, command: int, relaunched: bool) -> int:
+        def fl_update_buffer(self, buffer: Any, command: int, relaunched: bool) -> int:
             order.append(relaunched)
-            return lib.fl_update_ways(ways, command, relaunched)
+            return lib.fl_update_buffer(buffer, command, relaunched)
 
     monkeypatch.setattr(command_buffer, "lib", Watched())
     buffer = bench.buffer(updatable=True)
