@@ -5,17 +5,20 @@ from __future__ import annotations
 import atexit
 import ctypes
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.base.forks import new_lock
+from ..loader.base.forks import in_child, new_lock
 from ..loader.ur.abi import UR
 from .afterwards import Afterwards
 from .checks import several
 from .errors import invalid
 from .event import Event, Unfinished
-from .handles import Object, array, struct
+from .handles import Adapter, Object, array, struct
 from .platform import Device, devices
 from .scheduler import leave_adapters, stop
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 _OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
+_EMPTY: Final = UR["UR_QUEUE_INFO_EMPTY"]
 
 
 class Context(Object):
@@ -64,6 +68,7 @@ class Context(Object):
         self._transfers = 0
         self._afterwards = Afterwards()
         contexts.add(self)
+        _last_thread()
         atexit.unregister(_end)
         atexit.register(_end)  # to be called before what its adapter has registered
 
@@ -104,6 +109,15 @@ class Context(Object):
         for handle in left:
             ur.urQueueFinish(handle)
             ur.urQueueRelease(handle)
+
+    def is_idle(self) -> bool:
+        """Whether nothing runs in it, as far as that can be told without a wait."""
+        with self._lock:
+            left = self._left.copy()
+        return all(
+            is_empty(self.adapter, handle)
+            for handle in (*left, *(queue.handle for queue in self.queues()))
+        )
 
     def hold(self, event: Event, memory: Any) -> None:
         """Keep host memory until an event is complete: an adapter only knows its address."""
@@ -148,6 +162,14 @@ class Context(Object):
 
 _MOST_LEFT: Final = 16
 
+
+def is_empty(adapter: Adapter, queue: int) -> bool:
+    """Whether nothing runs in a queue, given by its handle, as far as that can be told without a wait. (UR_QUEUE_INFO_EMPTY)"""
+    value = ctypes.c_bool()
+    code = adapter.ur.urQueueGetInfo(queue, _EMPTY, 1, ctypes.byref(value), None)
+    return code == 0 and value.value
+
+
 #: All that there are.
 contexts: Final[weakref.WeakSet[Context]] = weakref.WeakSet()
 
@@ -186,6 +208,43 @@ def context_for(of: Any, routine: str) -> Context:
 
 
 _LONGEST_END: Final = 10.0  # seconds
+_POLL: Final = 0.001  # seconds
+
+
+class _LastThread:
+    """A thread that waits for one function, and calls it. A process that has begun to end cannot start one (Python 3.12)."""
+
+    def __init__(self) -> None:
+        self._work: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._thread = threading.Thread(
+            target=lambda: self._work.get()(), name="fairlead end", daemon=True
+        )
+        self._thread.start()
+
+    def call(self, work: Callable[[], object], seconds: float) -> None:
+        """Have it call `work`, and wait until it has, but no longer than `seconds`."""
+        self._work.put(work)
+        self._thread.join(seconds)
+
+
+_last: _LastThread | None = None
+
+
+@in_child
+def _forget() -> None:
+    """The thread is the parent's."""
+    global _last
+    _last = None
+
+
+def _last_thread() -> _LastThread | None:
+    """The thread for the end of the process, which is started if it is not there yet; None if no thread can be started."""
+    global _last
+    with _lock:
+        if _last is None:
+            with suppress(RuntimeError):
+                _last = _LastThread()
+        return _last
 
 
 def _end() -> None:
@@ -202,6 +261,10 @@ def _end() -> None:
             context.finish()
         leave_adapters()
 
-    ending = threading.Thread(target=finish, daemon=True)
-    ending.start()
-    ending.join(_LONGEST_END)
+    last = _last_thread()
+    if last is not None:
+        last.call(finish, _LONGEST_END)
+        return
+    until = time.monotonic() + _LONGEST_END
+    while time.monotonic() < until and not all(context.is_idle() for context in alive):
+        time.sleep(_POLL)

@@ -91,6 +91,7 @@ class KernelLaunch(Command):
     """
 
     __slots__ = (
+        "__weakref__",
         "alternatives",
         "arguments",
         "global_size",

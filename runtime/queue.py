@@ -20,7 +20,7 @@ from ..loader.ur.abi import UR
 from .buffer import lock as buffers
 from .checks import check_executable, check_group, expect
 from .commands import Barrier, Command, HostTask
-from .context import Context, contexts, default_context
+from .context import Context, contexts, default_context, is_empty
 from .errors import invalid
 from .event import Event, Unfinished
 from .handler import Handler
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
-_EMPTY: Final = UR["UR_QUEUE_INFO_EMPTY"]
 _PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
 
 
@@ -347,9 +346,7 @@ class Queue(Object):
     @property
     def is_empty(self) -> bool:
         """Whether nothing runs in it that the adapter knows of, as far as that can be told without a wait. (ext_oneapi_empty)"""
-        value = ctypes.c_bool()
-        code = self.adapter.ur.urQueueGetInfo(self.handle, _EMPTY, 1, ctypes.byref(value), None)
-        return code == 0 and value.value
+        return is_empty(self.adapter, self.handle)
 
     def native(self) -> int:
         """The native queue behind it (OpenCL: cl_command_queue), of which no reference is given."""

@@ -138,7 +138,8 @@ def gather(folder: Path) -> Gathered:
             found.events += json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
         except (OSError, ValueError, KeyError, TypeError):
             found.warnings.append(f"the trace of process {path.stem} is not complete, and left out")
-    named = {event["pid"] for event in found.events if event["ph"] == "M"}
+    # Not `event`: in the next list Python 3.12.1 takes that for the variable of this set.
+    named = {one["pid"] for one in found.events if one["ph"] == "M"}
     for process in trace_layer.processes(folder):
         if process.calls and process.pid not in named:
             who = {"name": process.name}

@@ -77,7 +77,8 @@ def build_adapter(
     """
     name = os.fspath(module)
     if name.endswith(".py"):
-        path = Path(name).resolve(strict=True)
+        os.stat(name)  # its error names the path as given; since Python 3.13 `resolve` does not
+        path = Path(name).resolve()
         name, short = str(path), path.stem
         spec = importlib.util.spec_from_file_location(short, path)
     else:

@@ -13,9 +13,9 @@ import pytest
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
+from helpers.support import FakeDriver, Output, RunPython
 from hypothesis import given
 from hypothesis import strategies as st
-from support import FakeDriver, Output, RunPython
 
 from fairlead.icd import trace_layer
 from fairlead.icd.drivers import load

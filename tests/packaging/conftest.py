@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
-from installing import run
-from support import ROOT
+from helpers.installing import run
+from helpers.sources import copy_sources
+from helpers.support import ROOT
 
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from a copy of what git tracks, so that nothing that lies about here gets into it."""
+    """A wheel built from a copy of the sources, so that nothing that was built here gets into it."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    names = run("git", "ls-files", "-z", cwd=ROOT).split("\0")
-    for name in filter(None, names):
-        if (ROOT / name).exists():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, source / name, follow_symlinks=False)
+    copy_sources(ROOT, source)
     run(
         sys.executable,
         "-m",
