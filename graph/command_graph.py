@@ -393,7 +393,7 @@ class CommandGraph(Nodes, Pictured):
     def make_executable(
         self, updatable: bool, profiling: bool, policy: str, schedule: str = "auto"
     ) -> ExecutableGraph:
-        """`finalize`, with a schedule for the commands that are not the adapter's (Command.engine)."""
+        """`finalize`, with a schedule for the commands that are not the adapter's (Command.segment_maker)."""
         if policy not in POLICIES:
             raise invalid(
                 f"there is no policy {policy!r}",

@@ -81,24 +81,28 @@ class Snapshot:
         self.predecessors.append(before)
         self.successors.append(after)
 
-    def engines(self) -> list[Hashable] | None:
+    def segment_makers(self) -> list[Hashable] | None:
         """What each node's partition must have in common: what runs it, or the device of those that the adapter runs. None if all have.
 
         A node that is only there for its order is with a neighbour, so that it parts none of them; host tasks are apart in any case.
         """
-        if len(set(self.devices)) < 2 and all(command.engine is None for command in self.commands):
+        if len(set(self.devices)) < 2 and all(
+            command.segment_maker is None for command in self.commands
+        ):
             return None
-        engines: list[Hashable] = [
-            None if isinstance(command, (HostTask, *ORDER_ONLY)) else command.engine or device
+        makers: list[Hashable] = [
+            None
+            if isinstance(command, (HostTask, *ORDER_ONLY))
+            else command.segment_maker or device
             for command, device in zip(self.commands, self.devices, strict=True)
         ]
-        for node, engine in enumerate(engines):
-            if engine is None:
+        for node, maker in enumerate(makers):
+            if maker is None:
                 near = (
-                    engines[other] for other in (*self.predecessors[node], *self.successors[node])
+                    makers[other] for other in (*self.predecessors[node], *self.successors[node])
                 )
-                engines[node] = next((one for one in near if one is not None), self.devices[node])
-        return engines
+                makers[node] = next((one for one in near if one is not None), self.devices[node])
+        return makers
 
     def _inline(self, inner: Snapshot) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Put a sub-graph's nodes here; the answer is those that nothing of it comes before, and after."""
@@ -187,7 +191,7 @@ class ExecutableGraph(Pictured):
             snapshot.successors,
             snapshot.predecessors,
             host=[isinstance(command, HostTask) for command in commands],
-            devices=snapshot.engines() if whole is None else None,
+            devices=snapshot.segment_makers() if whole is None else None,
             policy=policy,
             not_in_order=[
                 index
@@ -233,8 +237,8 @@ class ExecutableGraph(Pictured):
         )
         if first is None:
             return EmptySegment()
-        if first.engine is not None:
-            return first.engine.segment(self, part)
+        if first.segment_maker is not None:
+            return first.segment_maker.segment(self, part)
         return BufferSegment(
             self.context,
             places[0],

@@ -87,7 +87,7 @@ def _of_graph(executable: ExecutableGraph, graph: CommandGraph, strict: bool) ->
     changes: dict[int, Command] = {}
     for index, (before, after) in enumerate(zip(old.commands, new.commands, strict=True)):
         if isinstance(before, (KernelLaunch, HostTask)) or (
-            before.engine is not None and not isinstance(before, Barrier)
+            before.segment_maker is not None and not isinstance(before, Barrier)
         ):
             changes[index] = after
         elif before.node_type not in _UPDATABLE and not _same(before, after):
@@ -112,7 +112,7 @@ def _check_topology(old: Snapshot, new: Snapshot, strict: bool) -> None:
                 raise _differs(
                     f"{prefix} edges of node {index}: {len(edges[index])} and {len(others[index])}."
                 )
-        if before.node_type != after.node_type or before.engine != after.engine:
+        if before.node_type != after.node_type or before.segment_maker != after.segment_maker:
             raise _differs(
                 f"Cannot update using a graph with mismatched node types. Node {index}: {before.node_type}, {after.node_type}."
             )

@@ -17,7 +17,7 @@ from .event import Event
 from .handles import array
 
 if TYPE_CHECKING:
-    from .command_buffer import CommandBuffer
+    from .command_buffer import AdapterCommandBuffer
     from .program import Kernel
     from .queue import Queue
 
@@ -144,7 +144,7 @@ class KernelLaunch(Command):
             queue.adapter.check(code, "urEnqueueKernelLaunchWithArgsExp", f"({self})")
         return event.value or 0
 
-    def append(self, buffer: CommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
+    def append(self, buffer: AdapterCommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
         others, point, command = self.alternatives, buffer.point, buffer.command
         command.value = None
         code = buffer.append_launch(

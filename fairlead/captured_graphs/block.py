@@ -1,6 +1,6 @@
 """What a capture block has recorded, and what keeps it usable: the commands, their order, and the Python objects that own their memory.
 
-A `Block` is what a captured graph, its nodes and everything that is made of them share. It leads back to none of them.
+A `CapturedBlock` is what a captured graph, its nodes and everything that is made of them share. It leads back to none of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..runtime.platform import Device
 from . import pyopencl_client as _client
 
 
-class Observer:
+class PyOpenCLObserver:
     """Answers a recording's questions with what PyOpenCL's frames tell, and remembers where each command was called."""
 
     def __init__(self, keep: Iterable[Any]) -> None:
@@ -75,7 +75,7 @@ class _Dependencies(Sequence[Sequence[int]]):
         return self._all[command.first_dep : command.first_dep + command.dep_count]
 
 
-class Block:
+class CapturedBlock:
     """The commands of a capture block.
 
     Attributes:
@@ -86,7 +86,7 @@ class Block:
     """
 
     def __init__(
-        self, recording: Recording, observer: Observer, queues: Sequence[Any], segments: Any
+        self, recording: Recording, observer: PyOpenCLObserver, queues: Sequence[Any], segments: Any
     ) -> None:
         self.segments = segments
         self.recording, self.queues = recording, tuple(queues)

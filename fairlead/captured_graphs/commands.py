@@ -29,7 +29,7 @@ from ..runtime.buffer import Accessor
 from ..runtime.commands import Barrier, Command
 from ..runtime.errors import Errc, SYCLError
 from ..runtime.launches import KernelLaunch
-from .block import Block
+from .block import CapturedBlock
 
 #: The memory that commands name (fl_command): buffers, addresses of SVM, and the host's.
 _MEMORY: Final = {
@@ -51,13 +51,13 @@ class Captured(Command):
     requirements: Sequence[Accessor] = ()
     keep: Any = None
 
-    def __init__(self, block: Block, index: int) -> None:
+    def __init__(self, block: CapturedBlock, index: int) -> None:
         self.block, self.index = block, index
         self.native = block.command(index)
         self.title = f"captured {self.operation}"
 
     @property
-    def engine(self) -> Any:
+    def segment_maker(self) -> Any:
         """What makes segments of such commands; those of a context can be in one."""
         return self.block.segments
 
@@ -98,7 +98,7 @@ class Captured(Command):
 class CapturedTransfer(Captured):
     """A copy, a fill, a read or a write."""
 
-    def __init__(self, block: Block, index: int) -> None:
+    def __init__(self, block: CapturedBlock, index: int) -> None:
         super().__init__(block, index)
         self.node_type = "memfill" if "fill" in self.operation else "memcpy"
 
@@ -117,7 +117,7 @@ class _Function(NamedTuple):
 class CapturedLaunch(Captured, KernelLaunch):
     """A launch. Its sizes and its arguments can be changed."""
 
-    def __init__(self, block: Block, index: int) -> None:
+    def __init__(self, block: CapturedBlock, index: int) -> None:
         super().__init__(block, index)
         self.changed = False
         self._kept: dict[int, Any] = {}
@@ -261,7 +261,7 @@ def _check_kind(
         )
 
 
-_MAKERS: Final[dict[str, Callable[[Block, int], Captured]]] = {
+_MAKERS: Final[dict[str, Callable[[CapturedBlock, int], Captured]]] = {
     "kernel": CapturedLaunch,
     "marker": CapturedBarrier,
     "barrier": CapturedBarrier,
@@ -269,7 +269,7 @@ _MAKERS: Final[dict[str, Callable[[Block, int], Captured]]] = {
 }
 
 
-def command_of(block: Block, index: int) -> Captured:
+def command_of(block: CapturedBlock, index: int) -> Captured:
     """The command of a number in a block."""
     return _MAKERS.get(OPERATIONS[block.command(index).op], CapturedTransfer)(block, index)
 

@@ -17,7 +17,7 @@ from ..icd.capture.recording import CaptureError, Recording
 from ..icd.errors import error
 from ..icd.tables import parse_version
 from . import pyopencl_client as _client
-from .block import Block, Observer
+from .block import CapturedBlock, PyOpenCLObserver
 from .graph import CapturedGraph
 from .segment import Replays
 
@@ -57,7 +57,7 @@ class capture:
 
         first = self._queues[0]
         extra = pyopencl.CommandQueue(first.context, first.device, properties=first.properties)
-        observer = Observer(self._keep)
+        observer = PyOpenCLObserver(self._keep)
         recording = Recording(
             [*self._handles, extra.int_ptr],
             self._context,
@@ -66,7 +66,7 @@ class capture:
             allow_unseen=any(map(_client.is_device_memory, self._keep)),
         )
         self._graph = CapturedGraph(
-            Block(recording, observer, [*self._queues, extra], Replays(self._context))
+            CapturedBlock(recording, observer, [*self._queues, extra], Replays(self._context))
         )
         self._graph.queue = extra
         return self._graph

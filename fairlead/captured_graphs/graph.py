@@ -18,7 +18,7 @@ from ..graph.node import Node
 from ..graph.nodes import Nodes
 from ..graph.picture import Pictured
 from ..icd.capture.recording import CaptureError
-from .block import Block
+from .block import CapturedBlock
 from .commands import CapturedLaunch
 from .executable import Executable
 from .nodes import nodes_of
@@ -41,7 +41,7 @@ class CapturedGraph(Nodes, Pictured):
         state: "recording" inside the block, then "captured", or "failed" if the block raised: the graph is empty then.
     """
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: CapturedBlock) -> None:
         super().__init__()
         self.block = block
         self.queue: Any = None

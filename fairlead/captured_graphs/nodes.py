@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..graph.node import Node
 from ..icd.command_buffer.commands import describe
 from ..runtime.errors import Errc, SYCLError
-from .block import Block
+from .block import CapturedBlock
 from .commands import Captured, CapturedLaunch, as_captured, command_of
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class CapturedNode(Node):
         command.set_arg(index, value)
 
 
-def nodes_of(block: Block, graph: Callable[[], CommandGraph | None]) -> list[CapturedNode]:
+def nodes_of(block: CapturedBlock, graph: Callable[[], CommandGraph | None]) -> list[CapturedNode]:
     """New nodes for the commands of a block, with their edges. `graph` gives the graph that they belong to."""
     nodes = [CapturedNode(graph, command_of(block, index)) for index in range(len(block))]
     for node, predecessors in zip(nodes, block.order.dependencies, strict=True):

@@ -22,7 +22,7 @@ from ..icd.errors import OpenCLError, describe
 from ..loader.base.forks import new_lock
 from ..runtime.event import Event
 from ..runtime.handles import struct
-from .block import Block
+from .block import CapturedBlock
 from .commands import Captured, as_captured
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Replays:
         commands, predecessors = graph.snapshot.commands, graph.snapshot.predecessors
         nodes = _in_order_of_recording(part.nodes, predecessors)
         place = {node: number for number, node in enumerate(nodes)}
-        array, devices, blocks = CommandArray(), dict[int, int](), dict[Block, None]()
+        array, devices, blocks = CommandArray(), dict[int, int](), dict[CapturedBlock, None]()
         for number, node in enumerate(nodes):
             command = commands[node]
             before = [place[one] for one in predecessors[node] if one in place]
@@ -109,7 +109,7 @@ class CapturedSegment:
     def __init__(
         self,
         commands: CommandList,
-        blocks: Sequence[Block],
+        blocks: Sequence[CapturedBlock],
         command_at: Callable[[int], Command],
         nodes: Sequence[int],
     ) -> None:
@@ -124,7 +124,7 @@ class CapturedSegment:
     @classmethod
     def whole(
         cls,
-        block: Block,
+        block: CapturedBlock,
         command_at: Callable[[int], Command],
         schedule: str,
         *,

@@ -77,7 +77,7 @@ class CaptureError(FairleadError):
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusedCall:
     """A call inside the block that was refused."""
 
     call: str
@@ -124,7 +124,7 @@ class _Cookie:
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
-        self.refusals: list[Refusal] = []
+        self.refusals: list[RefusedCall] = []
         self.raised: BaseException | None = None
 
 
@@ -153,7 +153,7 @@ def _answer(cookie: _Cookie, what: int, detail: int, address: Any, size: int) ->
         return not observer.is_housekeeping()
     elif what == lib.FL_ASK_REFUSED:
         text, remedy = _REASONS[size]
-        refusal = Refusal(OPENCL.slots[detail].name, text, remedy, observer.where())
+        refusal = RefusedCall(OPENCL.slots[detail].name, text, remedy, observer.where())
         cookie.refusals.append(refusal)
     return 0
 
@@ -214,7 +214,7 @@ class Recording:
             lib.fl_end(self.native)
 
     @property
-    def refusals(self) -> list[Refusal]:
+    def refusals(self) -> list[RefusedCall]:
         """The calls that were refused, in order."""
         return self._cookie.refusals
 

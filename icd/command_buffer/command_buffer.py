@@ -1,32 +1,38 @@
 """A command-buffer on any OpenCL driver: commands that were recorded once, enqueued by one call, as often as wanted.
 
-Captures of PyOpenCL code (fairlead/captured_graphs/segment.py) and the reference adapter's command-buffers (plugins/opencl) stand on it.
-It knows no engine by name. plan.py says which engines run which commands on a kind of queue, the engines build that, and a `Route` enqueues
-it. What is here is when to plan, what follows what, and updates: all of a change is made, or nothing.
+Captures of PyOpenCL code (fairlead/captured_graphs/segment.py) and the reference adapter's command-buffers
+(plugins/opencl) stand on it. It knows no engine by name: builds.py has what engines have built for a kind
+of queue. What is here is the enqueue, what follows what, and changes: all of a change is made, or nothing.
 
 What it promises:
 - An enqueue comes after the one before it, on whatever queue, and is not waited for.
-- An update changes nothing of what has been enqueued, since OpenCL takes a kernel's arguments when a launch is enqueued.
+- A change changes nothing of what has been enqueued, since OpenCL takes a kernel's arguments when a launch
+  is enqueued.
 - `explain` tells how it runs and why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final
 
 from ...loader.base.forks import new_lock
 from .._native import ffi, lib
-from ..calls import address, call, device_of, properties_of, wait_for
-from ..errors import OpenCLError, error
+from ..calls import address, call, device_of, properties_of
+from ..errors import error
+from .builds import Build, Builds
 from .commands import CommandList
 from .edits import copy_of, put
-from .engine import Built, Target
+from .engine import Built, QueueKind
 from .engines import Choice, choose
 from .leaving import leave, release_ended
-from .plan import Part, Plan, make_plan
-from .route import Enqueued, Route
+
+#: OpenCL's code, the event of the end (a reference for the caller, 0 if it was not wanted), the number of the command that failed (-1:
+#: none, or a barrier of an engine's own), and the events that the command list asks for, a reference each.
+Enqueued = tuple[int, int, int, list[int]]
+
+_NO_COMMAND: Final = 0xFFFFFFFF
 
 
 class CommandBuffer:
@@ -37,9 +43,6 @@ class CommandBuffer:
         choice: the engines that may run it; by default those that FAIRLEAD_COMMAND_BUFFER names.
         given: what an engine has built of all the commands already, to be used on whatever queue; the choice then has this engine alone.
 
-    Attributes:
-        native: the command-buffer as C knows it, an `fl_buffer *`, for updates that are made in C.
-
     Raises:
         UnknownEngineError: FAIRLEAD_COMMAND_BUFFER names an engine that there is not.
     """
@@ -47,21 +50,19 @@ class CommandBuffer:
     def __init__(
         self, commands: CommandList, choice: Choice | None = None, given: Built | None = None
     ) -> None:
-        self._commands, self._choice, self._given = commands, choice or choose(), given
-        self._plans: dict[Target, tuple[Plan, list[Built]]] = {}
-        self._refused: dict[
-            Target, dict[str, str]
-        ] = {}  # why a driver refused an engine, by its name
-        self.native = ffi.new("fl_buffer *")
-        self._listed: Any = None  # what `native` points to
-        self._route: Route | None = None
-        self._queue = 0  # of the last enqueue: a reference
+        self._commands = commands
         #: Held by threads of Python that enqueue or change it; C looks at `busy` (native/busy.h).
         self.lock = new_lock()
-        self._is_changing = False
-        if given is not None:
-            self._list_built()
+        self._choice = choice or choose()
+        self._builds = Builds(commands, self._choice, given, self.lock)
+        self._route: Route | None = None
+        self._queue = 0  # of the last enqueue: a reference
         release_ended()
+
+    @property
+    def native(self) -> Any:
+        """The command-buffer as C knows it, an `fl_buffer *`, for updates that are made in C."""
+        return self._builds.native
 
     # enqueue
 
@@ -145,9 +146,8 @@ class CommandBuffer:
         wanted: bool,
     ) -> Enqueued:
         """Have other engines run it, after the driver has refused an enqueue."""
-        target = self._target(route.queue)
         reason = f"the driver refused it, {error(code, 'the enqueue')}"
-        self._drop(target, {part.engine.name: reason for part in self._plans[target][0].parts})
+        self._builds.refuse(self._kind_of(route.queue), reason)
         again = self._find_route(route.queue)
         done = again.enqueue(times, waits, externals, wanted)
         if not done[0]:
@@ -168,123 +168,24 @@ class CommandBuffer:
         """The event of the last enqueue, 0 if there was none; the reference stays here."""
         return address(self.native.last_event)
 
-    # plans
-
-    def _target(self, queue: int) -> Target:
-        return Target(self._commands.context, device_of(queue), properties_of(queue))
+    def _kind_of(self, queue: int) -> QueueKind:
+        return QueueKind(self._commands.context, device_of(queue), properties_of(queue))
 
     def _find_route(self, queue: int) -> Route:
-        target = self._target(queue)
-        plan, built = self._built(target)
-        places = [(part.first, part.end) for part in plan.parts]
-        externals: list[int] = []  # the command that each outside event is for
-        for number, count in self._commands.externals.items():
-            externals += [number] * count
-        return Route(
-            self.native,
-            queue,
-            target.in_order,
-            built,
-            _places(externals, places),
-            _places(self._commands.wanted_events, places),
-        )
-
-    def _built(self, target: Target) -> tuple[Plan, list[Built]]:
-        """The plan for a kind of queue and what the engines have built for it, made when it is first needed."""
-        found = self._plans.get(target)
-        if found is None and self._given is not None:
-            (engine,) = self._choice.engines
-            parts = [Part(engine, 0, len(self._commands))]
-            found = self._plans[target] = (
-                Plan(parts, {engine.name: self._choice.why}),
-                [self._given],
-            )
-        while found is None:
-            plan = make_plan(
-                self._commands, target, self._choice, self._refused.setdefault(target, {})
-            )
-            built = self._build(plan, target)
-            if built is not None:
-                found = self._plans[target] = plan, built
-                self._list_built()
-        return found
-
-    def _build(self, plan: Plan, target: Target) -> list[Built] | None:
-        """Have the engines build a plan; None if one failed: then it is to be planned without that one."""
-        built: list[Built] = []
-        for part in plan.parts:
-            try:
-                made = part.engine.build(self._commands.part(part.first, part.end), target)
-            except OpenCLError as refusal:
-                for one in built:
-                    one.close()
-                if part.engine is self._choice.engines[-1]:
-                    raise
-                self._refused[target][part.engine.name] = f"the driver refused it, {refusal}"
-                return None
-            made.native.first = part.first
-            built.append(made)
-        return built
-
-    def _list_built(self) -> None:
-        """Tell C what was built, for updates."""
-        if self._commands.updatable:
-            built = [self._given] if self._given else self._all_built()
-            everything = [one.native for one in built]
-            rows = ffi.new("fl_built *[]", everything)
-            with self.changing():
-                self._listed, self.native.built = (everything, rows), rows
-                self.native.built_count = len(everything)
-                self.native.python_updates = any(not one.update for one in everything)
-
-    def _all_built(self) -> list[Built]:
-        return [one for _, built in self._plans.values() for one in built]
-
-    def _drop(self, target: Target, refused: Mapping[str, str]) -> None:
-        """Forget the plan for a kind of queue: the driver has refused what engines have built."""
-        self._refused.setdefault(target, {}).update(refused)
-        _, built = self._plans.pop(target)
-        self._route = None
-        self._list_built()
-        for one in built:
-            one.close()
+        kind = self._kind_of(queue)
+        build = self._builds.of(kind)
+        return Route(self.native, queue, kind.in_order, build, self._commands)
 
     def explain(self, queue: int) -> str:
         """How an enqueue on this queue is run and why so: a line for each engine."""
         with self.lock:
-            plan, built = self._built(self._target(queue))
-        why = {**self._choice.explain_others(), **plan.why}
-        wide = max(map(len, why))
-        lines = [f"{self._commands.count} commands"]
-        for name, reason in why.items():
-            ran = [
-                (part, one)
-                for part, one in zip(plan.parts, built, strict=True)
-                if part.engine.name == name
-            ]
-            for part, one in ran:
-                which = f"{part.first}–{part.end - 1}: " if len(plan.parts) > 1 else ""
-                lines.append(f"  {name:{wide}}  {which}{one.explain()}; {reason}")
-            if not ran:
-                lines.append(f"  {name:{wide}}  not chosen: {reason}")
-        return "\n".join(lines)
+            return self._builds.explain(self._kind_of(queue))
 
     # changes
 
-    @contextmanager
-    def changing(self) -> Iterator[None]:
+    def changing(self) -> AbstractContextManager[None]:
         """Keep updates in C and other threads away for the length of a block, in which nothing is enqueued."""
-        with self.lock:
-            if self._is_changing:
-                yield
-                return
-            self._is_changing = True
-            lib.fl_begin_changes(self.native)
-            try:
-                yield
-            finally:
-                self._is_changing = False
-                lib.fl_end_changes(self.native)
+        return self._builds.changing()
 
     def change(
         self, numbers: Sequence[int], change: Callable[[], Mapping[int, bool]], routine: str
@@ -314,53 +215,107 @@ class CommandBuffer:
                 raise
 
     def _tell(self, changes: Mapping[int, bool]) -> int:
-        """Tell everything that was built of changed commands. Returns OpenCL's code."""
-        code = 0
-        if len(changes) > 1:  # kernels first: by them launches follow each other
-            changes = dict(sorted(changes.items(), key=lambda change: not change[1]))
-        for command, relaunched in changes.items():
-            code = lib.fl_update_buffer(self.native, command, relaunched) or code
         if self.native.python_updates:
-            code = code or self._tell_python(list(changes))
-        return code
-
-    def _tell_python(self, commands: Sequence[int]) -> int:
-        """Update what C cannot update. Where other engines can run it, a refusal is none."""
-        if self._given is not None:
-            return self._tell_one(self._given, 0, commands)
-        for target, (plan, built) in list(self._plans.items()):
-            for part, one in zip(plan.parts, built, strict=True):
-                inside = [number for number in commands if part.first <= number < part.end]
-                if self._tell_one(one, part.first, inside):
-                    self._drop(target, {part.engine.name: "the driver refused an update"})
-                    break
-        return 0
-
-    def _tell_one(self, built: Built, first: int, commands: Sequence[int]) -> int:
-        if built.native.update or not commands:
-            return 0
-        if built.updates_wait and self.last_event:
-            wait_for(self.last_event)
-        return built.update([number - first for number in commands])
+            self._route = None  # what it leads to may be gone
+        return self._builds.tell(changes, self.last_event)
 
     def close(self) -> None:
         """Give up what it holds of the driver; what was enqueued runs to its end."""
         self._route = None
-        self.native.built_count = 0
-        for one in self._all_built():
-            one.close()
-        self._plans.clear()
+        self._builds.close()
         lib.fl_remember(self.native, ffi.NULL, ffi.NULL)
         self._hold(0)
 
     def __del__(self) -> None:
-        if lib is not None and hasattr(self, "native"):  # Python is not taking modules down
+        if lib is not None and hasattr(self, "_builds"):  # Python is not taking modules down
             self.close()
 
 
-def _places(commands: Sequence[int], parts: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """Of each part, the places in `commands` whose command is in it."""
-    return [
-        [place for place, number in enumerate(commands) if first <= number < end]
-        for first, end in parts
-    ]
+class Route:
+    """How a build is enqueued over and over on one queue: laid out once, so that an enqueue only hands over what changes.
+
+    One thread at a time uses the routes of a command-buffer.
+
+    Args:
+        buffer: the command-buffer as C knows it, an `fl_buffer *`.
+        queue: a handle.
+        in_order: whether the queue is in order.
+        build: what is enqueued.
+        commands: what it was built of.
+    """
+
+    def __init__(
+        self, buffer: Any, queue: int, in_order: bool, build: Build, commands: CommandList
+    ) -> None:
+        self.queue, self.parts = queue, build.parts
+        #: Whether the driver may refuse an enqueue as a whole, which then is to be run by another engine.
+        self.may_refuse = any(part.may_refuse for part in build.parts)
+        externals: list[int] = []  # the command that each outside event is for
+        for number, count in commands.externals.items():
+            externals += [number] * count
+        self._externals = _by_part(build, externals)
+        self._exports = _by_part(build, commands.wanted_events)
+        lanes = [_handles([queue, *part.own_queues]) for part in build.parts]
+        rows = [
+            (part.native, lane, len(lane)) for part, lane in zip(build.parts, lanes, strict=True)
+        ]
+        self._kept = buffer, lanes, ffi.new("fl_part[]", rows)
+        self._native = ffi.new(
+            "fl_route *", (buffer, ffi.cast("void *", queue), in_order, len(rows), self._kept[2])
+        )
+        self._event, self._failed = ffi.new("void **"), ffi.new("uint32_t *")
+
+    def enqueue(
+        self,
+        times: int = 1,
+        waits: Sequence[int] = (),
+        externals: Sequence[int] = (),
+        wanted: bool = True,
+    ) -> Enqueued:
+        """Enqueue it `times` times, after the events `waits` and after the last enqueue of the command-buffer.
+
+        Args:
+            times: at least 1.
+            waits: events, handles.
+            externals: the outside events that commands wait for (CommandList.externals).
+            wanted: whether the event of the end is given.
+        """
+        for part, places in self._externals:
+            part.give_externals([externals[place] for place in places])
+        wait_list = _handles(waits) if waits else ffi.NULL
+        code = lib.fl_enqueue(
+            self._native,
+            times,
+            len(waits),
+            wait_list,
+            self._event if wanted else ffi.NULL,
+            self._failed,
+        )
+        if code:
+            return code, 0, -1 if self._failed[0] == _NO_COMMAND else self._failed[0], []
+        return (
+            0,
+            address(self._event[0]) if wanted else 0,
+            -1,
+            self._exported() if self._exports else [],
+        )
+
+    def _exported(self) -> list[int]:
+        events: dict[int, int] = {}
+        for part, places in self._exports:
+            events |= zip(places, part.exported(), strict=True)
+        return [events[place] for place in sorted(events)]
+
+
+def _handles(handles: Sequence[int]) -> Any:
+    return ffi.new("void *[]", [ffi.cast("void *", handle) for handle in handles])
+
+
+def _by_part(build: Build, commands: Sequence[int]) -> list[tuple[Built, list[int]]]:
+    """The parts that have some of these commands, and the places of those in the list."""
+    found: list[tuple[Built, list[int]]] = []
+    for part, built in zip(build.plan.parts, build.parts, strict=True):
+        places = [place for place, number in enumerate(commands) if part.first <= number < part.end]
+        if places:
+            found.append((built, places))
+    return found

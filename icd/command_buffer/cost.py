@@ -16,9 +16,8 @@ from .._native import ffi, lib
 from ..calls import address, call, new_queue
 from ..errors import OpenCLError, check
 from .commands import CommandArray, CommandList
-from .engine import Built, Cost, Engine, Target
+from .engine import Built, Cost, Engine, QueueKind
 from .leaving import leave
-from .route import Route
 
 _LAUNCHES: Final = 64
 _ROUNDS: Final = 8
@@ -31,7 +30,7 @@ _known: Final[dict[tuple[tuple[str, ...], bool], dict[str, Cost | str]]] = {}
 _lock: Final = new_lock()
 
 
-def is_cheaper(engine: Engine, other: Engine, target: Target, count: int) -> tuple[bool, str]:
+def is_cheaper(engine: Engine, other: Engine, target: QueueKind, count: int) -> tuple[bool, str]:
     """Whether an engine runs so many commands in clearly less time than another one, and the figures.
 
     It is not where the measurement fails; the text then says why.
@@ -44,7 +43,7 @@ def is_cheaper(engine: Engine, other: Engine, target: Target, count: int) -> tup
     return one.of(count) < _CLEARLY * two.of(count), f"{engine.name} {one}; {other.name} {two}"
 
 
-def costs(engines: Sequence[Engine], target: Target) -> list[Cost | str]:
+def costs(engines: Sequence[Engine], target: QueueKind) -> list[Cost | str]:
     """What each engine costs on a device; a text says why that could not be measured."""
     found = {engine.name: engine.cost(target) for engine in engines}
     unknown = [engine for engine in engines if found[engine.name] is None]
@@ -52,7 +51,7 @@ def costs(engines: Sequence[Engine], target: Target) -> list[Cost | str]:
     return [found[engine.name] or measured[engine.name] for engine in engines]
 
 
-def _measured(engines: Sequence[Engine], target: Target) -> dict[str, Cost | str]:
+def _measured(engines: Sequence[Engine], target: QueueKind) -> dict[str, Cost | str]:
     """What engines cost that do not know it themselves, by name."""
     with _lock:
         known = _known.setdefault((target.identity, target.in_order), {})
@@ -63,7 +62,7 @@ def _measured(engines: Sequence[Engine], target: Target) -> dict[str, Cost | str
         return known
 
 
-def _measure(engines: Sequence[Engine], target: Target) -> list[Cost | str]:
+def _measure(engines: Sequence[Engine], target: QueueKind) -> list[Cost | str]:
     try:
         with _empty_kernel(target.context, target.device) as kernel:
             seconds = _times(engines, target, kernel)
@@ -73,31 +72,35 @@ def _measure(engines: Sequence[Engine], target: Target) -> list[Cost | str]:
     return [Cost(0, least / _LAUNCHES, how) for least in seconds]
 
 
-def _times(engines: Sequence[Engine], target: Target, kernel: int) -> list[float]:
+def _times(engines: Sequence[Engine], target: QueueKind, kernel: int) -> list[float]:
     """The least time in seconds that each engine takes for the launches and the wait for their end."""
     commands = _launches(target, kernel)
     queue, built = new_queue(target.context, target.device, target.properties), list[Built]()
-    owner = ffi.new("fl_buffer *")
     try:
         built += [engine.build(commands, target) for engine in engines]
-        routes = [Route(owner, queue, target.in_order, [one]) for one in built]
         times: list[list[float]] = [[] for _ in engines]
         for _ in range(_ROUNDS):
-            for route, taken in zip(routes, times, strict=True):
+            for one, taken in zip(built, times, strict=True):
                 start = time.perf_counter()
-                code, _, _, _ = route.enqueue(wanted=False)
-                check(code, "measuring a command-buffer")
+                _enqueue(one, queue)
                 check(call(queue, "clFinish"), "clFinish")
                 taken.append(time.perf_counter() - start)
         return [min(taken[1:]) for taken in times]
     finally:
-        lib.fl_remember(owner, ffi.NULL, ffi.NULL)
         for one in built:
             one.close()
         leave(queue)
 
 
-def _launches(target: Target, kernel: int) -> CommandList:
+def _enqueue(built: Built, queue: int) -> None:
+    """Enqueue what an engine has built once, after nothing. Raises OpenCLError."""
+    lanes = ffi.new("void *[]", [ffi.cast("void *", one) for one in (queue, *built.own_queues)])
+    failed, native = ffi.new("uint32_t *"), built.native
+    code = native.enqueue(native.self, lanes, len(lanes), 1, 0, ffi.NULL, ffi.NULL, failed)
+    check(code, "measuring a command-buffer")
+
+
+def _launches(target: QueueKind, kernel: int) -> CommandList:
     """Launches of a kernel without arguments: a path for an in-order queue, independent ones for an out-of-order one."""
     commands = CommandArray()
     for index in range(_LAUNCHES):

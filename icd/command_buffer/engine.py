@@ -21,7 +21,7 @@ from .commands import CommandList
 
 
 @dataclass(frozen=True)
-class Target:
+class QueueKind:
     """A kind of queue. `context` and `device` are handles, `properties` are CL_QUEUE_PROPERTIES."""
 
     context: int
@@ -116,21 +116,21 @@ class Engine(ABC):
     divides: ClassVar[bool] = False
 
     @abstractmethod
-    def why_not(self, commands: CommandList, target: Target) -> str | None:
+    def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
         """Why it cannot run any of these commands on such a queue, None if it can. One that does not divide looks at each command."""
 
-    def why_not_command(self, commands: CommandList, number: int, target: Target) -> str | None:
+    def why_not_command(self, commands: CommandList, number: int, target: QueueKind) -> str | None:
         """Why it leaves this command to another engine, None if it takes it. Only asked of an engine that divides."""
         return None
 
-    def defect(self, target: Target) -> str | None:
+    def defect(self, target: QueueKind) -> str | None:
         """What is wrong with it on this device, so that it is only taken where it is asked for by name."""
         return None
 
-    def cost(self, target: Target) -> Cost | None:
+    def cost(self, target: QueueKind) -> Cost | None:
         """What it costs on this device, None if that is not known and has to be measured (cost.py)."""
         return None
 
     @abstractmethod
-    def build(self, commands: CommandList, target: Target) -> Built:
+    def build(self, commands: CommandList, target: QueueKind) -> Built:
         """Make what runs these commands on such queues. Raises OpenCLError if the driver refuses."""

@@ -9,7 +9,7 @@ from typing import Final
 from ..abi import OPENCL
 from ..calls import compute_units, new_queue, platform_name
 from .commands import CommandList
-from .engine import Target
+from .engine import QueueKind
 from .order import Schedule, by_events, by_level, spread
 from .order import in_order as in_order_only
 
@@ -44,7 +44,7 @@ class Layout:
         )
 
 
-def lay_out(commands: CommandList, target: Target) -> Layout:
+def lay_out(commands: CommandList, target: QueueKind) -> Layout:
     """The layout for a kind of queue.
 
     Lane 0 is the caller's queue. The others are in-order queues of our own: one for each other device that commands are for, or as many as

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from . import cost
 from .commands import CommandList
-from .engine import Engine, Target
+from .engine import Engine, QueueKind
 from .engines import Choice
 
 _T = TypeVar("_T")
@@ -42,7 +42,7 @@ class Plan:
 
 
 def make_plan(
-    commands: CommandList, target: Target, choice: Choice, refused: Mapping[str, str]
+    commands: CommandList, target: QueueKind, choice: Choice, refused: Mapping[str, str]
 ) -> Plan:
     """Divide commands among engines.
 
@@ -74,7 +74,7 @@ def _take(
     engine: Engine,
     last: Engine,
     commands: CommandList,
-    target: Target,
+    target: QueueKind,
     owners: list[Engine | None],
     choice: Choice,
 ) -> str:

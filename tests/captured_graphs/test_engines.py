@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pyopencl as cl
 import pytest
-from helpers.capture_support import Numbers
+from helpers.captures import Numbers
 
 from fairlead.captured_graphs.context import capture
 from fairlead.icd.command_buffer import cost, engines, plan
 from fairlead.icd.command_buffer.commands import CommandArray, CommandList
-from fairlead.icd.command_buffer.engine import Built, Cost, Engine, Target
+from fairlead.icd.command_buffer.engine import Built, Cost, Engine, QueueKind
 from fairlead.icd.command_buffer.engines import Choice, UnknownEngineError, choose
 from fairlead.icd.command_buffer.engines.replay import Replay
 from fairlead.icd.errors import OpenCLError
@@ -21,7 +21,7 @@ class Picky(Replay):
 
     name = "picky"
 
-    def why_not_command(self, commands: CommandList, number: int, target: Target) -> str | None:
+    def why_not_command(self, commands: CommandList, number: int, target: QueueKind) -> str | None:
         is_launch = commands.operation(number) == "kernel"
         return None if is_launch else f"it is a {commands.operation(number)}"
 
@@ -31,10 +31,10 @@ class Unable(Engine):
 
     name = "unable"
 
-    def why_not(self, commands: CommandList, target: Target) -> str | None:
+    def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
         return "it is not able to"
 
-    def build(self, commands: CommandList, target: Target) -> Built:
+    def build(self, commands: CommandList, target: QueueKind) -> Built:
         raise AssertionError("nobody asks it to")
 
 
@@ -43,7 +43,7 @@ class Breaking(Picky):
 
     name = "breaking"
 
-    def build(self, commands: CommandList, target: Target) -> Built:
+    def build(self, commands: CommandList, target: QueueKind) -> Built:
         raise OpenCLError("it is refused", code="CL_OUT_OF_RESOURCES")
 
 
@@ -52,14 +52,14 @@ class Priced(Picky):
 
     name = "priced"
 
-    def cost(self, target: Target) -> Cost:
+    def cost(self, target: QueueKind) -> Cost:
         return Cost(10e-6, 0, "known")
 
 
 class PricedReplay(Replay):
     """Costs 2 µs a command."""
 
-    def cost(self, target: Target) -> Cost:
+    def cost(self, target: QueueKind) -> Cost:
         return Cost(0, 2e-6, "known")
 
 
@@ -72,7 +72,7 @@ def more_engines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # --- division, without a driver ---
 
-TARGET = Target(0, 0, 0)
+TARGET = QueueKind(0, 0, 0)
 
 
 def listed(*operations: str) -> CommandList:
@@ -267,7 +267,7 @@ def test_costs_are_measured_once_for_a_device(
     monkeypatch.setattr(cost, "_known", {})
     for _ in range(2):
         context = cl.Context([device])
-        target = Target(context.int_ptr, device.int_ptr, 0)
+        target = QueueKind(context.int_ptr, device.int_ptr, 0)
         found = cost.costs([Picky(), Replay()], target)
         assert all(isinstance(one, Cost) and one.each > 0 for one in found)
     assert calls == [2]
@@ -278,6 +278,6 @@ def test_a_failed_measurement_chooses_nothing(
 ) -> None:
     monkeypatch.setattr(cost, "_known", {})
     context = cl.Context([device])
-    target = Target(context.int_ptr, device.int_ptr, 0)
+    target = QueueKind(context.int_ptr, device.int_ptr, 0)
     is_cheaper, why = cost.is_cheaper(Breaking(), Replay(), target, 100)
     assert not is_cheaper and "the measurement failed" in why

@@ -13,7 +13,7 @@ from ..._native import ffi, lib
 from ...calls import call, enqueue_marker
 from ..commands import CommandList
 from ..driver_command_buffer import DriverCommandBuffer, support_of, why_not
-from ..engine import Built, Engine, Target
+from ..engine import Built, Engine, QueueKind
 
 _INCOMPATIBLE: Final = -1140  # CL_INCOMPATIBLE_COMMAND_QUEUE_KHR
 
@@ -23,7 +23,7 @@ class Native(Engine):
 
     name = "native"
 
-    def why_not(self, commands: CommandList, target: Target) -> str | None:
+    def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
         if (
             len(set(commands.devices)) > 1
             or commands.externals
@@ -35,7 +35,7 @@ class Native(Engine):
             return "a schedule was asked for"
         return why_not(support_of(target.device), commands, target.in_order)
 
-    def defect(self, target: Target) -> str | None:
+    def defect(self, target: QueueKind) -> str | None:
         support = support_of(target.device)
         if support is None or support.defect:
             return support.defect if support is not None else None
@@ -43,7 +43,7 @@ class Native(Engine):
             return "the driver's command-buffers cannot be enqueued again before they have ended"
         return None
 
-    def build(self, commands: CommandList, target: Target) -> BuiltByDriver:
+    def build(self, commands: CommandList, target: QueueKind) -> BuiltByDriver:
         support = support_of(target.device)
         assert support is not None  # why_not
         made = DriverCommandBuffer(

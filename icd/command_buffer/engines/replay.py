@@ -12,7 +12,7 @@ from typing import Any, Final
 from ..._native import ffi, lib
 from ...calls import address, call
 from ..commands import CommandList
-from ..engine import Built, Engine, Target
+from ..engine import Built, Engine, QueueKind
 from ..layout import Layout, lay_out
 from ..order import BARRIER, Schedule
 
@@ -24,10 +24,10 @@ class Replay(Engine):
 
     name, divides = "replay", True
 
-    def why_not(self, commands: CommandList, target: Target) -> str | None:
+    def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
         return None
 
-    def build(self, commands: CommandList, target: Target) -> Program:
+    def build(self, commands: CommandList, target: QueueKind) -> Program:
         return Program(commands, lay_out(commands, target))
 
 

@@ -1,4 +1,4 @@
-"""The commands of a command-buffer: what every append has in common (`Place`), and those that move nothing and launch nothing.
+"""The commands of a command-buffer: what every append has in common (`Append`), and those that move nothing and launch nothing.
 
 | Unified Runtime | operation of the replay engine | where |
 |---|---|---|
@@ -28,7 +28,7 @@ Appended = tuple[int, "CommandEvent | None", "URCommand | None"]
 _NativeCommand: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-class Place:
+class Append:
     """What all appends have in common: where the command stands, and what the caller wants of it. Checked before anything is
     appended."""
 
@@ -81,11 +81,11 @@ class Place:
         return index + 1, event, handle
 
 
-def _check_allocation(place: Place, address: int, size: int) -> None:
+def _check_allocation(append: Append, address: int, size: int) -> None:
     """That a hint is about memory that there is. Raises URError (INVALID_SIZE) if it goes beyond an allocation."""
     if not size:
         raise failure("INVALID_SIZE")
-    found = find(place.buffer.context, address)
+    found = find(append.buffer.context, address)
     if found is not None and address + size > found.base + found.size:
         raise failure("INVALID_SIZE", "it goes beyond the allocation")
 
@@ -101,9 +101,9 @@ def urCommandBufferAppendUSMPrefetchExp(
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
-    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    _check_allocation(place, pMemory, size)
-    return place.add("hint", "USM_PREFETCH")
+    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    _check_allocation(append, pMemory, size)
+    return append.add("hint", "USM_PREFETCH")
 
 
 @adapter.entry
@@ -117,9 +117,9 @@ def urCommandBufferAppendUSMAdviseExp(
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
-    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    _check_allocation(place, pMemory, size)
-    return place.add("hint", "USM_ADVISE")
+    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    _check_allocation(append, pMemory, size)
+    return append.add("hint", "USM_ADVISE")
 
 
 @adapter.entry
@@ -137,9 +137,9 @@ def urCommandBufferAppendNativeCommandExp(
             "UNSUPPORTED_FEATURE",
             "OpenCL's command-buffers have no children, as COMMAND_BUFFER_SUBGRAPH_SUPPORT_EXP says",
         )
-    place = Place(hCommandBuffer, pSyncPointWaitList, (), False, False)
+    append = Append(hCommandBuffer, pSyncPointWaitList, (), False, False)
     native = hCommandBuffer.open_native()
     native.barrier()
     _NativeCommand(pfnNativeCommand)(pData)
     native.barrier()
-    return place.add("barrier", "ENQUEUE_NATIVE_EXP")[0]
+    return append.add("barrier", "ENQUEUE_NATIVE_EXP")[0]

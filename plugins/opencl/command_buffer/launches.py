@@ -11,7 +11,7 @@ from ...sdk._native import ffi, lib
 from ..core import adapter, failure
 from ..events import Event
 from ..kernels import Argument, Kernel
-from .appends import Appended, Place
+from .appends import Append, Appended
 from .arguments import refused
 from .command_buffers import URCommandBuffer
 
@@ -37,7 +37,7 @@ def copy_of(buffer: URCommandBuffer, kernel: Kernel, addresses: int) -> Any:
 
 
 def _append_launch(
-    place: Place,
+    append: Append,
     kernel: Kernel,
     dim: int,
     offset: Sequence[int] | None,
@@ -49,7 +49,7 @@ def _append_launch(
     native: bool = False,
 ) -> Appended:
     """`rows` are as many ur_exp_kernel_arg_properties_t, whose objects are handles of ours, or OpenCL's if they are `native`."""
-    buffer, null = place.buffer, ffi.NULL
+    buffer, null = append.buffer, ffi.NULL
     buffer.context.check_same("a kernel", kernel, *others)
     if kernel in others:
         raise failure(
@@ -79,9 +79,9 @@ def _append_launch(
     except BaseException:
         icd_lib.fl_drop_command(commands.native)
         raise
-    index = commands.added(place.after)
+    index = commands.added(append.after)
     commands.array[index].kernel = copy
-    appended = place.finish(index, "KERNEL_LAUNCH")
+    appended = append.finish(index, "KERNEL_LAUNCH")
     handle = appended[2]
     if handle is not None:
         handle.kernels, handle.kernel, handle.dim = {kernel: copy, **copies}, kernel, dim
@@ -104,9 +104,9 @@ def urCommandBufferAppendKernelLaunchWithArgsExp(
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
-    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     sizes = pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize
-    return _append_launch(place, hKernel, workDim, *sizes, pArgs, numArgs, phKernelAlternatives)
+    return _append_launch(append, hKernel, workDim, *sizes, pArgs, numArgs, phKernelAlternatives)
 
 
 @adapter.entry
@@ -123,7 +123,7 @@ def urCommandBufferAppendKernelLaunchExp(
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
-    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     sizes = pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize
     with hKernel.lock:
         arguments = hKernel.arguments
@@ -138,7 +138,7 @@ def urCommandBufferAppendKernelLaunchExp(
         for row, (index, argument) in zip(rows, arguments.items(), strict=True)
     ]
     appended = _append_launch(
-        place, hKernel, workDim, *sizes, rows, len(arguments), phKernelAlternatives, native=True
+        append, hKernel, workDim, *sizes, rows, len(arguments), phKernelAlternatives, native=True
     )
     del kept
     return appended
