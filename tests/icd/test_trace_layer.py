@@ -107,7 +107,12 @@ def test_a_pyopencl_program_leaves_its_calls(
     request: pytest.FixtureRequest, traced: Traced, driver: str
 ) -> None:
     candidate: Candidate = request.getfixturevalue(driver)
-    library = load(candidate).path
+    loaded = load(candidate)
+    if "pocl-generic-cpu" in loaded.quirks:
+        pytest.skip(
+            "this CPU is newer than the PoCL wheel's compiler: unrepaired, it builds nothing"
+        )
+    library = loaded.path
     without, left = traced(PYOPENCL, library, env={"OPENCL_LAYERS": ""})
     assert without.out.endswith("[0, 2, 4, 6, 8]\n") and not left
     output, (process,) = traced(PYOPENCL, library)

@@ -171,7 +171,7 @@ ASK = """
 import sys
 from types import SimpleNamespace
 sys.path.insert(0, sys.argv[1])
-from copied.loader import search, verdicts
+from copied.loader.base import search, verdicts
 
 def probe_all(candidates):
     print("probed")
