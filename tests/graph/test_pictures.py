@@ -14,7 +14,7 @@ from helpers.graphs import refused
 from helpers.sycl import N
 
 from fairlead.graph import CommandGraph
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 from fairlead.runtime import USM, Buffer, NDRange, Program, Queue
 from fairlead.runtime.commands import TRANSFERS, Transfer
 
