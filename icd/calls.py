@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from ..loader.base.query import text
 from ._native import ffi, lib
 from .abi import OPENCL
+from .driver_profiles import DriverProfile, profile_for
 from .errors import check
 
 _OUT_OF_ORDER: Final = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
@@ -110,9 +112,12 @@ def platform_of(device: int) -> int:
     return _number(device, "clGetDeviceInfo", "CL_DEVICE_PLATFORM", "uintptr_t")
 
 
-def platform_name(device: int) -> str:
-    """CL_PLATFORM_NAME of a device's platform. Raises OpenCLError."""
-    return _text(platform_of(device), "clGetPlatformInfo", "CL_PLATFORM_NAME")
+def profile_of_device(device: int) -> DriverProfile:
+    """The profile of the driver of a device (a handle). Raises OpenCLError."""
+    platform, names = platform_of(device), ("NAME", "VENDOR", "VERSION")
+    return profile_for(
+        *(_text(platform, "clGetPlatformInfo", f"CL_PLATFORM_{name}") for name in names)
+    )
 
 
 def device_identity(device: int) -> tuple[str, ...]:
@@ -138,4 +143,4 @@ def kernel_name(kernel: int) -> str:
 def _text(handle: int, routine: str, name: str) -> str:
     value = ffi.new("char[1024]")
     check(call(handle, routine, OPENCL[name], 1024, address(value), None), routine)
-    return ffi.string(value).decode(errors="replace")
+    return text(bytes(ffi.buffer(value)))

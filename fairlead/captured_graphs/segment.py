@@ -20,6 +20,7 @@ from ..icd.command_buffer.edits import has_all_arguments, put, same_function
 from ..icd.command_buffer.lifetimes import Lifetimes
 from ..icd.errors import OpenCLError, describe
 from ..loader.base.forks import new_lock
+from ..loader.base.interrupts import slices
 from ..runtime.event import Event
 from ..runtime.handles import struct
 from .block import CapturedBlock
@@ -171,9 +172,17 @@ class CapturedSegment:
         return last, first or end
 
     def _run(self, queue: int, times: int, waits: Sequence[int]) -> tuple[int, int]:
-        code, event, failed, exported = self._buffer.enqueue(queue, times, waits)
-        if code:
-            raise self._failure(code, failed)
+        event, exported = 0, list[int]()
+        for count in slices(times):
+            for one in exported:  # of the replays before these
+                call(one, "clReleaseEvent")
+            times -= count
+            code, event, failed, exported = self._buffer.enqueue(
+                queue, count, waits, wanted=not times
+            )
+            if code:
+                raise self._failure(code, failed)
+            waits = ()
         return event, exported[0] if exported else 0
 
     def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:

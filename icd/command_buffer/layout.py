@@ -7,17 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..abi import OPENCL
-from ..calls import compute_units, new_queue, platform_name
+from ..calls import compute_units, new_queue, profile_of_device
 from .commands import CommandList
 from .engine import QueueKind
 from .order import Schedule, by_events, by_level, spread
 from .order import in_order as in_order_only
-
-#: Platforms where a command of an in-order queue costs more than an event, and up to how many events a command. In PoCL (3.0, 3.1) the
-#: thread that ended a command wakes one for the next: launches without an order took 1.5 times as long as in a C loop, by events 1.1.
-#: Graphs with markers never use events there, because PoCL's marker waits for everything before it. In Intel's CPU driver events cost more
-#: than in-order queues, and of no other driver is the contrary known.
-_BY_EVENTS: Final = {"Portable Computing Language": 4}
 
 #: So many commands without an order run sooner by events on the caller's queue than on queues of our own. To hand over from one queue to
 #: another and back takes Intel's driver as long as enqueueing them: a single launch took 120 µs and takes 40.
@@ -98,7 +92,7 @@ def _choose(commands: CommandList, device: int) -> tuple[str, str]:
             "in-order",
             "the graph is a single path, so an in-order queue of its own needs no events",
         )
-    if waits <= _BY_EVENTS.get(platform_name(device), -1) * len(order) and not any_order_only:
+    if waits <= profile_of_device(device).events_per_command * len(order) and not any_order_only:
         return "events", "events cost less on this platform than in-order queues"
     return "lanes", "in-order queues of its own need few events"
 

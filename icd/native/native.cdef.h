@@ -17,6 +17,14 @@ void fl_set_length(void **table, uint32_t slots);
 int32_t fl_wait(void *event, int at_once);
 void fl_forget_waits(void);   /* in a forked child */
 int32_t fl_finish(void *queue, int at_once);
+/* The same in steps, between which the caller looks for signals: until the answer is another than FL_STILL_WAITING. `in_turns`: it is a
+ * platform on which one thread at a time may be in the driver's own wait. The event lives until the end of the wait. */
+typedef struct fl_waiting fl_waiting;
+enum { FL_STILL_WAITING = 1 };
+int32_t fl_begin_wait(void *event, int in_turns, fl_waiting **waiting);   /* *waiting is NULL if it is over */
+int32_t fl_begin_finish(void *queue, int in_turns, fl_waiting **waiting);
+int32_t fl_go_on_waiting(fl_waiting *waiting, uint32_t milliseconds);
+void fl_end_wait(fl_waiting *waiting);
 
 /* --- record.c: one recording is what one capture block records --- */
 typedef struct fl_recording fl_recording;

@@ -12,14 +12,16 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...icd.abi import OPENCL
-from ...icd.command_buffer.waiting import wait as wait_in_turn
+from ...icd.command_buffer.waiting import wait as wait_for_event
 from ...icd.errors import OpenCLError
 from ...loader.base.forks import new_lock
+from ...loader.base.interrupts import in_main_thread
 from ...loader.ur.abi import UR
 from .contexts import Context, check_native
 from .core import CLObject, adapter, check, failure, handles, query, taken_over
 
 if TYPE_CHECKING:
+    from .platforms import Platform
     from .queues import Queue
 
 _Notify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_size_t)
@@ -115,9 +117,10 @@ class _Callback(threading.local):
 _callback: Final = _Callback()
 
 
-def waits_in_turns(context: Context) -> bool:
-    """Whether waits in a context are those of icd/command_buffer/waiting.py, and not the driver's."""
-    return context.platform.waits_in_turns and not _callback.runs
+def waits_itself(platform: Platform) -> bool:
+    """Whether this thread waits by icd/command_buffer/waiting.py, so that no call may block in the driver."""
+    one_at_a_time = platform.profile.waits_one_at_a_time
+    return not _callback.runs and (one_at_a_time or in_main_thread())
 
 
 def wait(events: Iterable[Event]) -> None:
@@ -128,8 +131,8 @@ def wait(events: Iterable[Event]) -> None:
     failed: OpenCLError | None = None
     for context, group in groups.items():
         try:
-            if waits_in_turns(context):
-                _wait_in_turn([event.now() for event in group])
+            if waits_itself(context.platform):
+                _wait_for_each([event.now() for event in group])
             else:
                 check(group[0].table.clWaitForEvents(len(group), handles(group)), "clWaitForEvents")
         except OpenCLError as error:
@@ -138,7 +141,7 @@ def wait(events: Iterable[Event]) -> None:
         raise failed
 
 
-def _wait_in_turn(events: Sequence[Event]) -> None:
+def _wait_for_each(events: Sequence[Event]) -> None:
     """clWaitForEvents, by icd/command_buffer/waiting.py."""
     failed: OpenCLError | None = None
     for queue in (
@@ -147,7 +150,11 @@ def _wait_in_turn(events: Sequence[Event]) -> None:
         check(queue.table.clFlush(queue.cl), "clFlush")  # one may wait for another
     for event in events:
         try:
-            wait_in_turn(event.cl, event.queue is not None and event.queue.in_order)
+            wait_for_event(
+                event.cl,
+                event.queue is not None and event.queue.in_order,
+                event.context.platform.profile.waits_one_at_a_time,
+            )
         except OpenCLError as error:
             failed = failed or error
     if failed is not None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
+from ...loader.base.interrupts import run_aside
 from ...loader.ur.abi import UR
 from .contexts import Context
 from .core import adapter, check, check_count, failure, handles
@@ -50,17 +51,40 @@ def _options(text: str | None) -> bytes | None:
     return text.encode() if text else None
 
 
+def _run_aside(programs: Sequence[Program], work: Callable[[], Any]) -> Any:
+    """Call a function of the driver that may take long. Ctrl-C ends the wait for it, and it goes on with its programs."""
+    cls = [program.cl for program in programs]
+    table = programs[0].table
+
+    def call() -> Any:
+        try:
+            return work()
+        finally:
+            for cl in cls:
+                table.clReleaseProgram(cl)
+
+    for cl in cls:
+        table.clRetainProgram(cl)
+    return run_aside(call)
+
+
 def _build(program: Program, devices: Sequence[Device], options: str | None) -> None:
     """Build for these devices, or for all that the program is for."""
-    code = program.table.clBuildProgram(
-        program.cl, len(devices), handles(devices), _options(options), None, None
+    listed, text = handles(devices), _options(options)
+    code = _run_aside(
+        (program,),
+        lambda: program.table.clBuildProgram(program.cl, len(devices), listed, text, None, None),
     )
     _check_built(program, code, "clBuildProgram")
 
 
 def _compile(program: Program, devices: Sequence[Device], options: str | None) -> None:
-    code = program.table.clCompileProgram(
-        program.cl, len(devices), handles(devices), _options(options), 0, None, None, None, None
+    listed, text = handles(devices), _options(options)
+    code = _run_aside(
+        (program,),
+        lambda: program.table.clCompileProgram(
+            program.cl, len(devices), listed, text, 0, None, None, None, None
+        ),
     )
     _check_built(program, code, "clCompileProgram")
 
@@ -143,16 +167,20 @@ def _link(
         raise failure("INVALID_SIZE", "there is no program to link")
     context.check_same("a program", *programs)
     code = ctypes.c_int32()
-    cl = context.table.clLinkProgram(
-        context.cl,
-        len(devices),
-        handles(devices),
-        _options(options),
-        len(programs),
-        handles(programs),
-        None,
-        None,
-        ctypes.byref(code),
+    listed, text, parts = handles(devices), _options(options), handles(programs)
+    cl = _run_aside(
+        programs,
+        lambda: context.table.clLinkProgram(
+            context.cl,
+            len(devices),
+            listed,
+            text,
+            len(programs),
+            parts,
+            None,
+            None,
+            ctypes.byref(code),
+        ),
     )
     made = Program(cl, context) if cl else None
     if code.value and code.value not in _LINK:

@@ -30,10 +30,10 @@ from types import FunctionType
 from typing import Any, Final
 
 from ...loader.base.abi import Function, Parameter
+from ...loader.base.interrupts import ENTRY
 from ...loader.ur.abi import UR, URError
 from ._native import ffi
 from .answers import Encode, encode_pointers, misfit, properties, unfit
-from .interrupts import ENTRY
 from .objects import Object, Registry, gone, reap
 
 #: The code for a handle that is none of ours, or not alive, by its type; else INVALID_VALUE.

@@ -18,7 +18,7 @@ class Releases:
     def __init__(self, queue: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.queue, self.count, self.now = queue, 0, 1e6
         monkeypatch.setattr(leaving, "monotonic", lambda: self.now)
-        monkeypatch.setattr(leaving, "_rest_of", lambda queue: 1.0)  # on every driver
+        monkeypatch.setattr(leaving, "_rest_of", lambda queue, platform: 1.0)  # on every driver
         monkeypatch.setattr(leaving, "call", self.call)
 
     def call(self, handle: int, routine: str, *arguments: Any) -> int:
@@ -66,5 +66,14 @@ def test_an_in_order_queue_is_released_at_once(
     context: cl.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     releases = Releases(_queue(context, 0), monkeypatch)
+    leaving.leave(releases.queue)
+    assert releases.count == 1
+
+
+def test_without_the_habit_an_out_of_order_queue_is_released_at_once(
+    context: cl.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    releases = Releases(_queue(context), monkeypatch)
+    monkeypatch.setattr(leaving, "_rest_of", lambda queue: None)
     leaving.leave(releases.queue)
     assert releases.count == 1
