@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from ..runtime.checks import several
 from ..runtime.commands import Barrier, Command, HostTask, Transfer
 from ..runtime.errors import SYCLError, invalid
-from ..runtime.launches import KernelLaunch
+from ..runtime.launches import Launch
 from .node import Node
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _of_nodes(executable: ExecutableGraph, nodes: Iterable[Node]) -> dict[int, C
                 remedy="finalize the graph again",
             )
         assert index is not None
-        if isinstance(command, (KernelLaunch, HostTask)):
+        if isinstance(command, (Launch, HostTask)):
             changes[index] = command.copy()
     return changes
 
@@ -86,7 +86,7 @@ def _of_graph(executable: ExecutableGraph, graph: CommandGraph, strict: bool) ->
     _check_topology(old, new, strict)
     changes: dict[int, Command] = {}
     for index, (before, after) in enumerate(zip(old.commands, new.commands, strict=True)):
-        if isinstance(before, (KernelLaunch, HostTask)) or (
+        if isinstance(before, (Launch, HostTask)) or (
             before.segment_maker is not None and not isinstance(before, Barrier)
         ):
             changes[index] = after
@@ -117,13 +117,13 @@ def _check_topology(old: Snapshot, new: Snapshot, strict: bool) -> None:
                 f"Cannot update using a graph with mismatched node types. Node {index}: {before.node_type}, {after.node_type}."
             )
         if (
-            isinstance(before, KernelLaunch)
-            and isinstance(after, KernelLaunch)
-            and before.kernel.name != after.kernel.name
+            isinstance(before, Launch)
+            and isinstance(after, Launch)
+            and before.kernel_name != after.kernel_name
         ):
             raise _differs(
                 "Cannot update using a graph with mismatched kernel types. "
-                f"Source node type {after.kernel.name}, target {before.kernel.name} (node {index})."
+                f"Source node type {after.kernel_name}, target {before.kernel_name} (node {index})."
             )
         if strict and sorted(old.successors[index]) != sorted(new.successors[index]):
             raise _differs(

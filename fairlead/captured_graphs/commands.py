@@ -7,7 +7,7 @@ said here, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ..icd.calls import address
 from ..icd.command_buffer.commands import OPERATIONS, describe
@@ -28,7 +28,7 @@ from ..runtime.arguments import VALUE as BYTES
 from ..runtime.buffer import Accessor
 from ..runtime.commands import Barrier, Command
 from ..runtime.errors import Errc, SYCLError
-from ..runtime.launches import KernelLaunch
+from ..runtime.launches import Launch, Sizes
 from .block import CapturedBlock
 
 #: The memory that commands name (fl_command): buffers, addresses of SVM, and the host's.
@@ -107,14 +107,7 @@ class CapturedBarrier(Captured, Barrier):
     """A barrier, a marker or a migration: a place in the order, for which nothing is enqueued."""
 
 
-class _Function(NamedTuple):
-    """The kernel of a launch, as far as a graph asks."""
-
-    name: str
-    handle: int
-
-
-class CapturedLaunch(Captured, KernelLaunch):
+class CapturedLaunch(Captured, Launch):
     """A launch. Its sizes and its arguments can be changed."""
 
     def __init__(self, block: CapturedBlock, index: int) -> None:
@@ -138,47 +131,31 @@ class CapturedLaunch(Captured, KernelLaunch):
         return bool(self._kept) or self.block.uses_host_memory
 
     @property
-    def kernel(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
-        handle = address(self.native.kernel)
-        return _Function(self.block.kernel_name(handle), handle)
-
-    def _three(self, first: int) -> tuple[int, ...]:
-        return tuple(self.native.n[first : first + self.native.work_dim])
-
-    def _set_three(self, first: int, sizes: tuple[int, ...]) -> None:
-        self._own().n[first : first + len(sizes)] = sizes
+    def kernel_name(self) -> str:
+        return self.block.kernel_name(address(self.native.kernel))
 
     @property
-    def global_size(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._three(3)
+    def sizes(self) -> Sizes:
+        native = self.native
+        n, dim = native.n, native.work_dim
+        local = tuple(n[6 : 6 + dim]) if native.has_local else ()
+        offset = tuple(n[0:dim]) if native.has_offset else ()
+        return tuple(n[3 : 3 + dim]), local, offset
 
-    @global_size.setter
-    def global_size(self, sizes: tuple[int, ...]) -> None:
-        self._set_three(3, sizes)
-
-    @property
-    def local_size(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._three(6) if self.native.has_local else ()
-
-    @local_size.setter
-    def local_size(self, sizes: tuple[int, ...]) -> None:
-        self._set_three(6, sizes)
-
-    @property
-    def offset(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._three(0) if self.native.has_offset else ()
-
-    @offset.setter
-    def offset(self, sizes: tuple[int, ...]) -> None:
-        self._set_three(0, sizes or (0,) * self.native.work_dim)
-        self.native.has_offset = bool(sizes)
+    def set_sizes(self, sizes: Sizes) -> None:
+        native, (whole, local, offset) = self._own(), sizes
+        dim = native.work_dim
+        native.n[3 : 3 + dim] = whole
+        native.n[6 : 6 + len(local)] = local
+        native.n[0:dim] = offset or (0,) * dim
+        native.has_offset = bool(offset)
 
     def set_arg(self, index: int, value: Any) -> None:
         """See `CapturedNode.set_arg`."""
         count = argument_count(self.native)
         if not 0 <= index < count:
             raise _wrong(
-                f"the kernel {self.kernel.name} has {count} arguments, no argument {index}",
+                f"the kernel {self.kernel_name} has {count} arguments, no argument {index}",
                 "count from 0",
             )
         kind, size, word, keep = _converted(value, index)
