@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from memory_calls import held_back, new_queue
-from ur_calls import Calls, array
+from helpers.memory_calls import held_back, new_queue
+from helpers.ur_calls import Calls, array
 
 from fairlead.icd.command_buffer import leaving
 from fairlead.loader.base.table import DispatchTable

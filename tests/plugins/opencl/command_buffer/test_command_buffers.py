@@ -50,6 +50,19 @@ def test_a_path_runs_in_order_as_often_as_it_is_enqueued(bench: Bench, mode: str
     bench.ur.ok("urCommandBufferReleaseExp", buffer)
 
 
+def test_an_unknown_engine_is_an_error_when_it_is_finalized(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buffer = bench.buffer()
+    bench.launch(buffer, "bump", pointer(bench.address), value(1))
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "warp")
+    assert bench.ur("urCommandBufferFinalizeExp", buffer) == "INVALID_VALUE"
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "replay")
+    bench.finalize(buffer)
+    assert bench.run(buffer) == bumped(list(range(COUNT)), 1)
+    bench.ur.ok("urCommandBufferReleaseExp", buffer)
+
+
 def test_enqueues_follow_each_other_also_across_queues(
     bench: Bench, free_queue: int, mode: str
 ) -> None:
