@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from ....icd.command_buffer.command_buffer import Memory as MemoryFunctions
+from ....icd.command_buffer.commands import MemoryFunctions
 from ....loader.base.memory import read
 from ....loader.base.search import secure_environ
 from ....loader.ur.abi import UR

@@ -143,7 +143,7 @@ def test_a_queue_is_released_without_a_look_at_its_device(
     queue = new_queue(ur, context, parts[0] or 0, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
     last = ur.made("urEnqueueEventsWait", queue, 1, array(gate))
     asked: list[int] = []
-    monkeypatch.setattr(leaving, "platform_name", asked.append)
+    monkeypatch.setattr(leaving, "profile_of_device", asked.append)
     ur.ok("urQueueRelease", queue)
     open_gate()
     ur.ok("urEventWait", 1, array(last))
