@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...loader.base.forks import in_child
-from ...loader.base.interrupts import in_main_thread, stoppable
+from ...loader.base.interrupts import in_main_thread, stop_if_interrupted, stoppable
 from .._native import ffi, lib
 from ..errors import OpenCLError, check
 
@@ -53,10 +53,11 @@ def wait(event: int, in_order: bool, turns: bool = True) -> None:
         OpenCLError: Its command failed.
         KeyboardInterrupt: Ctrl-C came, and this is the main thread.
     """
-    if in_main_thread():
-        code = _wait_in_steps(lib.fl_begin_wait, event, turns)
-    else:
-        code = lib.fl_wait(ffi.cast("void *", event), in_order)
+    code = (
+        _wait_in_steps(lib.fl_begin_wait, event, turns)
+        if in_main_thread()
+        else lib.fl_wait(ffi.cast("void *", event), in_order)
+    )
     check(code, "clWaitForEvents")
 
 
@@ -74,6 +75,7 @@ def finish(queue: int, in_order: bool, turns: bool = True) -> None:
 
 @stoppable
 def _wait_in_steps(begin: Callable[..., int], handle: int, turns: bool) -> int:
+    stop_if_interrupted()
     waiting: Any = ffi.new("fl_waiting **")
     code = begin(ffi.cast("void *", handle), turns, waiting)
     if waiting[0] == ffi.NULL:
