@@ -94,7 +94,7 @@ def _run(task: HostTask, context: Context) -> None:
 def _move(direction: str, buffer: Buffer, context: Context) -> None:
     """Bring a buffer's contents to the host's copy or back, and wait: what comes before and after in the graph does, too.
 
-    By an event, since a write that blocks has read the host's memory when it returns, and may not be in the buffer yet (Intel's driver).
+    By an event: some drivers return from a blocking write before it is complete.
     """
     address = buffer.host(writable=direction == "Read").ctypes.data
     routine, memory = f"urEnqueueMemBuffer{direction}", buffer.memory(context)

@@ -4,9 +4,10 @@
     >>> for platform in drivers().platforms:
     ...     print(platform.name, platform.devices)
 
-`load` opens one driver in this process: dlopen, the ICD protocol (cl_khr_icd, "Supporting ICDs"), `tables.bind` for each platform,
-the required queries, the quirks. `drivers` does that for every candidate that its probe in a child process found to be sound
-(`verdicts.judge`), once for the process.
+`load` opens one driver in this process: dlopen, the ICD protocol (cl_khr_icd, "Supporting ICDs"),
+`tables.bind` for each platform, the required queries, the repairs of `driver_profiles`. `drivers`
+does that, once for the process, for every candidate whose probe in a child process passed
+(`verdicts.judge`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..loader.base.errors import FairleadError, reason_of
 from ..loader.base.library import Library, check_file, dlopen, open_library
 from ..loader.base.search import Candidate, Refusal, SearchResult, secure_environ
 from ..loader.base.verdicts import Report, judge
-from . import discovery, quirks
+from . import discovery, driver_profiles
 from .abi import CL_SUCCESS
 from .errors import PlatformNotFoundError, error
 from .objects import Platform
@@ -46,7 +47,7 @@ _drivers: Drivers | None = None
 class Driver:
     """An open driver library with its platforms.
 
-    `candidate` is what the search found, `path` the real path of the file, `quirks` the ids of the quirks that were applied, and
+    `candidate` is what the search found, `path` the real path of the file, `quirks` the ids of the repairs that were applied, and
     `refusals` the platforms that were refused.
     """
 
@@ -165,7 +166,7 @@ def load(candidate: Candidate, *, progress: Callable[[str], None] = lambda step:
     Raises LibraryError if the library cannot be opened and DriverError if no platform of it can be used.
     """
     with _lock:
-        path, applied = quirks.locate(candidate)
+        path, applied = driver_profiles.locate(candidate)
         progress("opening the library")
         library, more = _open(path)
         if library.path in _loaded:
@@ -193,7 +194,7 @@ def load(candidate: Candidate, *, progress: Callable[[str], None] = lambda step:
                 remedy="update or reinstall the driver",
             )
         driver.platforms, driver.refusals = tuple(found), tuple(refused)
-        _apply_quirks(driver)
+        _repair_platforms(driver)
         _loaded[library.path] = driver
         return driver
 
@@ -249,25 +250,27 @@ def _unsound(candidates: Sequence[Candidate]) -> dict[Candidate, Refusal]:
 
         return probe.probe_all(unknown)
 
-    return judge(candidates, probe_all, "cl", lambda candidate: quirks.locate(candidate)[0])
+    return judge(
+        candidates, probe_all, "cl", lambda candidate: driver_profiles.locate(candidate)[0]
+    )
 
 
 def excluding_pattern(candidate: Candidate) -> str:
     """The pattern of FAIRLEAD_EXCLUDE that fits the library's path or base name, else ""."""
-    return search.excluding_pattern(candidate.library, quirks.locate(candidate)[0])
+    return search.excluding_pattern(candidate.library, driver_profiles.locate(candidate)[0])
 
 
 def _open(path: str) -> tuple[Library, tuple[str, ...]]:
-    """Open a driver library; when dlopen fails the quirks try first, then `open_library` explains."""
+    """Open a driver library; when dlopen fails the repairs try first, then `open_library` explains."""
     if "/" in path:
         check_file(path)
     try:
         return dlopen(path), ()
     except OSError:
-        for quirk in quirks.active():
-            library = quirk.repair_open and quirk.repair_open(path)
+        for row in driver_profiles.active():
+            library = row.repair_open and row.repair_open(path)
             if library:
-                return library, (quirk.id,)
+                return library, (row.id,)
     return open_library(path), ()
 
 
@@ -340,12 +343,12 @@ def _platform(driver: Driver, handle: int | None) -> Platform:
     return platform
 
 
-def _apply_quirks(driver: Driver) -> None:
-    for quirk in quirks.active():
-        repair = quirk.repair_platform
+def _repair_platforms(driver: Driver) -> None:
+    for row in driver_profiles.active():
+        repair = row.repair_platform
         repaired = [repair(platform) for platform in driver.platforms] if repair else ()
         if any(repaired):
-            driver.quirks += (quirk.id,)
+            driver.quirks += (row.id,)
 
 
 def _device_counts(platform: Platform) -> tuple[int, int, int]:

@@ -19,6 +19,7 @@ from typing import Any
 from ..loader.base.children import Outcome, Request, candidate_from, run_all
 from ..loader.base.errors import FairleadError, LibraryError, reason_of
 from ..loader.base.search import Candidate
+from .driver_profiles import habits_of
 from .drivers import load
 from .errors import check
 from .objects import Device, Platform
@@ -53,10 +54,14 @@ class PlatformReport:
 class ProbeReport:
     """What became of one candidate: `ok`, else the reason and the remedy in plain words.
 
-    `seconds` is how long the child took to load and question the driver. `icd_version` is the highest of its platforms,
-    `quirks` are the ids of the quirks that were applied, `missing` the libraries that it needs and that were not found, and
-    `notes` what is odd about it although it works, refused platforms among them. `probed` is False if no child could be started:
-    then nothing is known, and `ok` is True.
+    Attributes:
+        seconds: how long the child took to load and question the driver.
+        icd_version: the highest of its platforms.
+        quirks: the ids of the repairs that were applied (`driver_profiles`).
+        habits: the ids of the habits that apply.
+        missing: the libraries that it needs and that were not found.
+        notes: what is odd about it although it works, refused platforms among them.
+        probed: False if no child could be started: then nothing is known, and `ok` is True.
     """
 
     candidate: Candidate
@@ -68,6 +73,7 @@ class ProbeReport:
     icd_version: int = 0
     platforms: tuple[PlatformReport, ...] = ()
     quirks: tuple[str, ...] = ()
+    habits: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     probed: bool = True
@@ -79,7 +85,7 @@ class ProbeReport:
     @staticmethod
     def from_dict(data: dict[str, Any]) -> ProbeReport:
         """The report that `as_dict` gave."""
-        lists = {name: tuple(data[name]) for name in ("quirks", "missing", "notes")}
+        lists = {name: tuple(data[name]) for name in ("quirks", "habits", "missing", "notes")}
         platforms = tuple(map(_platform_from_dict, data["platforms"]))
         return ProbeReport(
             **{
@@ -148,8 +154,18 @@ def describe(candidate: Candidate, progress: Callable[[str], None]) -> ProbeRepo
         icd_version=max(platform.icd_version for platform in platforms),
         platforms=platforms,
         quirks=driver.quirks,
+        habits=_habits(driver.platforms),
         notes=tuple(notes),
     )
+
+
+def _habits(platforms: Sequence[Platform]) -> tuple[str, ...]:
+    rows = [
+        row.id
+        for platform in platforms
+        for row in habits_of(platform.name, platform.vendor, platform.version)
+    ]
+    return tuple(dict.fromkeys(rows))
 
 
 def _platform_report(

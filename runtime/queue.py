@@ -116,7 +116,11 @@ class Queue(Object):
         """
         with self.lock:
             recorder = self.recorder
-            handler = Handler(self.context) if recorder is None else recorder.handler(self)
+            handler = (
+                Handler(self.context, device=self.device)
+                if recorder is None
+                else recorder.handler(self)
+            )
             try:
                 function(handler)
             except TypeError as error:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from ...loader.base.query import text
 from .._native import ffi, lib
 from ..abi import OPENCL
 from ..capture.recording import OPS
+from ..driver_profiles import DriverProfile, profile_for
 from ..errors import check
 
 #: What the numbers in `fl_command.n` are, for the commands that have some.
@@ -116,20 +118,17 @@ def compute_units(device: int) -> int:
     return value[0]
 
 
-def platform_name(device: int) -> str:
-    """CL_PLATFORM_NAME of a device's platform."""
-    platform, name = ffi.new("uintptr_t *"), ffi.new("char[256]")
-    check(
-        call(device, "clGetDeviceInfo", OPENCL["CL_DEVICE_PLATFORM"], 8, address(platform), None),
-        "clGetDeviceInfo",
-    )
-    check(
-        call(
-            platform[0], "clGetPlatformInfo", OPENCL["CL_PLATFORM_NAME"], 256, address(name), None
-        ),
-        "clGetPlatformInfo",
-    )
-    return ffi.string(name).decode(errors="replace")
+def profile_of_device(device: int) -> DriverProfile:
+    """The profile of the driver of a device (handle). Raises OpenCLError."""
+    platform, routine = ffi.new("uintptr_t *"), "clGetPlatformInfo"
+    what = OPENCL["CL_DEVICE_PLATFORM"]
+    check(call(device, "clGetDeviceInfo", what, 8, address(platform), None), "clGetDeviceInfo")
+    texts = []
+    for name in ("CL_PLATFORM_NAME", "CL_PLATFORM_VENDOR", "CL_PLATFORM_VERSION"):
+        value = ffi.new("char[1024]")
+        check(call(platform[0], routine, OPENCL[name], 1024, address(value), None), routine)
+        texts.append(text(bytes(ffi.buffer(value))))
+    return profile_for(*texts)
 
 
 def wait_for(event: int) -> None:

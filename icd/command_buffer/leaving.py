@@ -1,75 +1,105 @@
-"""Queues that are given up: the last reference to an out-of-order one is released when its commands have ended, and rested.
+"""Queues that are given up: the final release is deferred where the driver needs that.
 
-Else, in Intel's CPU driver (2026.22.10), the last command of an out-of-order queue destroys the queue where it is run, and waits there for
-all commands of the queue: for itself, and with it whatever waits in the process. Its event is complete, and clFinish returns, before the
-driver's thread has let go of it. Nothing tells when it has; it is a matter of microseconds, or of that thread's next turn.
+The habit `deferred-final-release` (icd/driver_profiles.py) says which drivers these are. Their last
+command of an out-of-order queue destroys the queue in the driver's own thread. That thread then
+waits for all commands of the queue, its own among them, and blocks every other wait of the process.
+An event is complete, and clFinish returns, before the thread has let go of its command, and nothing
+tells when it has. So such a queue is released some time after its commands have ended.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from time import monotonic
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from ...loader.base.forks import in_child, new_lock
 from .._native import ffi
 from ..abi import OPENCL
+from ..driver_profiles import DriverProfile
 from ..errors import OpenCLError, check
-from .commands import address, call, enqueue_marker, platform_name, properties_of
+from .commands import address, call, enqueue_marker, profile_of_device, properties_of
 
 _OUT_OF_ORDER: Final = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 
-_RESTING: Final = frozenset({"Intel(R) OpenCL"})  # platforms
-_REST: Final = 1.0  # seconds, where they rest at all
 
-#: Queues with commands, and the event of a marker behind these, 0 as long as others have a reference too and may enqueue more.
-_leaving: Final[dict[int, int]] = {}
-#: Queues whose commands were found to have ended, and until when each rests.
-_resting: Final[dict[int, float]] = {}
+class _Leaving(NamedTuple):
+    """A queue with commands, as it was when it was given up.
+
+    `marker` is the event of a marker behind its commands, 0 while others have a reference and may
+    enqueue more. `delay` (seconds) is taken at once and `keep` is the queue's device: some drivers
+    delete a device that has queues.
+    """
+
+    marker: int
+    delay: float
+    keep: Any
+
+
+#: Queues with commands.
+_leaving: Final[dict[int, _Leaving]] = {}
+#: Queues whose commands have ended: when each is released, and its device.
+_resting: Final[dict[int, tuple[float, Any]]] = {}
 _lock: Final = new_lock()
 
 
-def leave(queue: int) -> None:
-    """Give up a reference to a queue, at once or by and by. Nothing is waited for: this may be a thread of the driver's."""
-    if not properties_of(queue) & _OUT_OF_ORDER:
-        call(queue, "clReleaseCommandQueue")
-        return
+def leave(
+    queue: int, profile: DriverProfile | None = None, *, marker: int = 0, keep: Any = None
+) -> None:
+    """Release a reference to a queue, at once or later. It waits for nothing: a driver's thread may call it.
+
+    Args:
+        queue: a cl_command_queue.
+        profile: its driver's; None has the queue's device asked, which must then be alive.
+        marker: the event of a marker behind all commands of a queue to which nobody else has a
+            reference. It is released.
+        keep: is held until the queue is released, as its device is.
+    """
+    delay = None
+    if properties_of(queue) & _OUT_OF_ORDER:
+        delay = (profile or _profile(queue)).final_release_delay
     with _lock:
-        if queue in _leaving:  # one reference is enough
-            call(queue, "clReleaseCommandQueue")
-        else:
-            _leaving[queue] = _marker(queue)
+        is_new = delay is not None and queue not in _leaving  # one reference is enough
+        if is_new:
+            _leaving[queue] = _Leaving(marker or _marker(queue), delay or 0.0, keep)
+    if not is_new:
+        call(queue, "clReleaseCommandQueue")
+        if marker:
+            call(marker, "clReleaseEvent")
 
 
 def release_ended() -> bool:
     """Release the queues whose commands have ended, if they have rested; only in a thread of the program's. Whether others have commands
     still. Those that rest when the program ends are never released."""
     now = monotonic()
+    ended: list[int] = []
     with _lock:
-        for queue, marker in list(_leaving.items()):
-            if not marker:
-                _leaving[queue] = _marker(queue)
-            elif _number(marker, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS") <= 0:
-                call(marker, "clReleaseEvent")
+        for queue, left in list(_leaving.items()):
+            if not left.marker:
+                _leaving[queue] = left._replace(marker=_marker(queue))
+            elif _number(left.marker, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS") <= 0:
+                ended.append(left.marker)
                 del _leaving[queue]
-                _resting[queue] = now + _rest_of(queue)
-        rested = [queue for queue, until in _resting.items() if until <= now]
+                _resting[queue] = now + left.delay, left.keep
+        rested = {queue: keep for queue, (until, keep) in _resting.items() if until <= now}
         for queue in rested:
             del _resting[queue]
-        busy = any(_leaving.values())
+        busy = any(left.marker for left in _leaving.values())
+    for marker in ended:
+        call(marker, "clReleaseEvent")
     for queue in rested:
         call(queue, "clReleaseCommandQueue")
     return busy
 
 
-def _rest_of(queue: int) -> float:
-    """How long a queue rests."""
+def _profile(queue: int) -> DriverProfile:
+    """The profile of a queue's driver, told by its device."""
     device = ffi.new("uintptr_t *")
     check(
         call(queue, "clGetCommandQueueInfo", OPENCL["CL_QUEUE_DEVICE"], 8, address(device), None),
         "clGetCommandQueueInfo",
     )
-    return _REST if platform_name(device[0]) in _RESTING else 0.0
+    return profile_of_device(device[0])
 
 
 def _marker(queue: int) -> int:

@@ -7,16 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..abi import OPENCL
-from .commands import compute_units, new_queue, platform_name
+from .commands import compute_units, new_queue, profile_of_device
 from .engines.replay import Program
 from .order import BARRIER, Order, Schedule, by_events, by_level, spread
 from .order import in_order as in_order_only
-
-#: Platforms where a command of an in-order queue costs more than an event, and up to how many events a command. In PoCL (3.0, 3.1) the
-#: thread that ended a command wakes one for the next: launches without an order took 1.5 times as long as in a C loop, by events 1.1.
-#: A marker with a wait list waits there for all before it, so that graphs with markers are none for events. In Intel's CPU driver events
-#: cost more than in-order queues, and of nobody else's the contrary is known.
-_BY_EVENTS: Final = {"Portable Computing Language": 4}
 
 #: So many commands without an order run sooner by events on the caller's queue than on queues of our own: to hand over from one queue to
 #: another and back takes Intel's driver as long as enqueueing them (a single launch took 120 µs and takes 40).
@@ -139,7 +133,7 @@ class Planner:
                 "the graph is a single path, so an in-order queue of its own needs no events",
             )
         if (
-            waits <= _BY_EVENTS.get(platform_name(device), -1) * len(self.order)
+            waits <= profile_of_device(device).events_per_command * len(self.order)
             and not any_order_only
         ):
             return "events", "events cost less on this platform than in-order queues"

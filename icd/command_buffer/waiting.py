@@ -1,16 +1,19 @@
-"""Waits for events and queues: the main thread's can be interrupted, and on some drivers one thread at a time is in the driver's wait.
+"""Waits for events and queues: Ctrl-C interrupts the main thread's, and some drivers allow one at a time.
 
-Python runs signal handlers between two of its instructions, so a wait in the driver would put Ctrl-C off until its end. The main
-thread therefore waits in steps. It asks for the event's status for some microseconds, and then has the driver call it back.
+Python runs signal handlers between two of its instructions. A wait in the driver would put Ctrl-C
+off until its end. So the main thread waits in steps: it polls the event's status for some
+microseconds, then asks the driver for a callback.
 
-In Intel's CPU driver (2026.22.10) a thread that waits runs commands meanwhile. Two of them, each for an out-of-order queue of its own, can
-wait for each other without end: in a C program, with three launches in a row and a blocking read, over and over, after some 10,000 rounds;
-one of them with others for in-order queues as well. So one thread at a time is in the driver's wait, and the others are called back.
+The habit `waits-one-at-a-time` (icd/driver_profiles.py) says which drivers must not have two threads
+in their own wait. There a thread that waits also runs commands, and two such threads can wait for
+each other for ever. So one thread at a time is in the driver's wait, and the others wait for a
+callback.
 
-A thread enters the driver's wait at once for an in-order queue, where that is the fastest. For an out-of-order queue it takes 100 µs
-more than a callback, so a thread enters it after that time, for kernels that are worth another core. The main thread never enters it:
-it begins another thread for that. A thread that a driver calls back waits as the driver does, whoever else waits: it may be the one
-that is to run what it waits for.
+Which wait is faster depends on the queue. For an in-order queue it is the driver's. For an
+out-of-order queue that takes 100 µs more than a callback, so a thread enters the driver's wait only
+after that time; then the command is long enough to be worth another core. The main thread never
+enters it, but starts another thread for that. A thread that a driver calls back uses the driver's
+wait in any case, because it may have to run what it waits for.
 """
 
 from __future__ import annotations
@@ -23,16 +26,8 @@ from ...loader.base.interrupts import in_main_thread, stop_if_interrupted, stopp
 from .._native import ffi, lib
 from ..errors import OpenCLError, check
 
-#: Platforms, by CL_PLATFORM_NAME.
-_ONE_AT_A_TIME: Final = frozenset({"Intel(R) OpenCL"})
-
 _STEP: Final = 50  # milliseconds after which signals are looked for
 _FAILED: Final = "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"
-
-
-def in_turns(platform: str) -> bool:
-    """Whether the waits for a platform's queues are those of this module, and no command is to block in the driver."""
-    return platform in _ONE_AT_A_TIME
 
 
 @in_child
@@ -53,12 +48,10 @@ def wait(event: int, in_order: bool, turns: bool = True) -> None:
         OpenCLError: Its command failed.
         KeyboardInterrupt: Ctrl-C came, and this is the main thread.
     """
-    code = (
-        _wait_in_steps(lib.fl_begin_wait, event, turns)
-        if in_main_thread()
-        else lib.fl_wait(ffi.cast("void *", event), in_order)
-    )
-    check(code, "clWaitForEvents")
+    if not in_main_thread():
+        check(lib.fl_wait(ffi.cast("void *", event), in_order), "clWaitForEvents")
+        return
+    check(_wait_in_steps(lib.fl_begin_wait, event, turns), "clWaitForEvents")
 
 
 def finish(queue: int, in_order: bool, turns: bool = True) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from . import (
     buffers,
+    clocks,
     contexts,
     devices,
     events,
@@ -34,6 +35,7 @@ from .usm import transfers as usm_transfers
 __all__ = [
     "adapter",
     "buffers",
+    "clocks",
     "command_appends",
     "command_buffers",
     "command_launches",

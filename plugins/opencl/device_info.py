@@ -253,9 +253,7 @@ FUNCTIONS: Final[dict[str, Callable[[Device], Any]]] = {
     "ATOMIC_FENCE_SCOPE_CAPABILITIES": _atomics("ATOMIC_FENCE_CAPABILITIES", *_SCOPES),
     "BFLOAT16_CONVERSIONS_NATIVE": _extensions("cl_intel_bfloat16_conversions"),
     "USE_NATIVE_ASSERT": _extensions("cl_intel_devicelib_assert"),
-    "ESIMD_SUPPORT": lambda device: (
-        _is_gpu(device) and device.platform.icd.vendor.startswith("Intel")
-    ),
+    "ESIMD_SUPPORT": lambda device: _is_gpu(device) and device.platform.profile.has_esimd,
     "PROGRAM_SET_SPECIALIZATION_CONSTANTS": lambda device: (
         takes_spirv(device)
         and device.has((2, 2))

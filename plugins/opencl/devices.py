@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ...icd.abi import CL_INVALID_OPERATION, OPENCL
+from ...icd.abi import OPENCL
 from ...loader.base.forks import new_lock
 from ...loader.base.query import handles as ask_handles
 from ...loader.ur.abi import UR
@@ -223,10 +223,8 @@ def _partition(properties: Any) -> tuple[int, ...]:
     return (OPENCL[name], *values, *([0] if by_counts else []), 0)
 
 
-# binaries, time stamps, waiting
+# binaries
 
-#: What a driver of Intel's takes that was compiled ahead of time, by the type of the device (ur_api.h, UR_DEVICE_BINARY_TARGET_…).
-_COMPILED: Final = {"CPU": "spir64_x86_64", "GPU": "spir64_gen", "ACCELERATOR": "spir64_fpga"}
 _SPIRV: Final = {64: "spir64", 32: "spir"}
 
 
@@ -239,9 +237,8 @@ def takes_spirv(device: Device) -> bool:
 
 def targets(device: Device) -> list[str]:
     """What a program's binary for the device may have been made for, the best first."""
-    found = []
-    if device.platform.icd.vendor.startswith("Intel") and device.icd.type in _COMPILED:
-        found.append(_COMPILED[device.icd.type])
+    compiled = device.platform.profile.binary_targets.get(device.icd.type)
+    found = [compiled] if compiled else []
     if takes_spirv(device):
         found.append(_SPIRV[device.icd.info("CL_DEVICE_ADDRESS_BITS")])
     return found
@@ -264,29 +261,6 @@ def urDeviceSelectBinary(hDevice: Device, pBinaries: Any, NumBinaries: int) -> i
 
 def _text(pointer: Any) -> str:
     return ffi.string(pointer).decode("utf-8", "replace") if pointer else ""
-
-
-@adapter.entry
-def urDeviceGetGlobalTimestamps(hDevice: Device) -> tuple[int, int]:
-    device, host = ctypes.c_uint64(), ctypes.c_uint64()
-    if hDevice.has((2, 1)):
-        code = hDevice.table.clGetDeviceAndHostTimer(
-            hDevice.cl, ctypes.byref(device), ctypes.byref(host)
-        )
-        if code != CL_INVALID_OPERATION:  # which is said where there is no such timer
-            check(code, "clGetDeviceAndHostTimer")
-            return device.value, host.value
-    from .clocks import times
-
-    return times(hDevice)
-
-
-@adapter.entry
-def urDeviceWaitExp(hDevice: Device) -> None:
-    assert adapter.registry is not None
-    for queue in list(adapter.registry.of("ur_queue_handle_t").values()):
-        if queue.device.is_part_of(hDevice):
-            queue.drain()
 
 
 from . import device_info  # noqa: E402, F401  # urDeviceGetInfo

@@ -21,6 +21,7 @@ from .contexts import Context, check_native
 from .core import CLObject, adapter, check, failure, handles, query, taken_over
 
 if TYPE_CHECKING:
+    from .platforms import Platform
     from .queues import Queue
 
 _Notify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_size_t)
@@ -116,9 +117,10 @@ class _Callback(threading.local):
 _callback: Final = _Callback()
 
 
-def waits_itself(context: Context) -> bool:
+def waits_itself(platform: Platform) -> bool:
     """Whether this thread waits by icd/command_buffer/waiting.py, so that no call may block in the driver."""
-    return not _callback.runs and (context.platform.waits_in_turns or in_main_thread())
+    one_at_a_time = platform.profile.waits_one_at_a_time
+    return not _callback.runs and (one_at_a_time or in_main_thread())
 
 
 def wait(events: Iterable[Event]) -> None:
@@ -129,7 +131,7 @@ def wait(events: Iterable[Event]) -> None:
     failed: OpenCLError | None = None
     for context, group in groups.items():
         try:
-            if waits_itself(context):
+            if waits_itself(context.platform):
                 _wait_for_each([event.now() for event in group])
             else:
                 check(group[0].table.clWaitForEvents(len(group), handles(group)), "clWaitForEvents")
@@ -151,7 +153,7 @@ def _wait_for_each(events: Sequence[Event]) -> None:
             wait_for_event(
                 event.cl,
                 event.queue is not None and event.queue.in_order,
-                event.context.platform.waits_in_turns,
+                event.context.platform.profile.waits_one_at_a_time,
             )
         except OpenCLError as error:
             failed = failed or error

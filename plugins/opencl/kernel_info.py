@@ -204,10 +204,11 @@ def _show(kernel: Kernel, pointers: list[int]) -> None:
 def renew(kernel: Kernel) -> bool:
     """Exchange the cl_kernel for a new one with the same arguments, and say whether that was done. The kernel's lock is held.
 
-    For NVIDIA's driver an argument that was SVM once can be neither a buffer nor NULL: a launch gets INVALID_KERNEL_ARGS. A kernel whose
-    native handle others may know stays what it is.
+    It helps where an argument that was an SVM pointer once cannot become anything else. A kernel
+    whose native handle others may know is not exchanged.
     """
-    if not kernel.had_pointers or kernel.shared or _has_usm(kernel):
+    sticks = kernel.context.platform.profile.svm_arguments_stick
+    if not (sticks and kernel.had_pointers) or kernel.shared or _has_usm(kernel):
         return False
     arguments, shown = kernel.arguments, kernel.shown
     new = Kernel(kernel.another(), kernel.program)
@@ -325,10 +326,11 @@ def _suggest(
 
 
 def _ask(kernel: Kernel, queue: Queue, offsets: list[int], sizes: list[int]) -> list[int] | None:
-    """What the driver suggests (cl_khr_suggested_local_work_size, in OpenCL since 3.1), None if it has no such function."""
+    """What the driver suggests (cl_khr_suggested_local_work_size, in OpenCL since 3.1), None if it has no such function or it crashes."""
     routine = "clGetKernelSuggestedLocalWorkSize"
-    address = queue.context.platform.icd.extension_function(f"{routine}KHR")
-    if not address:
+    platform = queue.context.platform
+    address = platform.icd.extension_function(f"{routine}KHR")
+    if not address or not platform.profile.suggests_local_sizes:
         return None
     array = ctypes.c_size_t * len(sizes)
     made = array()

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ...icd.abi import OPENCL
-from ...icd.command_buffer.waiting import in_turns
+from ...icd.driver_profiles import profile_of
 from ...icd.drivers import drivers
 from ...icd.tables import query
 from ...loader.base.forks import new_lock
@@ -32,7 +32,7 @@ class Platform(Object):
 
     def __init__(self, platform: icd.Platform) -> None:
         self.icd, self.cl, self.table = platform, platform.handle, platform.table
-        self.waits_in_turns = in_turns(platform.name)
+        self.profile = profile_of(platform)
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -135,7 +135,7 @@ def urPlatformGetApiVersion(hPlatform: Platform) -> int:
     return API_VERSION
 
 
-#: What a compiler of SYCL is given, as a driver's compiler knows it; Intel's compiler for GPUs has a fast mode, others have none.
+#: What options of DPC++ become for a driver's compiler.
 _OPTIONS = {
     "": "",
     "-O0": "-cl-opt-disable",
@@ -144,7 +144,6 @@ _OPTIONS = {
     "-O3": "",
     "-ftarget-compile-fast": "",
 }
-_FAST_ON_INTEL_GPUS = "-igc_opts 'PartitionUnit=1,SubroutineThreshold=50000'"
 
 
 @adapter.entry
@@ -153,14 +152,10 @@ def urPlatformGetBackendOption(hPlatform: Platform, pFrontendOption: str) -> str
         raise failure(
             "INVALID_VALUE", f"{pFrontendOption} is no option that drivers have their own word for"
         )
-    intel = hPlatform.icd.vendor.startswith("Intel") and any(
-        "GPU" in device.icd.type for device in hPlatform.devices
-    )
-    return (
-        _FAST_ON_INTEL_GPUS
-        if intel and pFrontendOption == "-ftarget-compile-fast"
-        else _OPTIONS[pFrontendOption]
-    )
+    fast = hPlatform.profile.fast_compile_option
+    if pFrontendOption == "-ftarget-compile-fast" and fast:
+        return fast if any("GPU" in device.icd.type for device in hPlatform.devices) else ""
+    return _OPTIONS[pFrontendOption]
 
 
 @adapter.entry

@@ -1,15 +1,23 @@
-"""Queues, and what is enqueued that is no transfer and no launch: waits, barriers, time stamps, host tasks, native commands."""
+"""Queues, and what is enqueued that is no transfer and no launch: waits, barriers, time stamps, host tasks, native commands.
+
+The commands of a queue go on after the program has released it. `drain_queues` waits for them too: a queue that is closed while
+commands may run leaves a marker behind them (`_UnfinishedCommands`).
+"""
 
 from __future__ import annotations
 
 import ctypes
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from ...icd.abi import OPENCL
 from ...icd.command_buffer.leaving import leave, release_ended
 from ...icd.command_buffer.waiting import finish
+from ...icd.command_buffer.waiting import wait as wait_for_event
+from ...icd.errors import OpenCLError
 from ...loader.ur.abi import UR
 from .contexts import Context, check_native
 from .core import CLObject, adapter, check, create, failure, handles, query, taken_over
@@ -38,6 +46,7 @@ class Queue(CLObject):
         self.shared = (
             False  # whether the program has its native handle, by which it may enqueue too
         )
+        _queues[id(self)] = self
 
     @property
     def in_order(self) -> bool:
@@ -45,26 +54,31 @@ class Queue(CLObject):
         return not self.flags & _OUT_OF_ORDER
 
     def close(self) -> None:
-        used = (
-            self.shared
-            or self.enqueued != self._finished
-            or (self.enqueued and self.context.platform.waits_in_turns)
-        )
+        profile = self.context.platform.profile
+        may_run = self.shared or self.enqueued != self._finished
+        unfinished = _UnfinishedCommands.of(self) if may_run else None
+        used = may_run or (self.enqueued and profile.final_release_delay is not None)
         if self.owned and not self.in_order and used:
-            leave(self.cl)
+            marker = 0
+            if unfinished is not None and not self.shared:  # nobody enqueues after it
+                marker = unfinished.cl
+                check(self.table.clRetainEvent(marker), "clRetainEvent")
+            leave(self.cl, profile, marker=marker, keep=self.device)
         else:
             super().close()
 
     def who_waits(self, blocking: bool) -> tuple[bool, bool]:
-        """For a command that is `blocking` to the program: whether it is so to the driver, and whether we wait for it afterwards."""
-        by_us = waits_itself(self.context)
-        return bool(blocking and not by_us), bool(blocking and by_us)
+        """For a command that is `blocking` to the program: whether it blocks in the driver, and
+        whether we wait for its event afterwards."""
+        by_us = waits_itself(self.context.platform)
+        early = self.context.platform.profile.blocking_write_returns_early
+        return bool(blocking and not by_us), bool(blocking and (by_us or early))
 
     def drain(self) -> None:
         """Wait until all that is enqueued is complete."""
         enqueued = self.enqueued
-        if waits_itself(self.context):
-            finish(self.cl, self.in_order, self.context.platform.waits_in_turns)
+        if waits_itself(self.context.platform):
+            finish(self.cl, self.in_order, self.context.platform.profile.waits_one_at_a_time)
         else:
             check(self.table.clFinish(self.cl), "clFinish")
         self._finished = enqueued
@@ -119,6 +133,85 @@ class Queue(CLObject):
         )
 
 
+#: The queues that exist, by their `id`. A released queue exists as long as an event of its commands holds it.
+_queues: Final[WeakValueDictionary[int, Queue]] = WeakValueDictionary()
+
+
+class _UnfinishedCommands(CLObject):
+    """The commands of a closed queue: the event of a marker behind them.
+
+    It holds the device, which some drivers delete while a queue of it has commands, but not the context: the program's
+    deleters must not wait for it.
+    """
+
+    type = ""
+    release, retain_function = "clReleaseEvent", "clRetainEvent"
+
+    def __init__(self, cl: int, queue: Queue) -> None:
+        super().__init__(cl, queue.table)
+        self.context_cl, self.device, self.in_order = queue.context.cl, queue.device, queue.in_order
+
+    @classmethod
+    def of(cls, queue: Queue) -> _UnfinishedCommands | None:
+        """Remember the commands of a queue that is closed now. Nothing is waited for.
+
+        The answer is None if the driver refuses a marker.
+        """
+        cls.forget_ended()
+        marker = ctypes.c_void_p()
+        code = queue.table.clEnqueueMarkerWithWaitList(queue.cl, 0, None, ctypes.byref(marker))
+        if code or not marker.value:
+            return None
+        queue.table.clFlush(queue.cl)
+        unfinished = cls(marker.value, queue)
+        _unfinished[id(unfinished)] = unfinished
+        return unfinished
+
+    @staticmethod
+    def forget_ended() -> None:
+        """Release the markers that are complete."""
+        for key, one in list(_unfinished.items()):
+            with suppress(OpenCLError):
+                status = ctypes.c_int32.from_buffer_copy(
+                    one.query("CL_EVENT_COMMAND_EXECUTION_STATUS")
+                )
+                if status.value <= 0:
+                    _unfinished.pop(key, None)
+
+    def wait(self) -> None:
+        """Wait until the commands have ended. That one of them failed is no error here."""
+        with suppress(OpenCLError):
+            if waits_itself(self.device.platform):
+                one_at_a_time = self.device.platform.profile.waits_one_at_a_time
+                wait_for_event(self.cl, self.in_order, one_at_a_time)
+            else:
+                check(self.table.clWaitForEvents(1, handles([self])), "clWaitForEvents")
+
+
+_unfinished: Final[dict[int, _UnfinishedCommands]] = {}
+adapter.on_close.append(_unfinished.clear)
+
+
+def drain_queues(*, context: Context | None = None, device: Device | None = None) -> None:
+    """Wait for the commands of all queues of a context, or to a device and its sub-devices.
+
+    The queues that the program has released are among them. Raises OpenCLError.
+    """
+
+    def is_meant(context_cl: int, of: Device) -> bool:
+        return (context is None or context_cl == context.cl) and (
+            device is None or of.is_part_of(device)
+        )
+
+    for reference in _queues.valuerefs():
+        queue = reference()
+        if queue is not None and is_meant(queue.context.cl, queue.device):
+            queue.drain()
+    for one in list(_unfinished.values()):  # second: a queue that was closed meanwhile is here
+        if is_meant(one.context_cl, one.device):
+            one.wait()
+
+
 _PATIENCE: Final = 1.0  # seconds for commands that may wait for something that never comes
 
 
@@ -134,6 +227,7 @@ adapter.on_close.append(_release_all)
 def create_queue(context: Context, device: Device, flags: int) -> Queue:
     """A new queue. Raises OpenCLError; URError (INVALID_QUEUE_PROPERTIES) for flags that the device does not have."""
     release_ended()
+    _UnfinishedCommands.forget_ended()
     bits = 0
     if flags & _OUT_OF_ORDER:
         bits |= OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
@@ -186,6 +280,11 @@ adapter.info(
 @adapter.entry
 def urQueueFinish(hQueue: Queue) -> None:
     hQueue.drain()
+
+
+@adapter.entry
+def urDeviceWaitExp(hDevice: Device) -> None:
+    drain_queues(device=hDevice)
 
 
 @adapter.entry
@@ -253,14 +352,18 @@ def urEnqueueEventsWaitWithBarrierExt(
 def urEnqueueTimestampRecordingExp(
     hQueue: Queue, blocking: bool, phEventWaitList: list[Event]
 ) -> Event:
-    """A marker's time; where the queue takes none, or the marker waits, which NVIDIA's driver does not time, that of a marker which follows
-    it on an in-order queue of the context's that does."""
+    """The time of a marker, or of a second marker behind it.
+
+    A second one, on an in-order queue that profiles, is needed where the queue does not profile or
+    the driver does not time a marker that waits.
+    """
     event = hQueue.enqueue(
         "clEnqueueMarkerWithWaitList", "TIMESTAMP_RECORDING_EXP", (), phEventWaitList, True
     )
     assert event is not None
     check(hQueue.table.clFlush(hQueue.cl), "clFlush")
-    if phEventWaitList or not hQueue.flags & _PROFILING:
+    untimed = phEventWaitList and hQueue.context.platform.profile.waiting_markers_have_no_times
+    if untimed or not hQueue.flags & _PROFILING:
         clock = create_queue(hQueue.context, hQueue.device, _PROFILING)
         clock.enqueue("clEnqueueMarkerWithWaitList", "EVENTS_WAIT", (), [event], False)
         stamp = clock.enqueue(

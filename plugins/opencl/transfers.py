@@ -44,15 +44,11 @@ def _transfer(
     wanted: bool,
     blocking: bool,
 ) -> Event | None:
-    """One command. A blocking one is waited for by the driver, or here if it is told otherwise, or if there is nothing to transfer."""
+    """Enqueue one transfer. `who_waits` says who waits for a blocking one."""
     if not size:
         return finished(nothing(queue, command, waits, wanted or blocking), blocking)
-    event = queue.enqueue(
-        routine, command, arguments, waits, wanted or queue.who_waits(blocking)[1]
-    )
-    return finished(
-        event, blocking
-    )  # Intel's driver returns from a blocking write before its event is complete
+    by_us = queue.who_waits(blocking)[1]
+    return finished(queue.enqueue(routine, command, arguments, waits, wanted or by_us), by_us)
 
 
 @adapter.entry
@@ -174,7 +170,9 @@ def check_rect(buffer: Buffer, origin: Rect, region: Rect, row: int, slice_: int
 
 
 def in_whole(buffer: Buffer, origin: Rect) -> tuple[int, Rect]:
-    """A cl_mem that is no part of another, and a rectangle's origin there: PoCL 3.0 crashes in clEnqueueCopyBufferRect with sub-buffers."""
+    """The cl_mem to copy a rectangle in, and the origin there: a sub-buffer's or its parent's."""
+    if not buffer.context.platform.profile.copies_rects_of_parents:
+        return buffer.cl, origin
     cl, offset = buffer.whole
     return cl, (origin[0] + offset, *origin[1:])
 

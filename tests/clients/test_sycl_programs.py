@@ -35,7 +35,7 @@ _NO_UPDATE: Final = "Device does not support Command Graph update"
 _NO_GRAPH: Final = "opencl backend is not supported by SYCL Graph extension."
 _NO_SHARED: Final = "Device does not support shared USM allocations!"
 _NO_DEVICE: Final = "Device does not support USM device allocations!"
-#: PyPI's PoCL on a CPU that its LLVM does not know: only fairlead repairs it (icd/quirks.py).
+#: PyPI's PoCL on a CPU that its LLVM does not know: only fairlead repairs it (icd/driver_profiles.py).
 _NO_BUILD: Final = "OpenCL C does not build: -11"
 
 #: PoCL has no cl_intel_unified_shared_memory, and what Intel's adapter does without is:

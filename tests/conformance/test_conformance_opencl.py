@@ -17,7 +17,7 @@ from fairlead.cli.doctor import loaders
 from fairlead.conformance import harness
 from fairlead.conformance.device import UsageError
 from fairlead.conformance.report import Report
-from fairlead.icd import quirks
+from fairlead.icd import driver_profiles
 from fairlead.loader.base.search import Candidate
 
 
@@ -139,7 +139,7 @@ def known(name: str) -> set[str]:
 
 @pytest.mark.parametrize(("name", "passed"), [("intel", 660), ("pocl", 260)])
 def test_a_real_driver(name: str, passed: int, intel_cpu: Candidate, pocl_wheel: Candidate) -> None:
-    library, _ = quirks.locate({"intel": intel_cpu, "pocl": pocl_wheel}[name])
+    library, _ = driver_profiles.locate({"intel": intel_cpu, "pocl": pocl_wheel}[name])
     report = harness.run(library)
     assert set(failures(report)) <= known(name)
     assert sum(case.outcome == "passed" for case in report.cases) >= passed
@@ -233,7 +233,7 @@ def test_a_broken_plugin_fails_the_rule(
 
 def test_a_real_plugin(intel_cpu: Candidate, real_plugins: Path) -> None:
     """Intel's of 2024. It can do little of command-buffers on a driver of today, and refuses all buffers."""
-    driver, _ = quirks.locate(intel_cpu)
+    driver, _ = driver_profiles.locate(intel_cpu)
     report = harness.run(str(real_plugins / "pi/libpi_opencl.so"), environment=registered([driver]))
     assert set(failures(report)) <= known("pi")
     assert sum(case.outcome == "passed" for case in report.cases) >= 400

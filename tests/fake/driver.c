@@ -2,6 +2,7 @@
  * protocol. A knob is a macro given to the compiler (-DSET_ERROR=-6); conftest.py's fixture `fake_driver` builds the variants. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +63,12 @@
 #ifndef NAME
 #define NAME "Fake"
 #endif
+#ifndef NUMBERED
+#define NUMBERED 1 /* whether the platform's number follows its name */
+#endif
+#ifndef VENDOR
+#define VENDOR "fairlead's tests"
+#endif
 #ifndef VERSION
 #define VERSION "OpenCL 3.0 fake"
 #endif
@@ -98,6 +105,12 @@
 #endif
 #ifndef DEVICE_TYPE
 #define DEVICE_TYPE CL_DEVICE_TYPE_ACCELERATOR
+#endif
+#ifndef DEVICE_EXTENSION
+#define DEVICE_EXTENSION "cl_khr_fake"
+#endif
+#ifndef EXTENSION_VERSION
+#define EXTENSION_VERSION version
 #endif
 #ifndef CONTEXT_ERROR
 #define CONTEXT_ERROR 0
@@ -146,7 +159,6 @@ HIDDEN void crash(void) {
 
 static void **table;
 static fl_object platforms[PLATFORMS + 1], devices[PLATFORMS + 1][DEVICES + 1];
-static int live_contexts;
 
 static cl_int give(const void *value, size_t size, size_t room, void *into, size_t *size_ret) {
     if (size_ret)
@@ -168,10 +180,10 @@ static cl_int get_platform_info(cl_platform_id platform, cl_platform_info name, 
     char numbered[64];
     if (!platform)
         return CL_INVALID_PLATFORM;
-    snprintf(numbered, sizeof numbered, "%s %d", NAME, (int)(platform - platforms));
+    snprintf(numbered, sizeof numbered, NUMBERED ? "%s %d" : "%s%.0d", NAME, (int)(platform - platforms));
     switch (name) {
     case CL_PLATFORM_NAME: return give_text(numbered, room, into, size);
-    case CL_PLATFORM_VENDOR: return give_text("fairlead's tests", room, into, size);
+    case CL_PLATFORM_VENDOR: return give_text(VENDOR, room, into, size);
     case CL_PLATFORM_VERSION: return give_text(VERSION, room, into, size);
     case CL_PLATFORM_PROFILE: return give_text("FULL_PROFILE", room, into, size);
     case CL_PLATFORM_EXTENSIONS: return EXTENSIONS_ERROR ? EXTENSIONS_ERROR : give_text(EXTENSIONS, room, into, size);
@@ -194,11 +206,16 @@ static cl_int get_device_ids(cl_platform_id platform, cl_device_type type, cl_ui
 
 static cl_int get_device_info(cl_device_id device, cl_device_info name, size_t room, void *into, size_t *size) {
     cl_bool yes = 1;
-    cl_uint units = 7, version = (3u << 22) | (1u << 12) | 4u;
+    cl_uint units = 7, align = 128, version = (3u << 22) | (1u << 12) | 4u;
     cl_device_type type = DEVICE_TYPE;
     cl_ulong memory = (cl_ulong)3 << 30;
     size_t sizes[3] = {64, 32, 16};
-    struct { cl_uint version; char name[64]; } extension = {version, "cl_khr_fake"};
+    struct { cl_uint version; char name[64]; } extension = {EXTENSION_VERSION, DEVICE_EXTENSION};
+    cl_device_id whole = NULL;
+    cl_platform_id platform = &platforms[(device - devices[0]) / (DEVICES + 1)];
+    size_t group = 64;
+    cl_ulong svm = CL_DEVICE_SVM_COARSE_GRAIN_BUFFER | CL_DEVICE_SVM_FINE_GRAIN_BUFFER;
+    cl_ulong queues = CL_QUEUE_PROFILING_ENABLE | CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, recorded = CL_COMMAND_BUFFER_CAPABILITY_SIMULTANEOUS_USE_KHR | 1 << 3; /* on out-of-order queues */
     if (!device)
         return CL_INVALID_DEVICE;
     switch (name) {
@@ -206,7 +223,17 @@ static cl_int get_device_info(cl_device_id device, cl_device_info name, size_t r
     case CL_DEVICE_VENDOR: return give_text("fairlead's tests", room, into, size);
     case CL_DEVICE_VERSION: return give_text("OpenCL 3.0 fake", room, into, size);
     case CL_DRIVER_VERSION: return give_text("1.2.3", room, into, size);
-    case CL_DEVICE_EXTENSIONS: return give_text("cl_khr_fake cl_khr_other", room, into, size);
+    case CL_DEVICE_EXTENSIONS: return give_text(DEVICE_EXTENSION " cl_khr_other", room, into, size);
+    case CL_DEVICE_PLATFORM: return give(&platform, sizeof platform, room, into, size);
+    case CL_DEVICE_PARENT_DEVICE: return give(&whole, sizeof whole, room, into, size);
+    case CL_DEVICE_MAX_WORK_GROUP_SIZE: return give(&group, sizeof group, room, into, size);
+    case CL_DEVICE_IL_VERSION: return give_text("", room, into, size);
+    case CL_DEVICE_MAX_MEM_ALLOC_SIZE: return give(&memory, sizeof memory, room, into, size);
+    case CL_DEVICE_MEM_BASE_ADDR_ALIGN: return give(&align, sizeof align, room, into, size);
+    case CL_DEVICE_MIN_DATA_TYPE_ALIGN_SIZE: return give(&align, sizeof align, room, into, size);
+    case CL_DEVICE_SVM_CAPABILITIES: return give(&svm, sizeof svm, room, into, size);
+    case CL_DEVICE_QUEUE_ON_HOST_PROPERTIES: return give(&queues, sizeof queues, room, into, size);
+    case CL_DEVICE_COMMAND_BUFFER_CAPABILITIES_KHR: return give(&recorded, sizeof recorded, room, into, size);
     case CL_DEVICE_TYPE: return give(&type, sizeof type, room, into, size);
     case CL_DEVICE_AVAILABLE: return give(&yes, sizeof yes, room, into, size);
     case CL_DEVICE_MAX_COMPUTE_UNITS: return give(&units, sizeof units, room, into, size);
@@ -219,42 +246,20 @@ static cl_int get_device_info(cl_device_id device, cl_device_info name, size_t r
     }
 }
 
-static fl_object *new_object(const fl_object *parent) {
-    fl_object *object = malloc(sizeof *object);
-    *object = *parent;
-    object->dispatch = OBJECT_TABLE;
-    object->dispatch_data = OBJECT_DATA;
-    return object;
-}
+#include "commands.h"
 
 static cl_context create_context(const cl_context_properties *properties, cl_uint count, const cl_device_id *on, void *notify,
                                  void *user_data, cl_int *errcode_ret) {
+    thing *made;
     (void)properties, (void)count, (void)notify, (void)user_data;
     if (errcode_ret)
         *errcode_ret = CONTEXT_ERROR;
     if (CONTEXT_ERROR)
         return NULL;
-    live_contexts++;
-    return new_object(on[0]);
-}
-
-static cl_int release_context(cl_context context) {
-    free(context);
-    live_contexts--;
-    return CL_SUCCESS;
-}
-
-static cl_command_queue create_queue(cl_context context, cl_device_id device, cl_command_queue_properties properties,
-                                     cl_int *errcode_ret) {
-    (void)device, (void)properties;
-    if (errcode_ret)
-        *errcode_ret = CL_SUCCESS;
-    return new_object(context);
-}
-
-static cl_int release_queue(cl_command_queue queue) {
-    free(queue);
-    return CL_SUCCESS;
+    made = make(on[0], NULL);
+    made->context = made;
+    made->device = on[0];
+    return &made->head;
 }
 
 static cl_int finish(cl_command_queue queue) {
@@ -266,7 +271,7 @@ static int vendor_function(void) {
 }
 
 static void *extension_function(cl_platform_id platform, const char *name) {
-    return platform && strcmp(name, "clFakeFunctionFAKE") == 0 ? (void *)vendor_function : NULL;
+    return !platform ? NULL : strcmp(name, "clFakeFunctionFAKE") == 0 ? (void *)vendor_function : command_extension(name);
 }
 
 static const struct entry { const char *name; int slot; void *function; } entries[] = {
@@ -274,10 +279,9 @@ static const struct entry { const char *name; int slot; void *function; } entrie
     {"clGetDeviceIDs", SLOT_clGetDeviceIDs, (void *)get_device_ids},
     {"clGetDeviceInfo", SLOT_clGetDeviceInfo, (void *)get_device_info},
     {"clCreateContext", SLOT_clCreateContext, (void *)create_context},
-    {"clReleaseContext", SLOT_clReleaseContext, (void *)release_context},
-    {"clCreateCommandQueue", SLOT_clCreateCommandQueue, (void *)create_queue},
-    {"clReleaseCommandQueue", SLOT_clReleaseCommandQueue, (void *)release_queue},
+    {"clReleaseContext", SLOT_clReleaseContext, (void *)release},
     {"clFinish", SLOT_clFinish, (void *)finish},
+    COMMAND_ENTRIES,
     {"clGetExtensionFunctionAddressForPlatform", SLOT_clGetExtensionFunctionAddressForPlatform, (void *)extension_function},
 };
 

@@ -21,7 +21,7 @@ import pytest
 
 from fairlead import plugins
 from fairlead.backends import registered
-from fairlead.icd import quirks
+from fairlead.icd import driver_profiles
 from fairlead.loader.base.search import Candidate
 from helpers.support import CHILD_TIMEOUT, ROOT, Output
 
@@ -124,7 +124,7 @@ class Drivers:
         self.candidates = candidates
 
     def __getitem__(self, name: str) -> str:
-        return quirks.locate(self.candidates[name])[0]
+        return driver_profiles.locate(self.candidates[name])[0]
 
     @cache  # noqa: B019 - one object a session
     def is_repaired(self, name: str) -> bool:

@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from typing import Any, Final
 
-from ...icd import discovery, quirks
+from ...icd import discovery
+from ...icd.driver_profiles import ROWS, Row, switched_off
 from ...icd.drivers import excluding_pattern
 from ...icd.probe import PlatformReport, ProbeReport, probe_all
 from ...loader.base.children import DEFAULT_TIMEOUT
@@ -67,18 +68,25 @@ class DriverReport:
     icd_version: int = 0
     platforms: tuple[PlatformReport, ...] = ()
     quirks: tuple[str, ...] = ()
+    habits: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class QuirkReport:
-    """A quirk that fairlead knows; `state` says which drivers it was applied to, if any, or that it is switched off."""
+    """A row of docs/driver_profiles.md; `state` names the drivers that it is applied to, if any, or
+    says that it is switched off.
+
+    `when` says what it applies to, `answers` is the evidence for it, `active` says whether it is
+    applied to a driver.
+    """
 
     id: str
     when: str
     does: str
     answers: str
     state: str
+    active: bool = False
 
 
 @dataclass(frozen=True)
@@ -172,16 +180,12 @@ def _variables() -> Iterator[VariableReport]:
 def _own_variables(drivers: Sequence[DriverReport]) -> Iterator[VariableReport]:
     """fairlead's own variables, which other loaders do not know."""
     left_out = ", ".join(driver.library for driver in drivers if driver.state == "excluded")
-    quirks_off, probe_off = (
-        secure_environ().get(name) == "0" for name in ("FAIRLEAD_QUIRKS", "FAIRLEAD_PROBE")
-    )
+    probe_off = secure_environ().get("FAIRLEAD_PROBE") == "0"
     outcomes = {
         "FAIRLEAD_EXCLUDE": f"leaves out {left_out}"
         if left_out
         else "no effect: it fits no driver that was found",
-        "FAIRLEAD_QUIRKS": "all quirks are switched off"
-        if quirks_off
-        else "no effect: only 0 means something",
+        "FAIRLEAD_QUIRKS": _switches(),
         "FAIRLEAD_PROBE": "programs open drivers without a probe; this report probes them all the same"
         if probe_off
         else "no effect: only 0 means something",
@@ -234,6 +238,7 @@ def _driver(report: ProbeReport) -> DriverReport:
         icd_version=report.icd_version,
         platforms=report.platforms,
         quirks=report.quirks,
+        habits=report.habits,
         notes=report.notes,
     )
 
@@ -271,15 +276,30 @@ def _as_absent(driver: DriverReport) -> DriverReport:
 
 
 def _quirks(drivers: Sequence[DriverReport]) -> tuple[QuirkReport, ...]:
-    active = quirks.active()
+    off, _ = switched_off()
 
-    def state(quirk: quirks.Quirk) -> str:
-        if quirk not in active:
-            return "switched off by FAIRLEAD_QUIRKS=0"
-        applied = ", ".join(driver.real_path for driver in drivers if quirk.id in driver.quirks)
-        return f"applied to {applied}" if applied else "not needed"
+    def report(row: Row) -> QuirkReport:
+        applied = ", ".join(
+            driver.real_path for driver in drivers if row.id in (*driver.quirks, *driver.habits)
+        )
+        state = f"applied to {applied}" if applied else "not needed"
+        state = "switched off by FAIRLEAD_QUIRKS" if row.id in off else state
+        return QuirkReport(row.id, str(row.applies), row.does, row.evidence, state, bool(applied))
 
-    return tuple(
-        QuirkReport(quirk.id, quirk.when, quirk.does, quirk.answers, state(quirk))
-        for quirk in quirks.QUIRKS
-    )
+    return tuple(map(report, ROWS))
+
+
+def _switches() -> str:
+    """What FAIRLEAD_QUIRKS does."""
+    off, unknown = switched_off()
+    ids = [row.id for row in ROWS if row.id in off]
+    repairs = {row.id for row in ROWS if row.is_repair}
+    what = "all repairs are" if off == repairs else f"{', '.join(ids)} {_are(ids)}"
+    parts = [f"{what} switched off" if off else "no effect"]
+    parts += [f"{', '.join(unknown)} {_are(unknown)} not understood"] if unknown else []
+    hint = " (-ID switches off the row of that id, 0 all repairs)" if unknown else ""
+    return "; ".join(parts) + hint
+
+
+def _are(things: Sequence[str]) -> str:
+    return "is" if len(things) == 1 else "are"

@@ -37,10 +37,11 @@ def render(facts: Diagnosis, paint: Callable[[str, str], str] = lambda text, col
         ("Passed over", _refusals(facts.refusals)),
         ("Adapters and plugins", _plugins(facts.plugins, paint)),
         (
-            "Quirks",
+            "Repairs and habits of drivers (docs/driver_profiles.md)",
             (
-                f"{quirk.id}: {quirk.state}\n  when {quirk.when}: {quirk.does}"
-                for quirk in facts.quirks
+                f"{row.id}: {row.state}\n  {row.does}"
+                for row in facts.quirks
+                if row.state != "not needed"
             ),
         ),
         ("Copies of libOpenCL", _loaders(facts)),
@@ -92,7 +93,9 @@ def _driver(driver: DriverReport, paint: Callable[[str, str], str]) -> Iterator[
             size = f"{device.compute_units} compute units, {device.global_mem / 2**30:.1f} GiB"
             yield f"    {device.type}: {device.name}, driver {device.driver_version}, {size}"
     if driver.quirks:
-        yield f"  quirks applied: {', '.join(driver.quirks)}"
+        yield f"  repairs applied: {', '.join(driver.quirks)}"
+    if driver.habits:
+        yield f"  habits: {', '.join(driver.habits)}"
     yield from (f"  note: {note}" for note in driver.notes)
 
 

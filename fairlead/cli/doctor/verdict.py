@@ -21,6 +21,7 @@ These are problems of severity "warning", and leave `ok` True:
 - an adapter or plugin that finds no device;
 - a usable driver, adapter or plugin with something odd about it: a platform that was refused, a context that cannot be made, a
   crash at exit;
+- an item of FAIRLEAD_QUIRKS that has no meaning;
 - a device node that is closed to this user, an NVIDIA or AMD device without a driver for it, another cache that is not
   writable.
 
@@ -36,6 +37,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Final
 
+from ...icd.driver_profiles import switched_off
 from ...loader.base.search import secure_environ
 
 if TYPE_CHECKING:
@@ -179,6 +181,14 @@ def _search_problems(facts: Diagnosis) -> Iterator[Problem]:
 def _variable_problems(facts: Diagnosis) -> Iterator[Problem]:
     """Variables that name something which does not exist, and that are not refusals of the search already."""
     environ = secure_environ()
+    _, unknown = switched_off()
+    if unknown:
+        yield Problem(
+            "warning",
+            "FAIRLEAD_QUIRKS",
+            f"{', '.join(unknown)}: no row of the driver profiles has such an id",
+            "name ids as -ID, with commas between them, or 0 for all repairs",
+        )
     home, index = environ.get("PYOPENCL_HOME"), environ.get("OCL_ICD_DEFAULT_PLATFORM")
     if home and not os.path.isdir(home):
         yield Problem(

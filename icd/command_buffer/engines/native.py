@@ -19,6 +19,7 @@ from ....loader.base.memory import read_word
 from ..._native import ffi, lib
 from ...abi import OPENCL
 from ...capture.recording import OPS
+from ...driver_profiles import profile_of
 from ...drivers import drivers
 from ...errors import check
 from ...objects import Device, Platform
@@ -39,22 +40,6 @@ _INVALID_VALUE: Final = -30
 
 #: All that a launch's update can change: CL_MUTABLE_DISPATCH_GLOBAL_OFFSET_KHR … CL_MUTABLE_DISPATCH_EXEC_INFO_KHR.
 _ALL_FIELDS: Final = 0x1F
-
-#: Platforms (a name, and what is in the version) whose drivers' command-buffers are taken only if they are asked for, and why. Intel's
-#: CPU driver (2026.22.10) never gives back some 2 KB that each command of an enqueue takes, not even with the context: a C program of
-#: nothing but enqueues grows as fast. PoCL 3.1 crashes where it finds a launch to be wrong, such as one with too large a work-group.
-_DEFECTS: Final = (
-    (
-        "Intel(R) OpenCL",
-        "",
-        "each enqueue of one takes memory for good in this driver, some 2 KB a command",
-    ),
-    (
-        "Portable Computing Language",
-        "PoCL 3.",
-        "a launch that this driver refuses to record ends the process",
-    ),
-)
 
 #: The function that records an operation; `order_only` ones record nothing.
 _FUNCTIONS: Final = {
@@ -82,15 +67,7 @@ class Support:
     @property
     def defect(self) -> str:
         """Why its command-buffers are not taken unless they are asked for; "" if nothing is wrong with them."""
-        here = self.platform
-        return next(
-            (
-                why
-                for name, version, why in _DEFECTS
-                if here.name == name and version in here.version
-            ),
-            "",
-        )
+        return profile_of(self.platform).native_command_buffer_defect
 
     def function(self, name: str) -> Any:
         """A function of the extension, with the parameters that it has in this version."""

@@ -20,13 +20,16 @@ _ROWS: Final = ffi.typeof("ur_exp_kernel_arg_properties_t[]")
 
 
 def copy_of(buffer: CommandBuffer, kernel: Kernel, addresses: int) -> Any:
-    """Our copy of a kernel, as it is now; one for all launches between which nothing but arguments was set on it, and of which the
-    same arguments are `addresses`: see kernel_info.renew."""
-    identity = kernel.identity, addresses if kernel.argument_count <= _BITS else object()
+    """Our copy of a kernel, as it is now: one for all launches between which nothing but arguments
+    was set on it. Where SVM arguments stick, the same arguments must also be `addresses`: see
+    kernel_info.renew."""
+    sticks = kernel.context.platform.profile.svm_arguments_stick
+    distinct = addresses if kernel.argument_count <= _BITS else object()
+    identity = kernel.identity, distinct if sticks else 0
     copy = buffer.copies.get(identity)
     if copy is None:
         with kernel.lock:  # another thread may set its arguments, which a driver copies as well
-            if kernel.had_pointers and kernel.is_plain:
+            if sticks and kernel.had_pointers and kernel.is_plain:
                 copy = icd_ffi.cast("void *", kernel.another())
             else:
                 copy = icd_lib.fl_clone_kernel(icd_ffi.cast("void *", kernel.cl))

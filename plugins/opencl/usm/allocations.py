@@ -38,6 +38,7 @@ from ...sdk._native import ffi
 from ..contexts import Context
 from ..core import adapter, failure
 from ..devices import Device
+from ..queues import drain_queues
 from .registry import add, allocations, find, foreign, free, is_out_of_reach, remove
 from .strategies import STRATEGIES, Allocation, Buffers, Hints, Intel, Operation, Strategy
 
@@ -298,14 +299,6 @@ def urUSMPitchedAllocExp(
     return allocate(hContext, "device", hDevice, pUSMDesc, pool, pitch * height), pitch
 
 
-def finish_queues(context: Context) -> None:
-    """Wait until nothing runs on a queue of the context. Raises OpenCLError."""
-    assert adapter.registry is not None
-    for queue in list(adapter.registry.of("ur_queue_handle_t").values()):
-        if queue.context.cl == context.cl:
-            queue.drain()
-
-
 def give_back(allocation: Allocation, *, wait: bool = False) -> None:
     """Free what nothing uses any more: to its pool, or to the driver. Raises OpenCLError."""
     if allocation.pool is not None:
@@ -319,7 +312,7 @@ def urUSMFree(hContext: Context, pMem: int) -> None:
     allocation = find(hContext, pMem)
     if allocation is None or allocation.base != pMem or allocation.imported:
         raise failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")
-    finish_queues(hContext)
+    drain_queues(context=hContext)
     give_back(remove(hContext, pMem), wait=True)
 
 
@@ -361,7 +354,7 @@ def _release(context: Context, address: int) -> None:
     allocation = find(context, address)
     if allocation is None or allocation.base != address or not allocation.imported:
         raise failure("INVALID_VALUE", "no memory that was made known begins there")
-    finish_queues(context)
+    drain_queues(context=context)
     remove(context, address)
 
 

@@ -15,6 +15,7 @@ nowhere. The other two know plain host memory as well as their own.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import weakref
 from dataclasses import dataclass, field
@@ -300,8 +301,13 @@ class Intel(Strategy):
         )
 
 
-#: NVIDIA's driver (580.159) fails one of two threads that allocate or free at the same time, although OpenCL lets them.
 _one_at_a_time: Final = new_lock()
+
+
+def _may_allocate(context: Context) -> contextlib.AbstractContextManager[Any]:
+    """A lock where the driver allows only one thread at a time in clSVMAlloc and clSVMFree."""
+    needed = context.platform.profile.svm_needs_lock
+    return _one_at_a_time if needed else contextlib.nullcontext()
 
 
 class SVM(Strategy):
@@ -346,7 +352,7 @@ class SVM(Strategy):
             bits |= OPENCL["CL_MEM_SVM_FINE_GRAIN_BUFFER"]
             if all(cls.support(one)["shared"] & _BOTH for one in context.devices):
                 bits |= OPENCL["CL_MEM_SVM_ATOMICS"]
-        with _one_at_a_time:
+        with _may_allocate(context):
             base = context.table.clSVMAlloc(context.cl, bits, size, align)
         if not base:  # it has no code to give
             raise failure(
@@ -357,7 +363,7 @@ class SVM(Strategy):
 
     @staticmethod
     def free(allocation: Allocation, *, wait: bool = False) -> None:
-        with _one_at_a_time:
+        with _may_allocate(allocation.context):
             allocation.context.table.clSVMFree(allocation.context.cl, allocation.base)
 
     @staticmethod

@@ -340,10 +340,32 @@ def test_variables_of_our_own(machine: Machine, fake_driver: FakeDriver) -> None
     outcomes = {variable["name"]: variable["outcome"] for variable in facts["variables"]}
     assert facts["ok"] and states(facts)[fake_driver().name] == "usable"
     assert outcomes["FAIRLEAD_EXCLUDE"] == "no effect: it fits no driver that was found"
-    assert outcomes["FAIRLEAD_QUIRKS"] == "all quirks are switched off"
+    assert outcomes["FAIRLEAD_QUIRKS"] == "all repairs are switched off"
     assert outcomes["FAIRLEAD_PROBE"].endswith("this report probes them all the same")
     assert "FAIRLEAD_PROBE_TIMEOUT" in outcomes
-    assert {quirk["state"] for quirk in facts["quirks"]} == {"switched off by FAIRLEAD_QUIRKS=0"}
+    off = [row["id"] for row in facts["quirks"] if row["state"].startswith("switched off")]
+    assert off == ["pip-icd-prefix", "sibling-libraries", "pocl-generic-cpu"]
+
+
+def test_rows_of_driver_profiles_that_apply(machine: Machine, fake_driver: FakeDriver) -> None:
+    """Listed are those that are applied to a driver, and those that are switched off."""
+    path = fake_driver(name='"NVIDIA CUDA"', numbered=0)
+    machine.register("habits", path)
+    machine.env["FAIRLEAD_QUIRKS"] = "-svm-arguments-stick,-nothing"
+    facts = machine.examine()
+    (driver,) = facts["drivers"]
+    assert driver["habits"] == ["svm-needs-lock", "waiting-markers-without-times"]
+    states = {row["id"]: row["state"] for row in facts["quirks"]}
+    assert states["svm-needs-lock"] == f"applied to {path}"
+    assert states["svm-arguments-stick"] == "switched off by FAIRLEAD_QUIRKS"
+    assert states["waits-one-at-a-time"] == "not needed"
+    outcomes = {variable["name"]: variable["outcome"] for variable in facts["variables"]}
+    said = outcomes["FAIRLEAD_QUIRKS"]
+    assert said.startswith("svm-arguments-stick is switched off; -nothing is not understood")
+    problems = {problem["what"]: problem["severity"] for problem in facts["problems"]}
+    assert facts["ok"] and problems["FAIRLEAD_QUIRKS"] == "warning"
+    text = machine.text()
+    assert "svm-needs-lock: applied to" in text and "waits-one-at-a-time" not in text
 
 
 # Copies of libOpenCL

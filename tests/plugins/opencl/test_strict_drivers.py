@@ -14,6 +14,7 @@ from helpers.memory_calls import new_queue
 from helpers.ur_calls import Calls, array
 
 from fairlead.icd.abi import OPENCL
+from fairlead.icd.driver_profiles import profile_for
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.adapters import Plugin
@@ -25,9 +26,14 @@ Put = Callable[[str, Callable[..., Any]], None]
 
 
 @pytest.fixture
-def device(adapter: Plugin) -> Device:
-    """PoCL's."""
-    return next(found for found in adapter.devices if "Portable" in found.platform.name)
+def device(adapter: Plugin, monkeypatch: pytest.MonkeyPatch) -> Device:
+    """PoCL's, with the habits of NVIDIA's driver."""
+    device = next(found for found in adapter.devices if "Portable" in found.platform.name)
+    platform = thing("platform", device.platform.handle)
+    habits = profile_for("NVIDIA CUDA", "NVIDIA Corporation", "OpenCL 3.0 CUDA 13.0")
+    assert habits.svm_needs_lock and habits.svm_arguments_stick
+    monkeypatch.setattr(platform, "profile", habits)
+    return device
 
 
 def thing(kind: str, handle: int) -> Any:

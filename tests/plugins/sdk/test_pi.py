@@ -22,7 +22,7 @@ from helpers.support import CHILD_TIMEOUT, ROOT, Output, RunPython
 from fairlead import plugins
 from fairlead.backends import registered
 from fairlead.icd.abi import OPENCL
-from fairlead.icd.quirks import locate
+from fairlead.icd.driver_profiles import locate
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.pi.abi import API_VERSION, PI
 from fairlead.plugins.sdk.build import build_plugin

@@ -1,33 +1,126 @@
-"""Quirks: each repairs the broken install that it is for, touches nothing else, and can be switched off."""
+"""Driver profiles: the table, its switches, and the repairs. test_habits.py tests the habits."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from helpers.support import FakeDriver, RunPython
+from helpers.support import ROOT, FakeDriver, RunPython, check_named_tests
 
-from fairlead.icd import quirks
+from fairlead.icd import driver_profiles
+from fairlead.icd.driver_profiles import (
+    CPU_LEVELS,
+    ROWS,
+    Applies,
+    DriverProfile,
+    active,
+    as_markdown,
+    cpu_level,
+    profile_for,
+    profile_of,
+    switched_off,
+)
 from fairlead.icd.drivers import load
-from fairlead.icd.quirks import CPU_LEVELS, QUIRKS, active, cpu_level
 from fairlead.loader.base.errors import LibraryError
 from fairlead.loader.base.search import Candidate
 
 
-def test_quirks_are_described_and_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [quirk.id for quirk in active()] == [
-        "pip-icd-prefix",
-        "sibling-libraries",
-        "pocl-generic-cpu",
-    ]
-    for quirk in QUIRKS:
-        assert quirk.when and quirk.does and quirk.answers
-        assert quirk.locate or quirk.repair_open or quirk.repair_platform
-    monkeypatch.setenv("FAIRLEAD_QUIRKS", "0")
-    assert active() == ()
+def test_every_row_is_complete() -> None:
+    """It says what it is for, names a test that exists, and either repairs or sets a capability."""
+    capabilities = {field.name for field in fields(DriverProfile)}
+    assert len({row.id for row in ROWS}) == len(ROWS)
+    for row in ROWS:
+        assert re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", row.id)
+        assert str(row.applies) and row.does and row.evidence
+        assert check_named_tests(f"`{row.test}`") == 1
+        repairs = [row.locate, row.repair_open, row.repair_platform]
+        assert sum(map(bool, repairs)) == row.is_repair
+        assert row.is_repair or (row.sets and set(row.sets) <= capabilities)
+    assert {name for row in ROWS for name in row.sets} == capabilities
+
+
+def test_the_document_is_the_table() -> None:
+    document = ROOT / "docs/driver_profiles.md"
+    assert document.read_text(encoding="utf-8") == as_markdown(), (
+        "python -m fairlead.icd.driver_profiles > docs/driver_profiles.md"
+    )
+    assert max(map(len, as_markdown().splitlines())) <= 100
+
+
+def test_names_of_drivers_are_compared_in_one_file() -> None:
+    """Elsewhere the product asks for capabilities."""
+    compared = re.compile(
+        r"(==|!=|\bin\b|startswith\().{0,12}[\"'](Intel|NVIDIA|Portable|PoCL)"
+        r"|[\"'](Intel\(R\)|NVIDIA CUDA|Portable Computing|PoCL \d)"
+    )
+    for folder in (
+        "icd",
+        "plugins",
+        "graph",
+        "runtime",
+        "fairlead/cli",
+        "fairlead/captured_graphs",
+    ):
+        for path in (*ROOT.glob(f"{folder}/**/*.py"), *ROOT.glob(f"{folder}/**/*.[ch]")):
+            if path.name != "driver_profiles.py":
+                lines = path.read_text(encoding="utf-8").splitlines()
+                assert not [line for line in lines if compared.search(line)], path
+
+
+def test_a_driver_without_habits_takes_the_plain_path() -> None:
+    assert profile_for("Another", "Somebody", "OpenCL 3.0 1.2.3") == DriverProfile()
+
+
+def test_the_profile_of_a_platform(fake_driver: FakeDriver) -> None:
+    path = fake_driver(name='"NVIDIA CUDA"', numbered=0)
+    (platform,) = load(Candidate(str(path), "test")).platforms
+    assert profile_of(platform) == DriverProfile(
+        svm_needs_lock=True, svm_arguments_stick=True, waiting_markers_have_no_times=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "fits"),
+    [
+        ("OpenCL 3.0 PoCL 2.9", False),
+        ("OpenCL 3.0 PoCL 3.1+debian", True),
+        ("OpenCL 3.0 PoCL 7.0-pre", True),
+        ("OpenCL 3.0 PoCL 7.1", False),
+        ("OpenCL 3.0 PoCL 10.0", False),
+        ("OpenCL 3.0", False),
+    ],
+)
+def test_versions_that_a_habit_applies_to(version: str, fits: bool) -> None:
+    applies = Applies(product="PoCL", since=(3, 0), before=(7, 1))
+    assert applies.fits("any", "any", version) is fits
+
+
+def test_a_version_that_cannot_be_read_is_not_proven() -> None:
+    assert profile_for("Portable Computing Language", "", "?").native_command_buffer_defect
+
+
+def test_switches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 switches the repairs off, -ID one row; the rest is reported."""
+    repairs = {row.id for row in ROWS if row.is_repair}
+    assert repairs == {"pip-icd-prefix", "sibling-libraries", "pocl-generic-cpu"}
+    for value, off, unknown in (
+        ("", set(), ()),
+        ("0", repairs, ()),
+        ("1", set(), ("1",)),
+        ("-svm-needs-lock, -pip-icd-prefix", {"svm-needs-lock", "pip-icd-prefix"}, ()),
+        ("0,-svm-needs-lock,", repairs | {"svm-needs-lock"}, ()),
+        ("-nothing,svm-needs-lock", set(), ("-nothing", "svm-needs-lock")),
+    ):
+        assert switched_off(value) == (off, unknown)
+        monkeypatch.setenv("FAIRLEAD_QUIRKS", value)
+        assert {row.id for row in ROWS} - {row.id for row in active()} == off
+        needs_lock = profile_for("NVIDIA CUDA", "", "").svm_needs_lock
+        assert needs_lock is ("svm-needs-lock" not in off)
 
 
 def test_a_good_driver_needs_none(fake_driver: FakeDriver) -> None:
@@ -53,7 +146,7 @@ def test_a_manifest_that_names_a_build_prefix(environment: Candidate, tmp_path: 
     assert driver.path == str((tmp_path / "lib/libvendor.so").resolve())
 
 
-def test_that_manifest_with_quirks_switched_off(
+def test_that_manifest_with_repairs_switched_off(
     environment: Candidate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAIRLEAD_QUIRKS", "0")
@@ -63,11 +156,14 @@ def test_that_manifest_with_quirks_switched_off(
 
 def test_a_path_that_exists_is_left_alone(environment: Candidate, fake_driver: FakeDriver) -> None:
     path = fake_driver(platforms=2)
-    assert quirks.locate(Candidate(str(path), "test", environment.manifest)) == (str(path), ())
+    assert driver_profiles.locate(Candidate(str(path), "test", environment.manifest)) == (
+        str(path),
+        (),
+    )
 
 
 def test_a_bare_soname_is_left_alone(environment: Candidate) -> None:
-    assert quirks.locate(Candidate("libvendor.so", "test", environment.manifest)) == (
+    assert driver_profiles.locate(Candidate("libvendor.so", "test", environment.manifest)) == (
         "libvendor.so",
         (),
     )
@@ -75,18 +171,18 @@ def test_a_bare_soname_is_left_alone(environment: Candidate) -> None:
 
 def test_a_prefix_without_python_is_left_alone(environment: Candidate, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "lib/python3.11")
-    assert quirks.locate(environment) == (environment.library, ())
+    assert driver_profiles.locate(environment) == (environment.library, ())
 
 
 def test_a_manifest_elsewhere_is_left_alone(environment: Candidate, tmp_path: Path) -> None:
     for manifest in (None, tmp_path / "vendor.icd", Path("/vendor.icd")):
         candidate = Candidate(environment.library, "test", manifest)
-        assert quirks.locate(candidate) == (environment.library, ())
+        assert driver_profiles.locate(candidate) == (environment.library, ())
 
 
 def test_a_library_that_is_nowhere_is_left_alone(environment: Candidate, tmp_path: Path) -> None:
     (tmp_path / "lib/libvendor.so").unlink()
-    assert quirks.locate(environment) == (environment.library, ())
+    assert driver_profiles.locate(environment) == (environment.library, ())
 
 
 def test_intel_s_wheel_needs_it(intel_cpu: Candidate) -> None:
@@ -126,7 +222,7 @@ def test_libraries_that_lie_beside_the_driver(siblings: Path, run_python: RunPyt
     assert run_python(LOAD, str(siblings)).out.strip() == "('sibling-libraries',) ['Fake 0']"
 
 
-def test_libraries_beside_the_driver_with_quirks_switched_off(
+def test_libraries_beside_the_driver_with_repairs_switched_off(
     siblings: Path, run_python: RunPython
 ) -> None:
     out = run_python(LOAD, str(siblings), env={"FAIRLEAD_QUIRKS": "0"}).out
@@ -174,11 +270,11 @@ def test_this_machine_s_cpu_has_a_name() -> None:
     assert cpu_level() in dict(CPU_LEVELS)
 
 
-#: Makes the driver believe in the CPU that is the second argument, lets the quirk do its work if there is a third, and builds
+#: Makes the driver believe in the CPU that is the second argument, lets the repair do its work if there is a third, and builds
 #: and runs a kernel through the platform's table.
 BUILD = """
 import ctypes, json, sys
-from fairlead.icd import quirks
+from fairlead.icd import driver_profiles
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.drivers import load
 from fairlead.loader.base.memory import read_text, read_word
@@ -188,7 +284,7 @@ from fairlead.loader.base.search import Candidate
 (device,) = platform.devices
 name = ctypes.create_string_buffer(sys.argv[2].encode())
 ctypes.c_void_p.from_address(device.handle + 640).value = ctypes.addressof(name)
-repair = next(quirk.repair_platform for quirk in quirks.QUIRKS if quirk.id == "pocl-generic-cpu")
+repair = next(row.repair_platform for row in driver_profiles.ROWS if row.id == "pocl-generic-cpu")
 repaired = repair(platform) if sys.argv[3:] else None
 
 table, code, handle = platform.table, ctypes.c_int32(), ctypes.c_void_p
@@ -232,7 +328,7 @@ def test_pocl_can_build_nothing_for_the_cpu_generic(
     assert "unknown target CPU 'generic'" in str(result["log"])
 
 
-def test_with_the_quirk_it_builds_and_runs(
+def test_with_the_repair_it_builds_and_runs(
     pocl_wheel: Candidate, run_python: RunPython, tmp_path: Path
 ) -> None:
     result = built(run_python, pocl_wheel, tmp_path, "generic", "repair")
@@ -241,7 +337,12 @@ def test_with_the_quirk_it_builds_and_runs(
 
 
 @pytest.mark.parametrize(
-    "level", [level for level, flags in CPU_LEVELS if quirks._cpu_flags().issuperset(flags.split())]
+    "level",
+    [
+        level
+        for level, flags in CPU_LEVELS
+        if driver_profiles._cpu_flags().issuperset(flags.split())
+    ],
 )
 def test_every_name_that_this_cpu_may_be_given_builds_and_runs(
     pocl_wheel: Candidate, run_python: RunPython, tmp_path: Path, level: str

@@ -1,0 +1,506 @@
+"""What fairlead knows of particular drivers: repairs of broken ones, and habits to work around.
+
+`ROWS` is the table. A row is a *repair*, which changes how a driver is opened, or a *habit*, which
+sets capabilities of a `DriverProfile`. The rest of fairlead asks for capabilities and never compares
+names: `profile_of(platform).waits_one_at_a_time`. A driver that no row applies to has the default of
+every capability, the plain path.
+
+`fairlead doctor` lists the rows that apply to each driver. FAIRLEAD_QUIRKS switches rows off: see
+`switched_off`. `python -m fairlead.icd.driver_profiles` prints docs/driver_profiles.md.
+
+To add a row: append it to `ROWS`, name a test in it, and print the document anew.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from ..loader.base.library import Library, open_with_siblings
+from ..loader.base.memory import read_text, read_word
+from ..loader.base.search import Candidate, secure_environ
+
+if TYPE_CHECKING:
+    from .objects import Platform
+
+_VARIABLE: Final = "FAIRLEAD_QUIRKS"
+
+
+@dataclass(frozen=True)
+class DriverProfile:
+    """The capabilities of a driver that fairlead treats specially; the defaults are the plain path."""
+
+    #: At most one thread may be in the driver's own wait; icd/command_buffer/waiting.py.
+    waits_one_at_a_time: bool = False
+    #: Seconds between the end of an out-of-order queue's commands and its final release. None: the
+    #: queue is released at once; icd/command_buffer/leaving.py.
+    final_release_delay: float | None = None
+    #: Events order a graph without markers faster than in-order queues do, up to this many
+    #: dependencies for each command. Below 0: in-order queues are faster.
+    events_per_command: int = -1
+    #: Why the driver's own command-buffers are used only on request; "" if they are sound.
+    native_command_buffer_defect: str = ""
+    #: clSVMAlloc and clSVMFree fail in one of two threads that call them at the same time.
+    svm_needs_lock: bool = False
+    #: An argument of a kernel that was an SVM pointer once can never be a buffer or NULL again.
+    svm_arguments_stick: bool = False
+    #: A blocking write returns before its event is complete.
+    blocking_write_returns_early: bool = False
+    #: clEnqueueCopyBufferRect crashes on sub-buffers; it copies between their parents instead.
+    copies_rects_of_parents: bool = False
+    #: A marker that waits for events has no times, or those of another command.
+    waiting_markers_have_no_times: bool = False
+    #: clGetKernelSuggestedLocalWorkSizeKHR may be called.
+    suggests_local_sizes: bool = True
+    #: The target of binaries that were compiled ahead of time (UR_DEVICE_BINARY_TARGET_…), by
+    #: device type ("CPU", "GPU", "ACCELERATOR").
+    binary_targets: Mapping[str, str] = field(default_factory=dict)
+    #: What -ftarget-compile-fast becomes for the compiler of a platform with a GPU.
+    fast_compile_option: str = ""
+    #: GPUs run explicit SIMD kernels (ESIMD).
+    has_esimd: bool = False
+
+
+@dataclass(frozen=True)
+class Applies:
+    """Which platforms a habit applies to. An empty field fits every platform.
+
+    Attributes:
+        name: CL_PLATFORM_NAME.
+        vendor: how CL_PLATFORM_VENDOR begins.
+        product: what stands before the driver's version in CL_PLATFORM_VERSION, such as "PoCL".
+        since: the first driver version (major, minor) that it applies to.
+        before: the first driver version that it applies to no longer; None if none is known.
+    """
+
+    name: str = ""
+    vendor: str = ""
+    product: str = ""
+    since: tuple[int, int] = (0, 0)
+    before: tuple[int, int] | None = None
+
+    def fits(self, name: str, vendor: str, version: str) -> bool:
+        """Whether it fits a platform. A version that cannot be read is older than all others."""
+        if self.name not in ("", name) or not vendor.startswith(self.vendor):
+            return False
+        if not self.product:
+            return True
+        match = re.search(rf"{re.escape(self.product)} (\d+)\.(\d+)", version)
+        number = (int(match[1]), int(match[2])) if match else (0, 0)
+        return self.since <= number and (self.before is None or number < self.before)
+
+    def __str__(self) -> str:
+        parts = [f"the platform {self.name!r}" if self.name else ""]
+        parts += [f"vendors that begin with {self.vendor!r}" if self.vendor else ""]
+        for word, number in (("from", self.since), ("before", self.before)):
+            parts += [
+                f"{word} {self.product} {number[0]}.{number[1]}" if number and any(number) else ""
+            ]
+        return ", ".join(filter(None, parts))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table.
+
+    Attributes:
+        id: its name, as `fairlead doctor` prints it and FAIRLEAD_QUIRKS takes it.
+        applies: the drivers that it is for: a habit's `Applies`, a repair's condition in words.
+        does: what fairlead does on such a driver.
+        evidence: the public issue or the measured case.
+        test: the test that covers it, `folder/test_file.py::test_name` under tests/.
+        sets: the capabilities that a habit sets.
+        locate: repair before the driver is opened: another path for a candidate, or None.
+        repair_open: repair after dlopen has failed: the opened library, or None.
+        repair_platform: repair after a platform was bound: whether something was changed.
+    """
+
+    id: str
+    applies: Applies | str
+    does: str
+    evidence: str
+    test: str
+    sets: Mapping[str, Any] = field(default_factory=dict)
+    locate: Callable[[Candidate], str | None] | None = None
+    repair_open: Callable[[str], Library | None] | None = None
+    repair_platform: Callable[[Platform], bool] | None = None
+
+    @property
+    def is_repair(self) -> bool:
+        """Whether it is a repair; otherwise it is a habit."""
+        return not isinstance(self.applies, Applies)
+
+
+# Switching rows off
+
+
+def switched_off(value: str | None = None) -> tuple[frozenset[str], tuple[str, ...]]:
+    """What FAIRLEAD_QUIRKS says: the ids of the rows that are off, and the items without a meaning.
+
+    The value is a comma-separated list. `-ID` switches one row off, `0` every repair. Habits stay on
+    unless they are named, because a program may hang or crash without them.
+
+    Args:
+        value: the variable's value; None reads the environment, unless the process is set-uid.
+    """
+    given = secure_environ().get(_VARIABLE, "") if value is None else value
+    ids = {row.id for row in ROWS}
+    off, unknown = set[str](), list[str]()
+    for item in filter(None, (part.strip() for part in given.split(","))):
+        if item == "0":
+            off |= {row.id for row in ROWS if row.is_repair}
+        elif item[0] == "-" and item[1:] in ids:
+            off.add(item[1:])
+        else:
+            unknown.append(item)
+    return frozenset(off), tuple(unknown)
+
+
+def active() -> tuple[Row, ...]:
+    """The rows that are switched on."""
+    off, _ = switched_off()
+    return tuple(row for row in ROWS if row.id not in off)
+
+
+# Profiles
+
+
+def profile_of(platform: Platform) -> DriverProfile:
+    """The profile of a platform's driver.
+
+    Raises:
+        OpenCLError: the driver does not tell its name, vendor or version.
+    """
+    return profile_for(platform.name, platform.vendor, platform.version)
+
+
+def profile_for(name: str, vendor: str, version: str) -> DriverProfile:
+    """The profile for CL_PLATFORM_NAME, CL_PLATFORM_VENDOR and CL_PLATFORM_VERSION."""
+    return _profile(name, vendor, version, secure_environ().get(_VARIABLE, ""))
+
+
+@cache
+def _profile(name: str, vendor: str, version: str, switches: str) -> DriverProfile:
+    profile = DriverProfile()
+    for row in habits_of(name, vendor, version, switches):
+        profile = replace(profile, **row.sets)
+    return profile
+
+
+def habits_of(name: str, vendor: str, version: str, switches: str | None = None) -> tuple[Row, ...]:
+    """The habits that apply to a platform and are switched on, in the order of the table."""
+    off, _ = switched_off(switches)
+    return tuple(
+        row
+        for row in ROWS
+        if isinstance(row.applies, Applies)
+        and row.id not in off
+        and row.applies.fits(name, vendor, version)
+    )
+
+
+# Repairs
+
+
+def locate(candidate: Candidate) -> tuple[str, tuple[str, ...]]:
+    """The path or soname to open for a candidate, and the ids of the repairs that changed it."""
+    for row in active():
+        path = row.locate and row.locate(candidate)
+        if path:
+            return path, (row.id,)
+    return candidate.library, ()
+
+
+def _inside_prefix(candidate: Candidate) -> str | None:
+    """`<prefix>/lib/<base name>` if the manifest is `<prefix>/etc/OpenCL/vendors/x.icd`.
+
+    The prefix must be a Python environment, and the path in the manifest must not exist.
+    """
+    library = candidate.library
+    if candidate.manifest is None or not os.path.isabs(library) or os.path.exists(library):
+        return None
+    manifest = candidate.manifest.absolute()
+    if manifest.parts[-4:-1] != ("etc", "OpenCL", "vendors"):
+        return None
+    prefix = manifest.parents[3]
+    found = prefix / "lib" / os.path.basename(library)
+    is_python = any(prefix.glob("lib/python3*/site-packages"))
+    return str(found) if is_python and found.is_file() else None
+
+
+# The cl_device_id of pocl-binary-distribution 3.0 (x86-64) holds two strings at these offsets:
+# `const char *llvm_target_triplet, *llvm_cpu`.
+_POCL_VERSION: Final = "PoCL 3.0-rc2"
+_POCL_TRIPLE_OFFSET: Final = 632
+_POCL_CPU_OFFSET: Final = 640
+
+#: LLVM's names for what a CPU can do, the best first, with the flags that /proc/cpuinfo must list
+#: (x86-64 psABI).
+CPU_LEVELS: Final = (
+    (
+        "x86-64-v4",
+        "avx512f avx512bw avx512cd avx512dq avx512vl "
+        "avx2 bmi1 bmi2 fma f16c abm movbe cx16 popcnt sse4_2 ssse3",
+    ),
+    ("x86-64-v3", "avx2 bmi1 bmi2 fma f16c abm movbe cx16 popcnt sse4_2 ssse3"),
+    ("x86-64-v2", "cx16 popcnt sse4_1 sse4_2 ssse3"),
+    ("x86-64", ""),
+)
+
+
+def cpu_level(flags: frozenset[str] | None = None) -> str:
+    """The best of CPU_LEVELS that a CPU reaches.
+
+    Args:
+        flags: the CPU's flags as in /proc/cpuinfo; None reads those of this machine.
+    """
+    has = _cpu_flags() if flags is None else flags
+    return next(level for level, needs in CPU_LEVELS if has.issuperset(needs.split()))
+
+
+@cache
+def _cpu_flags() -> frozenset[str]:
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        line = next((line for line in file if line.startswith("flags")), ":")
+    return frozenset(line.split(":", 1)[1].split())
+
+
+@cache
+def _immortal(text: str) -> int:
+    """The address of a C string that is never freed; the driver may read it until the end."""
+    strdup = ctypes.CDLL(None).strdup
+    strdup.argtypes, strdup.restype = [ctypes.c_char_p], ctypes.c_void_p
+    return strdup(text.encode())
+
+
+def _name_the_cpu(platform: Platform) -> bool:
+    if _POCL_VERSION not in platform.version:
+        return False
+    changed = False
+    for device in platform.devices:
+        place = device.handle + _POCL_CPU_OFFSET
+        triple = read_text(read_word(device.handle + _POCL_TRIPLE_OFFSET) or 0)
+        cpu = read_text(read_word(place) or 0)
+        if cpu == b"generic" and triple.startswith(b"x86_64-") and triple.endswith(b"linux-gnu"):
+            ctypes.c_void_p.from_address(place).value = _immortal(cpu_level())
+            changed = True
+    return changed
+
+
+# The table
+
+_INTEL: Final = Applies(name="Intel(R) OpenCL")
+_POCL: Final = "Portable Computing Language"
+_NVIDIA: Final = Applies(name="NVIDIA CUDA")
+
+ROWS: Final = (
+    Row(
+        id="pip-icd-prefix",
+        applies="manifests in a Python environment that name an absolute path that does not exist",
+        does="opens the library of that name in the lib directory of the same environment",
+        evidence="Intel's intel-opencl-rt wheel installs .icd files that name the prefix it was built in",
+        test="icd/test_driver_profiles.py::test_a_manifest_that_names_a_build_prefix",
+        locate=_inside_prefix,
+    ),
+    Row(
+        id="sibling-libraries",
+        applies="drivers that need a library which dlopen does not find and which lies beside them",
+        does="opens the libraries beside the driver first, by their paths",
+        evidence="Intel's CPU driver from PyPI needs libsvml.so, libimf.so and others of its directory",
+        test="icd/test_driver_profiles.py::test_libraries_that_lie_beside_the_driver",
+        repair_open=open_with_siblings,
+    ),
+    Row(
+        id="pocl-generic-cpu",
+        applies=f"platforms whose version says {_POCL_VERSION!r} and whose devices name the LLVM CPU "
+        "'generic' and an x86-64 Linux triple",
+        does="gives the device an LLVM CPU name that its compiler knows: x86-64, x86-64-v2, -v3 or "
+        "-v4, as the CPU's flags allow",
+        evidence="PyPI's pocl-binary-distribution 3.0 fails every build on CPUs newer than its LLVM: "
+        "unknown target CPU 'generic'",
+        test="icd/test_driver_profiles.py::test_with_the_repair_it_builds_and_runs",
+        repair_platform=_name_the_cpu,
+    ),
+    Row(
+        id="waits-one-at-a-time",
+        applies=_INTEL,
+        does="lets one thread at a time into the driver's wait; the others wait for a callback",
+        evidence="2026.22.10: in a C program, eight threads with an out-of-order queue each stood "
+        "still after 5,000 rounds of three launches and a blocking read; a waiting thread runs "
+        "commands, and two such threads can wait for each other",
+        test="icd/test_habits.py::test_waits_one_at_a_time",
+        sets={"waits_one_at_a_time": True},
+    ),
+    Row(
+        id="deferred-final-release",
+        applies=_INTEL,
+        does="releases an out-of-order queue one second after its last command has ended",
+        evidence="2026.22.10: the last command destroys the queue in the driver's own thread, which "
+        "then waits for itself; a C program of two writes and a blocking read hung in its fourth round",
+        test="icd/test_habits.py::test_deferred_final_release",
+        sets={"final_release_delay": 1.0},
+    ),
+    Row(
+        id="events-cheaper-than-queues",
+        applies=Applies(name=_POCL),
+        does="orders graphs without markers by events, up to 4 for each command, and not by queues",
+        evidence="3.0 and 3.1: launches without an order took 1.5 times as long as a C loop on "
+        "in-order queues and 1.1 times by events, because a command's end wakes a thread for the "
+        "next; a marker waits for all commands before it",
+        test="icd/test_habits.py::test_events_cheaper_than_queues",
+        sets={"events_per_command": 4},
+    ),
+    Row(
+        id="native-command-buffers-leak",
+        applies=_INTEL,
+        does="replays command-buffers; the driver's own are used only on request",
+        evidence="2026.22.10: a C program of nothing but enqueues of 16 launches grew by 31 KB an "
+        "enqueue, and nothing gives the memory back",
+        test="icd/test_habits.py::test_native_command_buffers_are_used_on_request_only",
+        sets={
+            "native_command_buffer_defect": "each enqueue of one leaks memory in this driver, "
+            "some 2 KB a command"
+        },
+    ),
+    Row(
+        id="native-command-buffers-crash",
+        applies=Applies(name=_POCL, product="PoCL", before=(7, 1)),
+        does="replays command-buffers; the driver's own are used only on request",
+        evidence="3.1 and 5.0 crash while their command-buffer records a launch that they should "
+        "refuse, such as one with too large a work-group; 7.1 answers with a code, and no version "
+        "before it is proven",
+        test="icd/test_habits.py::test_native_command_buffers_are_used_on_request_only",
+        sets={
+            "native_command_buffer_defect": "recording a launch that this driver should refuse "
+            "ends the process"
+        },
+    ),
+    Row(
+        id="svm-needs-lock",
+        applies=_NVIDIA,
+        does="lets one thread at a time into clSVMAlloc and clSVMFree",
+        evidence="580.159: clSVMAlloc fails while another thread allocates or frees",
+        test="icd/test_habits.py::test_svm_needs_lock",
+        sets={"svm_needs_lock": True},
+    ),
+    Row(
+        id="svm-arguments-stick",
+        applies=_NVIDIA,
+        does="makes a kernel anew before an argument that was an SVM pointer becomes something else",
+        evidence="580.159: such a launch fails with CL_INVALID_KERNEL_ARGS, in clones of the kernel too",
+        test="icd/test_habits.py::test_svm_arguments_stick",
+        sets={"svm_arguments_stick": True},
+    ),
+    Row(
+        id="waiting-markers-without-times",
+        applies=_NVIDIA,
+        does="takes a time stamp from a second marker, which waits for nothing",
+        evidence="580.159: a marker with a wait list has no times, or those of an earlier command",
+        test="icd/test_habits.py::test_waiting_markers_without_times",
+        sets={"waiting_markers_have_no_times": True},
+    ),
+    Row(
+        id="blocking-write-returns-early",
+        applies=_INTEL,
+        does="waits for the event of a blocking write",
+        evidence="2026.22.10: the call returns when the host's memory was read, and the event, and a "
+        "read on another queue, see the write later",
+        test="icd/test_habits.py::test_blocking_write_returns_early",
+        sets={"blocking_write_returns_early": True},
+    ),
+    Row(
+        id="rect-copies-of-sub-buffers",
+        applies=Applies(name=_POCL, product="PoCL", before=(7, 1)),
+        does="copies rectangles between the parents of sub-buffers, at shifted origins",
+        evidence="3.0 crashes in clEnqueueCopyBufferRect if a buffer is a sub-buffer; 7.1 does not, "
+        "and no version before it is proven",
+        test="icd/test_habits.py::test_rect_copies_of_sub_buffers",
+        sets={"copies_rects_of_parents": True},
+    ),
+    Row(
+        id="local-size-suggestion-crashes",
+        applies=Applies(name=_POCL, product="PoCL", since=(8, 0)),
+        does="computes suggested local sizes itself and does not ask the driver",
+        evidence="8.0-pre crashed in urKernelGetSuggestedLocalWorkSize, whose only call that other "
+        "drivers do not get is clGetKernelSuggestedLocalWorkSizeKHR; 7.1 does not have that function",
+        test="icd/test_habits.py::test_local_size_suggestion_crashes",
+        sets={"suggests_local_sizes": False},
+    ),
+    Row(
+        id="intel-device-code",
+        applies=Applies(vendor="Intel"),
+        does="selects binaries compiled ahead of time by device type, knows the option for fast "
+        "compilation, and reports ESIMD on GPUs",
+        evidence="ur_api.h names the targets (UR_DEVICE_BINARY_TARGET_SPIRV64_…); DPC++'s own adapter "
+        "gives Intel's compiler for GPUs the same option",
+        test="icd/test_habits.py::test_intel_device_code",
+        sets={
+            "binary_targets": {
+                "CPU": "spir64_x86_64",
+                "GPU": "spir64_gen",
+                "ACCELERATOR": "spir64_fpga",
+            },
+            "fast_compile_option": "-igc_opts 'PartitionUnit=1,SubroutineThreshold=50000'",
+            "has_esimd": True,
+        },
+    ),
+)
+
+
+# The document
+
+
+def as_markdown() -> str:
+    """The text of docs/driver_profiles.md."""
+    return "\n".join(_document()) + "\n"
+
+
+def _document() -> Iterator[str]:
+    yield "# Driver profiles"
+    yield ""
+    yield "<!-- Printed by `python -m fairlead.icd.driver_profiles`; a test compares it. -->"
+    yield ""
+    yield from _wrapped(
+        "fairlead treats some drivers specially. This is all of it: `icd/driver_profiles.py` is the "
+        "only place that compares names and versions of drivers. A *repair* changes how a driver is "
+        "opened. A *habit* sets a capability that the rest of fairlead asks for. `fairlead doctor` "
+        "lists the rows that apply to each driver of a machine."
+    )
+    yield ""
+    yield from _wrapped(
+        f"`{_VARIABLE}` switches rows off. It is a list with commas: `-ID` switches one row off, `0` "
+        "switches all repairs off. Habits stay on unless they are named, because programs may hang "
+        f"or crash without them. `{_VARIABLE}=-waits-one-at-a-time,-pip-icd-prefix` switches off one "
+        "of each. `fairlead doctor` reports items without a meaning."
+    )
+    yield ""
+    yield "| id | kind | capabilities |"
+    yield "|---|---|---|"
+    for row in ROWS:
+        names = ", ".join(f"`{name}`" for name in row.sets)
+        yield f"| `{row.id}` | {'repair' if row.is_repair else 'habit'} | {names} |"
+    for row in ROWS:
+        yield ""
+        yield f"## {row.id}"
+        yield ""
+        yield from _wrapped(f"- Applies to: {row.applies}.")
+        yield from _wrapped(f"- What fairlead does: {row.does}.")
+        yield from _wrapped(f"- Evidence: {row.evidence}.")
+        yield from _wrapped(f"- Test: `{row.test}`.")
+
+
+def _wrapped(text: str) -> list[str]:
+    indent = "  " if text.startswith("- ") else ""
+    return textwrap.wrap(
+        text, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+if __name__ == "__main__":
+    print(as_markdown(), end="")

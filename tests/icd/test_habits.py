@@ -1,0 +1,303 @@
+"""Habits of drivers: each changes what the fake driver of that name is asked, and nothing for another.
+
+The reference adapter runs in a child process on the fake driver alone, which writes down its calls.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from helpers.support import ROOT, FakeDriver, RunPython
+
+INTEL = {"name": '"Intel(R) OpenCL"', "vendor": '"Intel(R) Corporation"'}
+NVIDIA = {"name": '"NVIDIA CUDA"'}
+OTHER = {"name": '"Another"'}
+
+#: `ur` calls the adapter; there are a device, a context, an in-order queue and a kernel.
+PRELUDE = f"""
+import ctypes, sys, threading
+sys.path.insert(0, {str(ROOT / "tests")!r})
+from pathlib import Path
+from helpers.launching import MEM, POINTER, rows
+from helpers.ur_calls import Calls, array
+from fairlead import plugins
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.discovery import PluginCandidate
+library = Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0")
+adapter = load(PluginCandidate(str(library), "test", backend="opencl"))
+ur = Calls(adapter.table)
+(device,) = (found.handle for found in adapter.devices)
+context = ur.made("urContextCreate", 1, array(device), None)
+def new_queue(flags):
+    kind = UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"]
+    properties = UR.struct("ur_queue_properties_t")(kind, None, UR[f"UR_QUEUE_FLAG_{{flags}}"])
+    return ur.made("urQueueCreate", context, device, ctypes.byref(properties))
+queue = new_queue("PROFILING_ENABLE")
+def new_kernel():
+    source = ctypes.create_string_buffer(b"kernel void f() {{}}")
+    program = ur.made("urProgramCreateWithIL", context, source, len(source) - 1, None)
+    ur.ok("urProgramBuild", context, program, None)
+    return ur.made("urKernelCreate", program, b"f")
+def launch(kernel, *arguments):
+    given = rows(*arguments)
+    head = queue, kernel, 1, None, sizes, None, len(given), given
+    return ur("urEnqueueKernelLaunchWithArgsExp", *head, None, 0, None, None)
+sizes = (ctypes.c_size_t * 3)(8, 8, 8)
+memory = ctypes.create_string_buffer(4096)
+def new_buffer(size=4096):
+    return ur.made("urMemBufferCreate", context, UR["UR_MEM_FLAG_READ_WRITE"], size, None)
+"""
+
+
+class Habit:
+    """Runs code on a fake driver: `run(code, knobs)` gives the calls that the driver noted."""
+
+    def __init__(self, fake_driver: FakeDriver, run_python: RunPython, folder: Path) -> None:
+        self.driver, self.python, self.folder = fake_driver, run_python, folder
+        self.out, self.code = "", 0
+
+    def run(
+        self, code: str, knobs: dict[str, str], switches: str = "", **more: object
+    ) -> list[str]:
+        log = self.folder / "calls"
+        log.unlink(missing_ok=True)
+        # calls before and after the code itself do not count
+        begin = f"\nopen({str(log)!r}, 'w').close()\n"
+        end = f"\nopen({str(log)!r}, 'a').write('end\\n')\n"
+        done = self.python(
+            PRELUDE + begin + code + end,
+            env={
+                "OCL_ICD_VENDORS": str(self.driver(numbered=0, **knobs, **more)),
+                "FAIRLEAD_PROBE": "0",
+                "FAIRLEAD_QUIRKS": switches,
+                "FAKE_LOG": str(log),
+            },
+            check=False,
+        )
+        self.out, self.code = done.out.strip(), done.code
+        assert self.code in (0, -signal.SIGABRT), done.err
+        return log.read_text().partition("end\n")[0].splitlines()
+
+
+@pytest.fixture
+def habit(fake_driver: FakeDriver, run_python: RunPython, tmp_path: Path) -> Habit:
+    return Habit(fake_driver, run_python, tmp_path)
+
+
+WRITE = """
+target = new_buffer()
+ur.ok("urEnqueueMemBufferWrite", queue, target, True, 0, 4096, memory, 0, None, None)
+ur.ok("urEnqueueMemBufferRead", queue, target, True, 0, 4096, memory, 0, None, None)
+ur.ok("urQueueFinish", queue)
+"""
+
+
+def test_waits_one_at_a_time(habit: Habit) -> None:
+    """No command blocks in the driver, and one thread's wait is the driver's own."""
+    plain = ["clEnqueueWriteBuffer 1", "clEnqueueReadBuffer 1"]
+    assert habit.run(WRITE, OTHER) == plain
+    waited = ["clEnqueueWriteBuffer 0", "clWaitForEvents"]
+    waited += ["clEnqueueReadBuffer 0", "clWaitForEvents"]
+    assert habit.run(WRITE, INTEL) == waited
+    off = "-waits-one-at-a-time,-blocking-write-returns-early"
+    assert habit.run(WRITE, INTEL, off) == plain
+
+
+def test_blocking_write_returns_early(habit: Habit) -> None:
+    calls = habit.run(WRITE, INTEL, "-waits-one-at-a-time")
+    assert calls[:2] == ["clEnqueueWriteBuffer 1", "clWaitForEvents"]
+
+
+RELEASE = """
+free = new_queue("OUT_OF_ORDER_EXEC_MODE_ENABLE")
+ur.ok("urEnqueueEventsWait", free, 0, None, None)
+ur.ok("urQueueRelease", free)
+"""
+
+
+def test_deferred_final_release(habit: Habit) -> None:
+    """A plain driver's queue is released at once, without a marker of ours."""
+    plain = ["clCreateCommandQueue", "clEnqueueMarkerWithWaitList 0", "clReleaseCommandQueue"]
+    assert habit.run(RELEASE, OTHER) == plain
+    deferred = [*plain[:2], "clEnqueueMarkerWithWaitList 0"]
+    assert habit.run(RELEASE, INTEL) == deferred
+    assert habit.run(RELEASE, INTEL, "-deferred-final-release") == plain
+
+
+#: A command-buffer of four launches: the last two come after the first two.
+GRAPH = """
+free = new_queue("OUT_OF_ORDER_EXEC_MODE_ENABLE")
+kernel, given = new_kernel(), rows((MEM, new_buffer()), (MEM, new_buffer()))
+desc = UR.struct("ur_exp_command_buffer_desc_t")(0x1000, None, False, False, False)
+made = ur.made("urCommandBufferCreateExp", context, device, ctypes.byref(desc))
+points = []
+for index in range(4):
+    point = ctypes.c_uint32()
+    after = (ctypes.c_uint32 * 2)(*points[:2]) if index > 1 else None
+    head = made, kernel, 1, None, sizes, None, len(given), given, 0, None
+    ur.ok("urCommandBufferAppendKernelLaunchWithArgsExp", *head, 2 if after else 0, after, 0, None,
+          ctypes.byref(point), None, None)
+    points.append(point.value)
+ur.ok("urCommandBufferFinalizeExp", made)
+ur.ok("urEnqueueCommandBufferExp", free, made, 0, None, None)
+"""
+
+
+def test_events_cheaper_than_queues(habit: Habit) -> None:
+    """Else queues of the command-buffer's own keep the order."""
+    pocl = {"name": '"Portable Computing Language"'}
+    of_ours = {}
+    for switches in ("", "-events-cheaper-than-queues"):
+        calls = habit.run(GRAPH, pocl, switches)
+        assert sum(call.startswith("clEnqueueNDRangeKernel") for call in calls) == 4
+        of_ours[switches] = calls.count("clCreateCommandQueue") - 1
+    assert of_ours[""] == 0
+    assert of_ours["-events-cheaper-than-queues"] > 0
+    assert habit.run(GRAPH, OTHER).count("clCreateCommandQueue") - 1 > 0
+
+
+@pytest.mark.parametrize(
+    ("knobs", "row"),
+    [
+        (INTEL, "native-command-buffers-leak"),
+        *(
+            (
+                {
+                    "name": '"Portable Computing Language"',
+                    "version": f'"OpenCL 3.0 PoCL {version}"',
+                },
+                "native-command-buffers-crash",
+            )
+            for version in ("3.1+debian", "5.0+debian", "6.0", "7.0")
+        ),
+    ],
+    ids=["Intel", "3.1", "5.0", "6.0", "7.0"],
+)
+def test_native_command_buffers_are_used_on_request_only(
+    habit: Habit, knobs: dict[str, str], row: str
+) -> None:
+    """A driver that ends the process when a launch is recorded is never asked to record one."""
+    extension = {
+        "device_extension": '"cl_khr_command_buffer"',
+        "extension_version": "(0u << 22 | 9u << 12 | 4u)",
+        "at_record": "abort()",
+    }
+    calls = habit.run(GRAPH, knobs, **extension)
+    assert habit.code == 0 and "clCreateCommandBufferKHR" not in calls
+    calls = habit.run(GRAPH, knobs, f"-{row}", **extension)
+    assert habit.code == -signal.SIGABRT and "clCreateCommandBufferKHR" in calls
+
+
+def test_a_sound_driver_s_command_buffers_are_measured(habit: Habit) -> None:
+    for version in ("7.1+debian", "8.0-pre"):
+        knobs = {
+            "name": '"Portable Computing Language"',
+            "version": f'"OpenCL 3.0 PoCL {version}"',
+            "device_extension": '"cl_khr_command_buffer"',
+            "extension_version": "(0u << 22 | 9u << 12 | 4u)",
+        }
+        assert "clCreateCommandBufferKHR" in habit.run(GRAPH, knobs)
+
+
+def test_svm_needs_lock(habit: Habit) -> None:
+    """Two threads meet in clSVMAlloc, if nothing keeps them apart."""
+    code = """
+def work():
+    for _ in range(%d):
+        found = ctypes.c_void_p()
+        given = ur("urUSMDeviceAlloc", context, device, None, None, 64, ctypes.byref(found))
+        sys.stdout.write(given + "\\n")
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+    for knobs, switches in ((OTHER, ""), (NVIDIA, "-svm-needs-lock")):
+        habit.run(code % 1, knobs, switches, svm_meets=1)
+        assert habit.out.split() == ["SUCCESS"] * 2
+    habit.run(code % 50, NVIDIA)
+    assert habit.out.split() == ["SUCCESS"] * 100
+
+
+def test_svm_arguments_stick(habit: Habit) -> None:
+    """The kernel is made anew when a launch fails for that, on a driver that is known for it."""
+    code = """
+kernel, target = new_kernel(), new_buffer()
+address = ur.made("urUSMDeviceAlloc", context, device, None, None, 64)
+for _ in range(2):
+    print(launch(kernel, (POINTER, address), (MEM, target)))
+    print(launch(kernel, (MEM, target), (MEM, target)))
+"""
+    habit.run(code, NVIDIA, arguments_stick=1)
+    assert habit.out.split() == ["SUCCESS"] * 4
+    for knobs, switches in ((NVIDIA, "-svm-arguments-stick"), (OTHER, "")):
+        habit.run(code, knobs, switches, arguments_stick=1)
+        assert habit.out.split() == ["SUCCESS", "INVALID_KERNEL_ARGS"] * 2
+
+
+def test_waiting_markers_without_times(habit: Habit) -> None:
+    """A time stamp behind an event is that of a second marker, which waits for nothing."""
+    code = """
+before, stamp = ctypes.c_void_p(), ctypes.c_void_p()
+ur.ok("urEnqueueEventsWait", queue, 0, None, ctypes.byref(before))
+ur.ok("urEnqueueTimestampRecordingExp", queue, False, 1, array(before), ctypes.byref(stamp))
+"""
+    plain = ["clEnqueueMarkerWithWaitList 0", "clEnqueueMarkerWithWaitList 1"]
+    assert habit.run(code, OTHER)[:3] == plain
+    assert habit.run(code, NVIDIA, "-waiting-markers-without-times")[:3] == plain
+    calls = habit.run(code, NVIDIA)
+    assert calls[2] == "clCreateCommandQueue" and calls[4] == "clEnqueueMarkerWithWaitList 0"
+
+
+@pytest.mark.parametrize(("version", "crashes"), [("3.0-rc2", True), ("5.0", True), ("7.1", False)])
+def test_rect_copies_of_sub_buffers(habit: Habit, version: str, crashes: bool) -> None:
+    """Where the driver crashes on sub-buffers, the parent is copied at the shifted origin."""
+    code = """
+target, region = new_buffer(), UR.struct("ur_buffer_region_t")(0x12, None, 1024, 512)
+part = ur.made("urMemBufferPartition", target, UR["UR_MEM_FLAG_READ_WRITE"],
+               UR["UR_BUFFER_CREATE_TYPE_REGION"], ctypes.byref(region))
+at, size = UR.struct("ur_rect_offset_t")(8, 0, 0), UR.struct("ur_rect_region_t")(16, 2, 1)
+ur.ok("urEnqueueMemBufferCopyRect", queue, part, target, at, at, size, 64, 0, 64, 0, 0, None, None)
+"""
+    knobs = {"name": '"Portable Computing Language"', "version": f'"OpenCL 3.0 PoCL {version}"'}
+    parent, part = (
+        f"clEnqueueCopyBufferRect {what}" for what in ("buffer at 1032", "sub-buffer at 8")
+    )
+    assert habit.run(code, knobs) == [parent if crashes else part]
+    assert habit.run(code, knobs, "-rect-copies-of-sub-buffers") == [part]
+
+
+def test_local_size_suggestion_crashes(habit: Habit) -> None:
+    code = """
+kernel, suggested = new_kernel(), (ctypes.c_size_t * 3)()
+ur.ok("urKernelGetSuggestedLocalWorkSize", kernel, queue, 1, sizes, sizes, suggested)
+print(suggested[0])
+"""
+    knobs = {"name": '"Portable Computing Language"', "version": '"OpenCL 3.0 PoCL 8.0-pre"'}
+    habit.run(code, knobs, at_suggestion="abort()")
+    assert habit.code == 0 and int(habit.out) in (1, 2, 4, 8)
+    habit.run(code, knobs, "-local-size-suggestion-crashes", at_suggestion="abort()")
+    assert habit.code == -signal.SIGABRT
+
+
+@pytest.mark.parametrize("knobs", [INTEL, OTHER], ids=["Intel", "another"])
+def test_intel_device_code(habit: Habit, knobs: dict[str, str]) -> None:
+    """Only Intel's drivers take what was compiled ahead of time for their devices."""
+    code = """
+option, target = ctypes.c_char_p(), ctypes.c_char_p(b"spir64_gen")
+platform = adapter.platforms[0].handle
+ur.ok("urPlatformGetBackendOption", platform, b"-ftarget-compile-fast", ctypes.byref(option))
+print(option.value.decode() or "no option")
+print(ur.number("urDeviceGetInfo", device, "UR_DEVICE_INFO_ESIMD_SUPPORT"))
+binaries, index = (UR.struct("ur_device_binary_t") * 1)(), ctypes.c_uint32()
+binaries[0].stype = UR["UR_STRUCTURE_TYPE_DEVICE_BINARY"]
+binaries[0].pDeviceTargetSpec = ctypes.cast(target, ctypes.c_void_p)
+print(ur("urDeviceSelectBinary", device, binaries, 1, ctypes.byref(index)))
+"""
+    habit.run(code, knobs, device_type="CL_DEVICE_TYPE_GPU")
+    option, esimd, selected = habit.out.splitlines()
+    is_intel = knobs is INTEL
+    assert (option.startswith("-igc_opts"), esimd == "1", selected == "SUCCESS") == (is_intel,) * 3
+    assert is_intel or selected == "INVALID_BINARY"
