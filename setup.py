@@ -7,7 +7,9 @@ import runpy
 import shutil
 import sys
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from setuptools import setup
 from setuptools.command.build_ext import build_ext
@@ -49,6 +51,24 @@ class BuildNative(build_ext):
         for name, (shell, module) in ADAPTERS.items():
             shell_path = Path(self.get_ext_fullpath(f"fairlead.plugins.sdk.{shell}"))
             configure(shell_path, self.adapter(name), module, here=stays)
+
+    def build_extensions(self) -> None:
+        """Compile each source once, on all cores.
+
+        Libraries share sources, and the thunks of a layer are linked 16 times
+        (loader/base/native/build.py).
+        """
+        compile_all, objects = self.compiler.compile, {}
+
+        def compile_once(sources: list[str], **options: Any) -> list[str]:
+            missing = [source for source in dict.fromkeys(sources) if source not in objects]
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                found = pool.map(lambda source: compile_all([source], **options)[0], missing)
+                objects.update(zip(missing, found, strict=True))
+            return [objects[source] for source in sources]
+
+        self.compiler.compile = compile_once
+        super().build_extensions()
 
     def adapter(self, name: str) -> Path:
         """The path of an adapter."""

@@ -108,6 +108,16 @@ class Row:
     enqueued: Callable[..., tuple[Any, ...]] = lambda *fields: fields
     appended: Callable[..., tuple[Any, ...]] = lambda *fields: fields
 
+    @property
+    def pointers(self) -> set[Any]:
+        """The fields that the adapter's function takes as pointers."""
+        parameters = UR.functions[self.enqueue].parameters[1:]  # the first is the queue
+        return {
+            name
+            for name, parameter in zip(self.enqueued(*self.fields), parameters, strict=False)
+            if parameter.stars
+        }
+
 
 #: A field that is a Memory becomes its memory object. Where the two functions have another order, the table says so.
 TRANSFERS: Final = {
@@ -272,13 +282,15 @@ class Transfer(Command):
         named = dict(zip(self.row.fields, self.fields, strict=True))
         if "pattern" in named:
             named["pattern"] = ctypes.string_at(named["pattern"], named["pattern_size"]).hex()
-        return [f"{name}: {_shown(field)}" for name, field in named.items()]
+        return [
+            f"{name}: {_shown(field, name in self.row.pointers)}" for name, field in named.items()
+        ]
 
 
-def _shown(field: Any) -> str:
+def _shown(field: Any, is_pointer: bool) -> str:
     if isinstance(field, ctypes.Structure):
         return f"({', '.join(str(getattr(field, name)) for name, *_ in field._fields_)})"
-    return hex(field) if isinstance(field, int) and field > 1 << 32 else str(field)
+    return hex(field) if is_pointer and isinstance(field, int) else str(field)
 
 
 # what is run by the host, or not at all

@@ -1,65 +1,36 @@
 """Builds `fairlead.icd._native` with cffi in API mode: the C that must outlive the interpreter, or run without it.
 
-`generated_header` makes `opencl_abi.h` from `icd/opencl.abi`: the types, a typedef for every function (`fn_clFinish`), the number of
-every slot (`SLOT_clFinish`), and the table of stubs, one for every slot, that answer CL_INVALID_OPERATION through the right channel
-(api/opencl_platform_layer.asciidoc, "unsupported entry points"). The rest of the C is hand-written and lies beside this file.
+`generated_header` makes opencl_abi.h from icd/opencl.abi: the types, a typedef for each function (`fn_clFinish`), the number
+of each slot (`SLOT_clFinish`), and a table with a stub for each slot. A stub returns CL_INVALID_OPERATION as its function
+returns errors (api/opencl_platform_layer.asciidoc, "unsupported entry points"). The rest of the C is hand-written and lies
+beside this file.
 
-`generated_refusals` makes `refusals.h`: what a recording table has for the commands that record.c does not record.
-loader/base/native/build.py makes `thunks_cl.c`, the layers of OpenCL.
+`generated_refusals` makes refusals.h: what a recording table has for the commands that record.c does not record.
+loader/base/native/build.py makes the layers of OpenCL.
 
-`trace_layer` says how `libfairlead_trace.so` is built from the same thunks: a library for OpenCL loaders, not for Python.
+`trace_layer` says how libfairlead_trace.so is built from the same layers. It is a library for OpenCL loaders, not for Python.
 
-setup.py calls `ffibuilder()` and `trace_layer()`; `python icd/native/build.py DIRECTORY` only writes the headers there, for tests that
-are written in C.
+setup.py calls `ffibuilder()` and `trace_layer()`; `python icd/native/build.py DIRECTORY` only writes the generated C there,
+for tests in C.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import re
+import runpy
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 LOADER = HERE.parents[1] / "loader" / "base" / "native"
-SOURCES = (
-    "tables.c",
-    "keep.c",
-    "patch.c",
-    "arguments.c",
-    "array.c",
-    "svm.c",
-    "recording.c",
-    "record.c",
-    "order.c",
-    "events.c",
-    "prepare.c",
-    "replay.c",
-    "enqueue.c",
-    "wait.c",
-)
-WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden")
+loader = SimpleNamespace(**runpy.run_path(str(LOADER / "build.py")))
+building = loader.building
 
-
-@cache
-def _loader() -> Any:
-    """loader/base/native/build.py, which is not importable as part of fairlead before fairlead is built."""
-    spec = importlib.util.spec_from_file_location("_fairlead_loader_build", LOADER / "build.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@cache
-def _abi() -> Any:
-    """The OpenCL ABI."""
-    return _loader().abi_module().Api(HERE.parent / "opencl.abi")
+TRACE_LAYER = HERE / "trace_layer.c"  # a library by itself
+SOURCES = tuple(source for source in sorted(HERE.glob("*.c")) if source != TRACE_LAYER)
 
 
 def _types(api: Any) -> Iterator[str]:
@@ -86,9 +57,9 @@ def _stub(function: Any) -> str:
 
 def generated_header() -> str:
     """The text of opencl_abi.h."""
-    api = _abi()
+    api = building.api("cl")
     lines = [
-        "/* Generated from icd/opencl.abi by icd/native/build.py. */",
+        building.generated_by("icd/native/build.py", api),
         "#ifndef FL_OPENCL_ABI_H",
         "#define FL_OPENCL_ABI_H",
     ]
@@ -126,79 +97,47 @@ def _refusal(function: Any) -> str:
 def generated_refusals() -> str:
     """The text of refusals.h: every clEnqueue… that record.c does not record."""
     recorded = re.findall(r"RECORD\((cl\w+)\)", (HERE / "record.c").read_text(encoding="utf-8"))
-    functions = [
-        f for f in _abi().slots if f.name.startswith("clEnqueue") and f.name not in recorded
-    ]
-    lines = [
-        "/* Generated from icd/opencl.abi by icd/native/build.py. */",
-        *map(_refusal, functions),
-    ]
+    api = building.api("cl")
+    functions = [f for f in api.slots if f.name.startswith("clEnqueue") and f.name not in recorded]
+    lines = [building.generated_by("icd/native/build.py", api), *map(_refusal, functions)]
     fill = " ".join(
         f"(slots)[SLOT_{f.name}] = (void *)(fn_{f.name} *)refused_{f.name};" for f in functions
     )
     return "\n".join([*lines, f"#define FL_FILL_REFUSALS(slots) {fill}", ""])
 
 
-def write_headers(directory: Path) -> Path:
-    """Write opencl_abi.h, refusals.h and thunks_cl.c into `directory` and return it."""
-    code = "-59"  # CL_INVALID_OPERATION
-    thunks = _loader().thunks(_abi(), "cl", code, code)
-    for name, text in (
-        ("opencl_abi.h", generated_header()),
-        ("refusals.h", generated_refusals()),
-        ("thunks_cl.c", thunks),
-    ):
-        _loader().write_if_new(directory / name, text)
-    return directory
+def write_headers(directory: Path) -> list[Path]:
+    """Write the generated C into `directory`, and return what is to be linked."""
+    building.write_if_new(directory / "opencl_abi.h", generated_header())
+    building.write_if_new(directory / "refusals.h", generated_refusals())
+    return loader.write_thunks(directory, "cl", "CL_INVALID_OPERATION", "CL_INVALID_OPERATION")
 
 
 def ffibuilder() -> Any:
     """The cffi builder of `fairlead.icd._native`."""
     from cffi import FFI
 
-    generated = write_headers(Path("build/native"))
-    strict = ("-Werror",) if os.environ.get("FAIRLEAD_WERROR") else ()
     ffi = FFI()
     ffi.cdef((HERE / "native.cdef.h").read_text(encoding="utf-8"))
     ffi.cdef('extern "Python" fl_observer fl_python_observer;')
-    ffi.set_source(
-        "fairlead.icd._native",
-        '#include "native.h"',
-        sources=[
-            *(os.path.relpath(HERE / source) for source in SOURCES),
-            os.path.relpath(LOADER / "memory.c"),
-            os.path.relpath(generated / "thunks_cl.c"),
-        ],
-        depends=[
-            os.path.relpath(HERE / name) for name in ("native.h", "native.cdef.h", "recording.h")
-        ],
-        include_dirs=[str(HERE), str(LOADER), str(generated)],
-        extra_compile_args=["-O2", *WARNINGS, *strict],
-        libraries=["pthread"],
-    )
+    sources = [*SOURCES, LOADER / "memory.c", *write_headers(building.GENERATED)]
+    options = building.extension(sources, [HERE, LOADER, building.GENERATED], libraries=["pthread"])
+    ffi.set_source("fairlead.icd._native", '#include "native.h"', **options)
     return ffi
 
 
 def trace_layer() -> Any:
-    """The setuptools extension that becomes `fairlead/icd/libfairlead_trace.so`; setup.py sees to the file's name."""
+    """The setuptools extension that becomes fairlead/icd/libfairlead_trace.so. setup.py gives the file its name."""
     from setuptools import Extension
 
-    generated = write_headers(Path("build/native"))
-    strict = ("-Werror",) if os.environ.get("FAIRLEAD_WERROR") else ()
-    sources = [
-        HERE / "trace_layer.c",
-        *(LOADER / source for source in _loader().SOURCES),
-        generated / "thunks_cl.c",
-    ]
-    return Extension(
-        "fairlead.icd.libfairlead_trace",
-        sources=[os.path.relpath(source) for source in sources],
-        depends=[os.path.relpath(path) for path in sorted(LOADER.glob("*.h"))],
-        include_dirs=[str(LOADER)],
-        extra_compile_args=["-O2", *WARNINGS, *strict],
-        extra_link_args=["-Wl,-z,defs"],  # Python is not there to define anything
+    sources = [TRACE_LAYER, *loader.SOURCES, *write_headers(building.GENERATED)]
+    options = building.extension(
+        sources,
+        [LOADER, building.GENERATED],
         libraries=["pthread"],
+        extra_link_args=["-Wl,-z,defs"],  # Python is not there to define anything
     )
+    return Extension("fairlead.icd.libfairlead_trace", **options)
 
 
 if __name__ == "__main__":

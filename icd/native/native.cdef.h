@@ -1,9 +1,12 @@
 /* What Python calls: read by the C compiler and by cffi alike, so there is no preprocessor directive and no include in here. */
 
-/* --- tables.c: memory for tables, stubs, thunks --- */
+/* --- generated: thunks_cl.c, which loader/layers.py makes layers of --- */
+typedef struct fl_thunks fl_thunks;
+const fl_thunks *fl_cl_thunks(void);
+
+/* --- tables.c: memory for tables, and stubs --- */
 extern void *const fl_stubs[150];
 void **fl_new_table(void);
-const void *fl_cl_thunks(void);
 /* The table that serves an object, never one of our recording tables. */
 void **fl_table_of(const void *object);
 /* patch.c: a driver's table has this many slots and no more. */

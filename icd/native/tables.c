@@ -5,10 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layer.h"
-
-extern const fl_thunks fl_thunks_cl;
-
 /* A complete table in which every slot answers CL_INVALID_OPERATION; NULL if there is no memory. It is never freed: whoever
  * was handed a table may keep it for as long as the process lives. */
 void **fl_new_table(void) {
@@ -17,6 +13,3 @@ void **fl_new_table(void) {
         memcpy(table, fl_stubs, sizeof fl_stubs);
     return table;
 }
-
-/* The thunks of the OpenCL functions, which loader/base/layers.py makes layers of. */
-const void *fl_cl_thunks(void) { return &fl_thunks_cl; }

@@ -24,9 +24,7 @@ enum { CL_SUCCESS = 0, CL_OUT_OF_HOST_MEMORY = -6, CL_INVALID_VALUE = -30, CL_IN
 enum { CL_LAYER_API_VERSION = 0x4240, CL_LAYER_NAME = 0x4241, CL_LAYER_API_VERSION_100 = 100 };
 enum { FORMAT = 1, NAME = 32, HEAD = 7 + NAME / 8, LIMIT = 1 << 30 };
 
-extern const fl_thunks fl_thunks_cl;
-/* layers.c knows of two more APIs, which are not in this library. */
-const fl_thunks fl_thunks_ur = {0}, fl_thunks_pi = {0};
+const fl_thunks *fl_cl_thunks(void); /* generated: thunks_cl.c */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around `finish` */
@@ -51,9 +49,9 @@ static void new_log(void) {
 static void begin_again(void) {
     pthread_mutex_init(&lock, NULL);
     new_log();
-    for (uint32_t i = 0; i < FL_LAYERS; i++)
-        if (fl_thunks_cl.layers[i].taken)
-            fl_log_calls(&fl_thunks_cl.layers[i], calls);
+    for (fl_layer *const *layer = fl_cl_thunks()->layers; layer != fl_cl_thunks()->layers_end; layer++)
+        if ((*layer)->taken)
+            fl_log_calls(*layer, calls);
 }
 
 /* A file is named where the program began, wherever it goes later. */
@@ -102,7 +100,7 @@ static bool put(int file, const void *data, size_t size) {
 static bool put_head(int file, size_t size) {
     uint64_t head[HEAD] = {0};
     memcpy(&head[0], "FLCLLOG\n", 8);
-    head[1] = FORMAT | (uint64_t)fl_thunks_cl.slots << 32;
+    head[1] = FORMAT | (uint64_t)fl_cl_thunks()->slots << 32;
     head[2] = (uint32_t)getpid() | (uint64_t)getppid() << 32;
     head[3] = started[0], head[4] = started[1];
     head[5] = fl_log_lost(calls);
@@ -181,9 +179,10 @@ EXPORT int32_t clInitLayer(uint32_t num_entries, void *const *target_dispatch, u
         *layer_dispatch_ret = target_dispatch;
         return CL_SUCCESS;
     }
-    uint32_t known = num_entries < fl_thunks_cl.slots ? num_entries : fl_thunks_cl.slots;
-    void **next = fl_new_table_of(&fl_thunks_cl);
-    fl_layer *layer = next ? fl_new_layer(&fl_thunks_cl, next, 0) : NULL;
+    const fl_thunks *thunks = fl_cl_thunks();
+    uint32_t known = num_entries < thunks->slots ? num_entries : thunks->slots;
+    void **next = fl_new_table_of(thunks);
+    fl_layer *layer = next ? fl_new_layer(thunks, next, 0) : NULL;
     if (!layer) {
         free(next);
         return CL_OUT_OF_HOST_MEMORY;

@@ -5,7 +5,7 @@ next table, tells the handler `after`. A handler is C (`log`: the call is writte
 no next table is one that Python answers altogether. Its table can be given to C code: it is never freed, and once its handlers are
 gone, or Python is, it only forwards.
 
-An API can have 16 layers at a time: C has no closures, and the thunks of each layer are compiled.
+An API can have 16 layers at a time: C has no closures, so each layer has compiled thunks of its own.
 """
 
 from __future__ import annotations
@@ -73,7 +73,6 @@ class Layer:
             self.pointer = _c_layer(api, next, orphan)
             _leases[int(ffi.cast("uintptr_t", self.pointer))] = self
         self.address = int(ffi.cast("uintptr_t", lib.fl_layer_table(self.pointer)))
-        self.number: int = self.pointer.number
         self.key = int(ffi.cast("uintptr_t", self.pointer))  # what records in a log call it
         self._before: Before | None = None
         self._after: After | None = None

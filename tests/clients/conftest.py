@@ -7,7 +7,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from clients import DEBIAN_POCL, Compiler, Drivers
+from helpers.clients import DEBIAN_POCL, Compiler, Drivers
 
 from fairlead.loader.base.search import Candidate
 

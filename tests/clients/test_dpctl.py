@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from clients import (
+from helpers.clients import (
     CASES,
     DRIVERS,
     HERE,
@@ -23,7 +23,7 @@ from clients import (
     plugin_path,
     run,
 )
-from support import Output
+from helpers.support import Output
 
 PLATFORMS: Final = {
     "intel_cpu": "Intel(R) OpenCL",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from clients import (
+from helpers.clients import (
     CASES,
     HERE,
     WATCHED,

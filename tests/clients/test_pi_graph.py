@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from clients import DRIVERS, HERE, Drivers, cxx, run
+from helpers.clients import DRIVERS, HERE, Drivers, cxx, run
 
 from fairlead import plugins
 

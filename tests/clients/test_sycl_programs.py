@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from clients import (
+from helpers.clients import (
     CASES,
     DRIVERS,
     HERE,

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from clients import PREFIX_LIB
-from support import CHILD_TIMEOUT, ROOT, Output
+from helpers.clients import PREFIX_LIB
+from helpers.support import CHILD_TIMEOUT, ROOT, Output
 
 from fairlead.plugins import build_adapter, reference_adapter
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from support import ROOT, RunPython
+from helpers.support import ROOT, RunPython
 
 import fairlead.graph
 import fairlead.runtime

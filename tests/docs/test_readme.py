@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from support import ROOT, RunPython
+from helpers.support import ROOT, RunPython
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 
-from support import ROOT, check_named_tests
+from helpers.support import ROOT, check_named_tests
 
 import fairlead.graph
 import fairlead.graph.executable
@@ -32,7 +32,7 @@ def test_every_test_that_is_named_exists() -> None:
 
 
 def test_every_file_that_is_named_exists() -> None:
-    files = re.findall(r"`((?:graph|runtime|plugins|icd)/(?:\w+/)?(?!test_)\w+\.py)`", TEXT)
+    files = re.findall(r"`((?:graph|runtime|plugins|icd)/(?:\w+/)*(?!test_)\w+\.py)`", TEXT)
     assert len(files) > 30
     for file in files:
         assert (ROOT / file).exists(), file

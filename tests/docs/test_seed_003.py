@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from support import ROOT, check_named_tests
+from helpers.support import ROOT, check_named_tests
 
 TEXT = (ROOT / "docs/seed_003.md").read_text(encoding="utf-8")
 
@@ -14,7 +14,7 @@ def test_every_test_that_is_named_exists() -> None:
 
 
 def test_every_file_that_is_named_exists() -> None:
-    files = re.findall(r"`((?:loader|fairlead|icd|vendors\.d)/(?!test_)[\w.]+\.\w+)", TEXT)
+    files = re.findall(r"`((?:loader|fairlead|icd|vendors\.d)/(?:\w+/)*(?!test_)[\w.]+\.\w+)", TEXT)
     assert len(files) > 15
     for file in files:
         assert (ROOT / file).exists(), file

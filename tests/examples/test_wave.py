@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support import ROOT, RunPython
+from helpers.support import ROOT, RunPython
 
 from fairlead.loader.base.search import Candidate
 

@@ -1,5 +1,5 @@
 /* A fake Unified Runtime adapter that keeps the rules: an adapter, a platform, a device and contexts, with every check that the
- * specification lists for them. A knob is a macro given to the compiler (-DRETAIN_STEP=2) that breaks one rule; tests/plugin_header.py writes
+ * specification lists for them. A knob is a macro given to the compiler (-DRETAIN_STEP=2) that breaks one rule; tests/helpers/plugin_header.py writes
  * the tables. What it does not implement answers UNSUPPORTED_FEATURE. */
 #include <signal.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* A fake plugin with knobs: a Unified Runtime adapter (INTERFACE 1) or a PI plugin (INTERFACE 2) with platforms and devices, and every
  * way to break the protocol by which a plugin is bound. A knob is a macro given to the compiler (-DLAYOUT=2); conftest.py's fixture
- * `fake_plugin` builds the variants, tests/plugin_header.py writes the tables of each layout.
+ * `fake_plugin` builds the variants, tests/helpers/plugin_header.py writes the tables of each layout.
  *
  * Environment: FAKE_LOG names a file into which a line is written for each of load, teardown, adapter release, unload. */
 #define _GNU_SOURCE

@@ -1,11 +1,21 @@
-"""The fixtures of tests/sycl_support.py: every test of a `device` runs on every driver; and an adapter that is not ours."""
+"""The fixtures of tests/helpers/sycl.py: every test of a `device` runs on every driver; and an adapter that is not ours."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from sycl_support import *  # noqa: F403
+from helpers.sycl import (  # noqa: F401
+    context,
+    device,
+    device_gate,
+    gate,
+    in_order,
+    memory,
+    program,
+    pytest_generate_tests,
+    queue,
+)
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from itertools import product
 
 import numpy
 import pytest
-from graph_support import edges
-from sycl_support import N
+from helpers.graphs import edges
+from helpers.sycl import N
 
 from fairlead.graph import CommandGraph
 from fairlead.runtime import Buffer, Handler, Program, Queue

@@ -6,8 +6,8 @@ import gc
 
 import numpy
 import pytest
-from graph_support import refused
-from sycl_support import N, zeros
+from helpers.graphs import refused
+from helpers.sycl import N, zeros
 
 from fairlead.graph import CommandGraph, Node, async_free, async_malloc
 from fairlead.runtime import USM, Handler, Program, Queue, malloc_device

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy
 import pytest
-from graph_support import edges
-from sycl_support import N, zeros
+from helpers.graphs import edges
+from helpers.sycl import N, zeros
 
 from fairlead.graph import CommandGraph
 from fairlead.runtime import USM, Program, Queue

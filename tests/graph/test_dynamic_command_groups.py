@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import numpy
 import pytest
-from graph_support import edges, refused
-from sycl_support import N, zeros
+from helpers.graphs import edges, refused
+from helpers.sycl import N, zeros
 
 from fairlead.graph import CommandGraph, DynamicCommandGroup, DynamicParameter
 from fairlead.runtime import USM, Buffer, Handler, Program, Queue

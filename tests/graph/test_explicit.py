@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy
 import pytest
-from graph_support import edges, refused
-from sycl_support import SOURCE, N, zeros
+from helpers.graphs import edges, refused
+from helpers.sycl import SOURCE, N, zeros
 
 from fairlead.graph import CommandGraph, Node
 from fairlead.runtime import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 import pytest
-from sycl_support import N, check_refused, zeros
+from helpers.sycl import N, check_refused, zeros
 
 from fairlead.graph import (
     CommandGraph,

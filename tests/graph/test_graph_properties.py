@@ -8,9 +8,9 @@ import json
 import numpy
 import pyopencl as cl
 import pytest
-from graph_support import edges, refused
-from support import RunPython
-from sycl_support import N
+from helpers.graphs import edges, refused
+from helpers.support import RunPython
+from helpers.sycl import N
 
 from fairlead.graph import CommandGraph
 from fairlead.runtime import USM, Buffer, Context, Device, Errc, Program, Queue, devices

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy
 import pytest
-from graph_support import edges
-from sycl_support import N, zeros
+from helpers.graphs import edges
+from helpers.sycl import N, zeros
 
 from fairlead.graph import CommandGraph, DynamicCommandGroup, DynamicParameter
 from fairlead.runtime import USM, Program, Queue, SYCLError

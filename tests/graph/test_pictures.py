@@ -6,14 +6,17 @@ import re
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
-from graph_support import refused
-from sycl_support import N
+from helpers.graphs import refused
+from helpers.sycl import N
 
 from fairlead.graph import CommandGraph
+from fairlead.loader.ur import UR
 from fairlead.runtime import USM, Buffer, NDRange, Program, Queue
+from fairlead.runtime.commands import TRANSFERS, Transfer
 
 
 @pytest.fixture
@@ -65,6 +68,33 @@ def test_verbose_says_what_each_command_was_given(
     ):
         assert said in text, said
     assert text.count('"') % 2 == 0
+
+
+@pytest.mark.parametrize(
+    ("row", "fields", "shown"),
+    [
+        ("usm_copy", (0x1230, 1 << 46, 8 << 30), ["dst: 0x1230", "src: 0x400000000000", "size: 8589934592"]),
+        ("buffer_read", ("<Buffer>", 8 << 30, 16, 0xBEE0), ["src: <Buffer>", "offset: 8589934592", "size: 16", "dst: 0xbee0"]),
+        ("mem_advise", (0xFF0, 5 << 30, 2), ["dst: 0xff0", "size: 5368709120", "advice: 2"]),
+        ("prefetch", (0, 4, 1), ["dst: 0x0", "size: 4", "flags: 1"]),
+    ],
+)  # fmt: skip
+def test_an_address_is_one_by_its_parameter_however_small_it_is(
+    row: str, fields: tuple[Any, ...], shown: list[str]
+) -> None:
+    assert Transfer(row, fields).describe() == shown
+
+
+@pytest.mark.parametrize("row", TRANSFERS)
+def test_what_may_be_an_address_is_a_pointer_of_the_recorded_command_too(row: str) -> None:
+    given = TRANSFERS[row]
+    parameters = UR.functions[given.append].parameters[1:]  # the first is the command-buffer
+    recorded = {
+        name
+        for name, parameter in zip(given.appended(*given.fields), parameters, strict=False)
+        if parameter.stars
+    }
+    assert given.pointers == recorded
 
 
 def test_an_executable_shows_what_runs(queue: Queue, graph: CommandGraph) -> None:

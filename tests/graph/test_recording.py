@@ -7,8 +7,8 @@ import gc
 import numpy
 import pyopencl as cl
 import pytest
-from graph_support import edges, refused
-from sycl_support import N, zeros
+from helpers.graphs import edges, refused
+from helpers.sycl import N, zeros
 
 from fairlead.graph import CommandGraph, DynamicParameter, Node
 from fairlead.runtime import USM, Context, Event, Program, Queue

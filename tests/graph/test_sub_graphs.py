@@ -7,9 +7,9 @@ import json
 
 import numpy
 import pytest
-from graph_support import edges, refused
-from support import RunPython
-from sycl_support import Gate, N, zeros
+from helpers.graphs import edges, refused
+from helpers.support import RunPython
+from helpers.sycl import Gate, N, zeros
 
 from fairlead.graph import CommandGraph, DynamicParameter, ExecutableGraph
 from fairlead.runtime import USM, Buffer, Context, Device, Errc, Program, Queue

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy
 import pytest
-from graph_support import edges, refused
-from sycl_support import N
+from helpers.graphs import edges, refused
+from helpers.sycl import N
 
 from fairlead.graph import CommandGraph, Node, async_malloc
 from fairlead.runtime import USM, Context, Handler, Program, Queue, malloc_shared

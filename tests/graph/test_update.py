@@ -6,8 +6,8 @@ import threading
 
 import numpy
 import pytest
-from graph_support import refused
-from sycl_support import Gate, N, zeros
+from helpers.graphs import refused
+from helpers.sycl import Gate, N, zeros
 
 from fairlead.graph import CommandGraph, DynamicParameter, Node
 from fairlead.runtime import USM, Accessor, Buffer, Errc, NDRange, Program, Queue, SYCLError

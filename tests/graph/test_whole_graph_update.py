@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy
 import pytest
-from graph_support import refused
-from sycl_support import N, zeros
+from helpers.graphs import refused
+from helpers.sycl import N, zeros
 
 from fairlead.graph import CommandGraph, DynamicParameter
 from fairlead.runtime import USM, Buffer, Context, Handler, NDRange, Program, Queue

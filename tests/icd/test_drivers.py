@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support import FakeDriver, RunPython
+from helpers.support import FakeDriver, RunPython
 
 from fairlead.icd.abi import CL_INVALID_OPERATION
 from fairlead.icd.drivers import Driver, drivers, load

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import FakeDriver, RunPython
+from helpers.support import FakeDriver, RunPython
 
 from fairlead.icd.probe import DeviceReport, ProbeReport, probe, probe_all
 from fairlead.loader.base.search import Candidate

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import FakeDriver, RunPython
+from helpers.support import FakeDriver, RunPython
 
 from fairlead.icd import quirks
 from fairlead.icd.drivers import load

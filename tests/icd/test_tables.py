@@ -6,9 +6,9 @@ import ctypes
 from pathlib import Path
 
 import pytest
+from helpers.support import FakeDriver
 from hypothesis import given
 from hypothesis import strategies as st
-from support import FakeDriver
 
 from fairlead.icd import tables
 from fairlead.icd.abi import (

@@ -13,9 +13,9 @@ import pytest
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
+from helpers.support import FakeDriver, Output, RunPython
 from hypothesis import given
 from hypothesis import strategies as st
-from support import FakeDriver, Output, RunPython
 
 from fairlead.icd import trace_layer
 from fairlead.icd.drivers import load
@@ -110,7 +110,12 @@ def test_a_pyopencl_program_leaves_its_calls(
     request: pytest.FixtureRequest, traced: Traced, driver: str
 ) -> None:
     candidate: Candidate = request.getfixturevalue(driver)
-    library = load(candidate).path
+    loaded = load(candidate)
+    if "pocl-generic-cpu" in loaded.quirks:
+        pytest.skip(
+            "this CPU is newer than the PoCL wheel's compiler: unrepaired, it builds nothing"
+        )
+    library = loaded.path
     without, left = traced(PYOPENCL, library, env={"OPENCL_LAYERS": ""})
     assert without.out.endswith("[0, 2, 4, 6, 8]\n") and not left
     output, (process,) = traced(PYOPENCL, library)

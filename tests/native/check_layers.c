@@ -13,7 +13,7 @@
 
 #include "../../loader/base/native/native.cdef.h"
 
-enum { UNSUPPORTED = 44, ORPHAN = 4711, ANSWER = 77, UNITS = 42, HEAD = 6, THREADS = 4, ROUNDS = 300 };
+enum { UNSUPPORTED = 44, ORPHAN = 4711, ANSWER = 77, UNITS = 42, HEAD = 6, THREADS = 4, ROUNDS = 300, LAYERS = 16 };
 
 #define NOWHERE ((void *)0x123456789000)
 #define DEVICE ((void *)0xd0)
@@ -163,11 +163,13 @@ SCENARIO(layer_all_taken) {
     int took = 0;
     set_up();
     while (fl_new_layer(fl_ur_thunks(), own, 0))
-        CHECK(++took <= FL_LAYERS);
+        CHECK(++took <= LAYERS);
     CHECK(fl_new_layer(fl_ur_thunks(), own, 0) == NULL);
-    for (int i = 0; i < FL_LAYERS; i++)
+    const fl_thunks *thunks = fl_ur_thunks();
+    EQUAL(thunks->layers_end - thunks->layers, LAYERS);
+    for (int i = 0; i < LAYERS; i++)
         for (int k = 0; k < i; k++)
-            CHECK(fl_ur_thunks()->tables[i][0] != fl_ur_thunks()->tables[k][0]);
+            CHECK(thunks->layers[i]->table[0] != thunks->layers[k]->table[0]);
     uint32_t value = 0;
     OK(ask(1, &value, NULL));
     EQUAL(value, UNITS + 1);

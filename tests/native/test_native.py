@@ -1,6 +1,6 @@
 """The native code by itself, with a mock driver: each scenario in a process of its own, plain and under ASan and UBSan.
 
-`make sanitize` runs them under ThreadSanitizer and valgrind too (sanitize.py).
+`make sanitize` runs them under ThreadSanitizer and valgrind too (helpers/sanitize.py).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from sanitize import ADDRESS, HERE, build, build_shells, scenarios
-from support import CHILD_TIMEOUT
+from helpers.sanitize import ADDRESS, HERE, build, build_shells, scenarios
+from helpers.support import CHILD_TIMEOUT
 
 _BUILDS = {"plain": (), "sanitized": ADDRESS}
 

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from installing import run
-from sources import copy_sources
-from support import ROOT
+from helpers.installing import run
+from helpers.sources import copy_sources
+from helpers.support import ROOT
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import ROOT
+from helpers.support import ROOT
 
 ALLOWED = {
     "loader": set[str](),

@@ -8,8 +8,8 @@ import venv
 from pathlib import Path
 
 import pytest
-from hosts import Host, compile_host
-from installing import run
+from helpers.hosts import Host, compile_host
+from helpers.installing import run
 
 from fairlead.plugins.sdk import build
 

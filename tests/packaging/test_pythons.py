@@ -1,4 +1,4 @@
-"""What runs on every Python (tests/pythons.py): which Pythons are found, what is copied, and what is said of each."""
+"""What runs on every Python (tests/helpers/pythons.py): which Pythons are found, what is copied, and what is said of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import pythons
+from helpers import pythons
 
 MAKEFILE = """
 demo:

@@ -5,15 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sources import copy_sources
-from support import ROOT
+from helpers.sources import copy_sources
+from helpers.support import ROOT
 
 #: What a tree holds, and what of it is copied.
 TREE = {
-    "README.md": True, "setup.py": True, "icd/native/replay.c": True, "docs/build/page.md": True,
-    ".git/config": False, ".venv/bin/python": False, "build/lib/fairlead/api.py": False, "icd/_native.abi3.so": False,
-    "fairlead/__pycache__/api.pyc": False, "plugins/libur_adapter_x.so.0": False, "fairlead.egg-info/PKG-INFO": False,
-}  # fmt: skip
+    "README.md": True,
+    "setup.py": True,
+    "icd/native/replay.c": True,
+    "docs/build/page.md": True,
+    ".git/config": False,
+    ".venv/bin/python": False,
+    "build/lib/fairlead/api.py": False,
+    "icd/_native.abi3.so": False,
+    "fairlead/__pycache__/api.pyc": False,
+    "plugins/libur_adapter_x.so.0": False,
+    "fairlead.egg-info/PKG-INFO": False,
+}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from installing import run
+from helpers.installing import run
 
 
 def test_the_wheel_holds_fairlead_alone(wheel: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from ur_calls import Calls, array
+from helpers.ur_calls import Calls, array
 
 from fairlead import plugins
 from fairlead.backends import nested_environment

@@ -1,3 +1,13 @@
-"""The fixtures of tests/sycl_support.py: every test of a `device` runs on every driver."""
+"""The fixtures of tests/helpers/sycl.py: every test of a `device` runs on every driver."""
 
-from sycl_support import *  # noqa: F403
+from helpers.sycl import (  # noqa: F401
+    context,
+    device,
+    device_gate,
+    gate,
+    in_order,
+    memory,
+    program,
+    pytest_generate_tests,
+    queue,
+)

@@ -9,8 +9,8 @@ import numpy
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
-from support import RunPython
-from sycl_support import SOURCE, N, zeros
+from helpers.support import RunPython
+from helpers.sycl import SOURCE, N, zeros
 
 from fairlead.runtime import (
     USM,

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy
 import pytest
-from support import RunPython
-from sycl_support import SOURCE, N, check_refused, driver_name, zeros
+from helpers.support import RunPython
+from helpers.sycl import SOURCE, N, check_refused, driver_name, zeros
 
 from fairlead.runtime import (
     USM,

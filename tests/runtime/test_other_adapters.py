@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support import RunPython
-from sycl_support import SOURCE
+from helpers.support import RunPython
+from helpers.sycl import SOURCE
 
 CODE = f"""
 import fairlead, numpy

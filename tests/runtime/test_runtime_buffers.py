@@ -8,7 +8,7 @@ import threading
 
 import numpy
 import pytest
-from sycl_support import SOURCE, Gate, N
+from helpers.sycl import SOURCE, Gate, N
 
 from fairlead.runtime import (
     Accessor,

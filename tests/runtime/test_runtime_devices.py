@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy
 import pytest
-from support import RunPython
-from sycl_support import SOURCE, N, zeros
+from helpers.support import RunPython
+from helpers.sycl import SOURCE, N, zeros
 
 from fairlead.runtime import Context, Device, Errc, Program, Queue, SYCLError, devices, platforms
 from fairlead.runtime.queue import default_context

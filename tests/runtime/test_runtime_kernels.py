@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 import pytest
-from sycl_support import SOURCE, Gate, N, zeros
+from helpers.sycl import SOURCE, Gate, N, zeros
 
 from fairlead.runtime import (
     USM,

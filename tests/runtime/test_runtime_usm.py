@@ -8,8 +8,8 @@ import weakref
 
 import numpy
 import pytest
-from support import RunPython
-from sycl_support import Gate, N, zeros
+from helpers.support import RunPython
+from helpers.sycl import Gate, N, zeros
 
 from fairlead.runtime import (
     USM,

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy
 import pytest
-from support import RunPython
-from sycl_support import SOURCE, Gate, N, driver_name, zeros
+from helpers.support import RunPython
+from helpers.sycl import SOURCE, Gate, N, driver_name, zeros
 
 from fairlead.runtime import (
     USM,

@@ -1,157 +1,145 @@
 """Builds `fairlead.loader.base._native` with cffi in API mode: layers, the log of calls, careful reads.
 
-`thunks(api, name)` makes the C of all that is generated for an API from its ABI data: for every slot the thunk that hands a call to a
-layer (layer.h), once for each layer; the stubs that stand where an adapter has nothing; and how a trace is to read each parameter.
-icd/native/build.py makes those of OpenCL with the same function.
+`write_thunks` writes the C of an API's layers, generated from its ABI data, in three files:
 
-setup.py calls `ffibuilder()`; `python loader/base/native/build.py DIRECTORY` only writes the generated C there, for tests written in C.
+- thunks_NAME.c is linked once. For each signature it has a *body*, which hands a call to the layer's handlers and
+  to the next table (layer.h). It also has the stubs for slots that an adapter lacks, and says what a trace reads
+  of each parameter.
+- layer_NAME.c is one layer: its table, and for each slot a *thunk*. That says which slot of which layer was called,
+  and jumps to the body. The file is compiled once and linked 16 times. Each copy has its own layer, and puts the
+  address into a section that thunks_NAME.c reads as an array. So 16 layers cost the compiler no more than one.
+- thunks_NAME.h declares what the two share.
+
+icd/native/build.py makes those of OpenCL with the same function.
+setup.py calls `ffibuilder()`; `python loader/base/native/build.py DIRECTORY` only writes the generated C there, for tests in C.
 """
 
 from __future__ import annotations
 
 import ctypes
-import importlib.util
-import os
+import runpy
 import sys
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("memory.c", "layers.c", "log.c")
-WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden")
-LAYERS = 16  # FL_LAYERS
-_PIECE = 128  # log.c: the most that is read of what a parameter leads to
+building = SimpleNamespace(**runpy.run_path(str(HERE / "building.py")))
+declarations = building.declarations
+
+SOURCES = tuple(HERE / name for name in ("memory.c", "layers.c", "log.c"))
+LAYERS = 16  # of an API
+_PIECE = 128  # bytes: log.c reads no more of what a parameter leads to
 _NOTHING = "{0, -1, 1}"  # an fl_shape: nothing is read
+_TLS = '__attribute__((tls_model("initial-exec")))'  # one load and no call
 
-#: How a parameter becomes a word, by what its type is in the end.
-_WORDS = {
-    "pointer": "FL_POINTER({})",
-    "handle": "FL_POINTER({})",
-    "callback": "FL_POINTER({})",
-    "void*": "FL_POINTER({})",
-    "struct": "FL_POINTER(&{})",
-    "float": "FL_FLOAT({})",
-}
+_POINTER = "void *"
+#: How a value is converted to a word. Numbers are extended as their types say.
+_CONVERSIONS = {_POINTER: "FL_POINTER", "float": "FL_FLOAT"}
 
 
-@cache
-def abi_module() -> Any:
-    """loader/base/abi.py, which is not importable as part of fairlead before fairlead is built."""
-    spec = importlib.util.spec_from_file_location("_fairlead_abi", HERE.parent / "abi.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+class Signature:
+    """What the calling convention sees of a function: its types, with all pointers alike.
+
+    Functions with the same signature share their body and their stubs.
+    """
+
+    def __init__(self, api: Any, function: Any) -> None:
+        self.structs = api.structs
+        self.returns = self._c_type(api, function.returns, 0)
+        self.types = tuple(self._c_type(api, p.type, p.stars) for p in function.parameters)
+        self.names = ", ".join(f"a{index}" for index in range(len(self.types)))
+
+    @staticmethod
+    def _c_type(api: Any, name: str, stars: int) -> str:
+        base = "callback" if name == "callback" else api.resolve(name)
+        if stars or name.endswith("*") or base in ("handle", "callback", "void*"):
+            return _POINTER
+        return name if base == "struct" else base.replace("unsigned_char", "unsigned char")
+
+    def declare(self, name: str) -> str:
+        """The prototype of a function of this signature. Its parameters are called a0, a1, …"""
+        parameters = ", ".join(f"{type_} a{index}" for index, type_ in enumerate(self.types))
+        return f"{self.returns} {name}({parameters or 'void'})"
+
+    def word(self, type_name: str, value: str) -> str:
+        """A value as 64 bits. What is larger is passed by its address."""
+        if type_name in self.structs:
+            return f"FL_POINTER(&{value})"
+        return f"{_CONVERSIONS.get(type_name, 'FL_NUMBER')}({value})"
 
 
-def declarations(api: Any) -> Iterator[str]:
-    """The types of an API, in an order that C accepts; a handle is a pointer to a struct of its own."""
-    declared = set()
-
-    def declare(name: str) -> Iterator[str]:
-        if name in declared or name not in api.types:
-            return
-        declared.add(name)
-        base = api.types[name]
-        if base == "struct":
-            kind = api.structs[name].kind if name in api.structs else "struct"
-            yield f"typedef {kind} {name} {name};"
-        elif base == "handle":
-            yield f"typedef struct fl_{name} *{name};"
-        elif base == "callback":
-            yield f"typedef void (*{name})(void);"
-        else:
-            yield from declare(base)
-            yield f"typedef {base.replace('unsigned_char', 'unsigned char')} {name};"
-
-    for name in api.types:
-        yield from declare(name)
-    for name in _passed_by_value(api):
-        yield api.structs[name].c_definition
+def _signatures(api: Any) -> tuple[list[Signature], list[int]]:
+    """The distinct signatures, and for each slot the index of its own."""
+    found: dict[tuple[str, ...], Signature] = {}
+    keys = []
+    for function in api.slots:
+        signature = Signature(api, function)
+        keys.append((signature.returns, *signature.types))
+        found.setdefault(keys[-1], signature)
+    indexes = {key: index for index, key in enumerate(found)}
+    return list(found.values()), [indexes[key] for key in keys]
 
 
-def _passed_by_value(api: Any) -> list[str]:
-    found = (
-        p.type
-        for f in api.slots
-        for p in f.parameters
-        if not p.stars and api.resolve(p.type) == "struct"
-    )
-    return sorted(set(found))
-
-
-def _thunk(api: Any, function: Any) -> str:
-    """The body that all layers of a slot share. `current` was set a moment ago by the thunk that the caller called."""
-    words = []
-    for p in function.parameters:
-        base = "pointer" if p.stars or p.type == "callback" else api.resolve(p.type)
-        words.append(_WORDS.get(base, "FL_NUMBER({})").format(p.name))
-    names = ", ".join(p.name for p in function.parameters)
-    void, slot = function.returns == "void", function.slot
-    is_number = api.ctype(function.returns) is not None and api.resolve(
-        function.returns.rstrip("*")
-    ) not in ("handle", "void*", "void")
-    is_number = is_number and not function.returns.endswith("*")
-    back = (
-        "(void)0"
-        if void
-        else f"return ({function.returns})" + ("" if is_number else "(uintptr_t)") + "call.result"
-    )
-    forward = f"((fn_{function.name} *)next[{slot}])({names});"
+def _body(s: Signature, name: str) -> str:
+    """What all functions of a signature share. The thunk has just set CURRENT."""
+    is_void, is_pointer = s.returns == "void", s.returns == _POINTER
+    answer = f"return ({s.returns}){'(uintptr_t)' if is_pointer else ''}call.result;"
+    words = ", ".join(s.word(type_, f"a{index}") for index, type_ in enumerate(s.types))
     return f"""\
-typedef {function.c_declaration("fn_" + function.name)};
-static {function.c_declaration("body_" + function.name)} {{
-    fl_layer *layer = current;
+{s.declare(name)} {{
+    fl_layer *layer = CURRENT.layer;
+    uint32_t slot = CURRENT.slot;
     void *const *next = __atomic_load_n(&layer->next, __ATOMIC_ACQUIRE);
-    uint64_t arguments[] = {{{", ".join(words) or "0"}}};
-    fl_call call = {{layer, {slot}, {len(words)}, arguments, layer->orphan, 0}};
+    uint64_t arguments[] = {{{words or "0"}}};
+    fl_call call = {{layer, slot, {len(s.types)}, arguments, layer->orphan, 0}};
     int (*before)(fl_call *) = __atomic_load_n(&layer->before, __ATOMIC_ACQUIRE);
     if ((before && before(&call)) || !next) {{
-        {back};
-        {"return;" if void else ""}
+        {"return;" if is_void else answer}
     }}
-    {"" if void else function.returns + " result = "}{forward}
+    {"" if is_void else f"{s.returns} result = "}(({s.declare("(*)")})next[slot])({s.names});
     void (*after)(fl_call *) = __atomic_load_n(&layer->after, __ATOMIC_ACQUIRE);
     if (after) {{
-        call.result = {"0" if void else ("FL_NUMBER" if is_number else "FL_POINTER") + "(result)"};
+        call.result = {"0" if is_void else s.word(s.returns, "result")};
         after(&call);
     }}
-    {"" if void else "return result;"}
+    {"" if is_void else "return result;"}
 }}"""
 
 
-def _layer(api: Any, number: str = "k") -> Iterator[str]:
-    """The thunks of one layer, as a macro of its number."""
-    yield f"#define LAYER({number}) \\"
-    for f in api.slots:
-        names = ", ".join(p.name for p in f.parameters)
-        call = f"current = &layers[{number}]; {'' if f.returns == 'void' else 'return '}body_{f.name}({names});"
-        yield f"static {f.c_declaration(f'thunk_{f.name}_##{number}')} {{ {call} }} \\"
-    yield f"static void *const table_##{number}[] = {{ \\"
-    yield from (f"(void *)thunk_{f.name}_##{number}, \\" for f in api.slots)
-    yield "};"
-
-
-def _stubs(api: Any, name: str, code: str) -> Iterator[str]:
-    """A table in which every slot answers with an error, through the channel that the function has for errors."""
-    for f in api.slots:
-        if f.error_channel == "errcode_ret":
-            body = f"if (errcode_ret) *errcode_ret = {code}; return NULL;"
-        elif f.error_channel == "return":
-            body = f"return {code};"
-        else:
-            body = "" if f.returns == "void" else "return NULL;"
-        yield f"static {f.c_declaration(f'{name}_{f.name}')} {{ {body} }}"
+def _table(api: Any, name: str, functions: Iterable[str]) -> Iterator[str]:
+    """An array of functions, one for each slot."""
     yield f"static void *const {name}[] = {{"
-    yield from (f"    (void *){name}_{f.name}," for f in api.slots)
+    yield from (
+        f"    (void *){function}, /* {slot.name} */"
+        for function, slot in zip(functions, api.slots, strict=True)
+    )
     yield "};"
+
+
+def _stubs(api: Any, name: str, code: int) -> Iterator[str]:
+    """A table in which each slot fails, as its function reports errors."""
+    signatures, indexes = _signatures(api)
+    stubs: dict[str, str] = {}
+    functions = []
+    for function, index in zip(api.slots, indexes, strict=True):
+        signature = signatures[index]
+        failure = "" if signature.returns == "void" else "return NULL;"
+        if function.error_channel == "return":
+            failure = f"return {code};"
+        elif function.error_channel == "errcode_ret":
+            place = [p.name for p in function.parameters].index("errcode_ret")
+            failure = f"if (a{place}) *(int32_t *)a{place} = {code}; return NULL;"
+        stub = f"{name}_{index}_{function.error_channel}"
+        stubs[stub] = f"static {signature.declare(stub)} {{ {failure} }}"
+        functions.append(stub)
+    yield from stubs.values()
+    yield from _table(api, name, functions)
 
 
 def _shape(api: Any, function: Any, parameter: Any) -> str:
-    """The fl_shape of a parameter. Raw memory is only read where its length is told, and it is not the data of a transfer."""
+    """The fl_shape of a parameter. Raw memory is read only if its length is known and it is not the data of a transfer."""
     base = api.resolve(parameter.type) if parameter.type != "callback" else "callback"
     counts = [
         index
@@ -175,96 +163,117 @@ def _size(api: Any, type_name: str) -> int:
     return ctypes.sizeof(api.ctype(type_name))
 
 
-def thunks(api: Any, name: str, unsupported: str, uninitialized: str) -> str:
-    """The C file of an API: `fl_thunks_NAME` (layer.h) and what it is made of. The two codes are what stubs answer."""
-    layers = range(LAYERS)
-    lines = [
-        f"/* Generated from {api.path.name} by loader/base/native/build.py. */",
-        '#include "layer.h"',
-        "",
-    ]
-    lines += declarations(api)
-    lines.append("static fl_layer layers[FL_LAYERS];")
-    lines.append('static __thread fl_layer *current __attribute__((tls_model("initial-exec")));')
-    lines += (_thunk(api, function) for function in api.slots)
-    lines += _layer(api)
-    lines += (f"LAYER({number})" for number in layers)
-    lines.append(
-        f"static void *const *const tables[FL_LAYERS] = {{{', '.join(f'table_{number}' for number in layers)}}};"
-    )
-    lines += _stubs(api, "unsupported", unsupported)
-    lines += _stubs(api, "uninitialized", uninitialized)
-    shapes = [
-        [_shape(api, function, parameter) for parameter in function.parameters]
-        for function in api.slots
-    ]
-    lines.append("static const fl_shape shapes[] = {")
-    lines += (
-        f"    {', '.join(row)}, /* {function.name} */"
-        for function, row in zip(api.slots, shapes, strict=True)
-        if row
-    )
-    lines.append("};")
-    firsts, total = [], 0
-    for row in shapes:
-        firsts.append(total)
-        total += len(row)
-    lines.append(
-        f"static const uint16_t first_shape[] = {{{', '.join(map(str, [*firsts, total]))}}};"
-    )
-    lines.append(f"extern const fl_thunks fl_thunks_{name};")
-    members = f"{len(api.slots)}, layers, tables, unsupported, uninitialized, shapes, first_shape"
-    lines.append(f"const fl_thunks fl_thunks_{name} = {{{members}}};")
-    return "\n".join([*lines, ""])
+def _shapes(api: Any) -> Iterator[str]:
+    """The fl_shape of every parameter, and where those of a function begin."""
+    firsts = [0]
+    yield "static const fl_shape shapes[] = {"
+    for function in api.slots:
+        row = [_shape(api, function, parameter) for parameter in function.parameters]
+        firsts.append(firsts[-1] + len(row))
+        if row:
+            yield f"    {', '.join(row)}, /* {function.name} */"
+    yield "};"
+    yield f"static const uint16_t first_shape[] = {{{', '.join(map(str, firsts))}}};"
 
 
-def write_if_new(path: Path, text: str) -> Path:
-    """Write a generated file, unless it is there already: then nothing is compiled again."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        path.write_text(text, encoding="utf-8")
-    return path
+def _header(api: Any, name: str) -> Iterator[str]:
+    yield '#include "layer.h"'
+    yield from building.declarations(api)
+    yield "#pragma GCC visibility push(hidden)"
+    yield f"extern __thread fl_entry fl_current_{name} {_TLS};"
+    yield f"#define CURRENT fl_current_{name}"
+    yield f"const fl_thunks *fl_{name}_thunks(void);"
+    for index, signature in enumerate(_signatures(api)[0]):
+        yield f"{signature.declare(f'fl_{name}_body_{index}')};"
+    yield "#pragma GCC visibility pop"
 
 
-def write_thunks(directory: Path) -> list[Path]:
-    """Write thunks_ur.c and thunks_pi.c into `directory`."""
-    api = abi_module().Api
-    written = []
-    for name, prefix in (("ur", "UR_RESULT_ERROR_"), ("pi", "PI_ERROR_")):
-        data = api(HERE.parents[1] / name / f"{name}.abi")
-        codes = (
-            str(data.codes[prefix + what]) for what in ("UNSUPPORTED_FEATURE", "UNINITIALIZED")
+def _layer(api: Any, name: str) -> Iterator[str]:
+    yield f'#include "thunks_{name}.h"'
+    yield "static fl_layer layer;"
+    signatures, indexes = _signatures(api)
+    for slot, index in enumerate(indexes):
+        signature = signatures[index]
+        call = f"fl_{name}_body_{index}({signature.names});"
+        yield (
+            f"static {signature.declare(f'thunk_{slot}')} {{"
+            f" CURRENT = (fl_entry){{&layer, {slot}}};"
+            f" {'' if signature.returns == 'void' else 'return '}{call} }}"
         )
-        written.append(write_if_new(directory / f"thunks_{name}.c", thunks(data, name, *codes)))
-    return written
+    yield from _table(api, "table", (f"thunk_{slot}" for slot in range(len(indexes))))
+    yield "static fl_layer layer = {.table = table};"
+    yield (
+        f'static fl_layer *const entry __attribute__((section("fl_layers_{name}"), used)) = &layer;'
+    )
+
+
+def _thunks(api: Any, name: str, unsupported: str, uninitialized: str) -> Iterator[str]:
+    yield f'#include "thunks_{name}.h"'
+    yield f"__thread fl_entry fl_current_{name} {_TLS};"
+    for index, signature in enumerate(_signatures(api)[0]):
+        yield _body(signature, f"fl_{name}_body_{index}")
+    yield from _stubs(api, "unsupported", api.codes[unsupported])
+    yield from _stubs(api, "uninitialized", api.codes[uninitialized])
+    yield from _shapes(api)
+    first, end = f"__start_fl_layers_{name}", f"__stop_fl_layers_{name}"  # the linker defines them
+    yield f'extern fl_layer *const {first}[], *const {end}[] __attribute__((visibility("hidden")));'
+    yield f"const fl_thunks *fl_{name}_thunks(void) {{"
+    members = f"{len(api.slots)}, {first}, {end}, unsupported, uninitialized, shapes, first_shape"
+    yield f"    static const fl_thunks thunks = {{{members}}};"
+    yield "    return &thunks;\n}"
+
+
+def write_thunks(directory: Path, name: str, unsupported: str, uninitialized: str) -> list[Path]:
+    """Write the three files of an API.
+
+    Args:
+        directory: Where they are written.
+        name: "ur", "pi" or "cl".
+        unsupported: The name of the error that the stubs of missing functions answer.
+        uninitialized: The name of the error that the stubs answer before and after the adapter's life.
+
+    Returns:
+        What is to be linked: thunks_NAME.c, and layer_NAME.c as often as there are layers.
+    """
+    api = building.api(name)
+    texts = {
+        f"thunks_{name}.h": ["#pragma once", *_header(api, name)],
+        f"thunks_{name}.c": _thunks(api, name, unsupported, uninitialized),
+        f"layer_{name}.c": _layer(api, name),
+    }
+    for file, lines in texts.items():
+        text = "\n".join([building.generated_by("loader/base/native/build.py", api), *lines, ""])
+        building.write_if_new(directory / file, text)
+    return [directory / f"thunks_{name}.c", *[directory / f"layer_{name}.c"] * LAYERS]
+
+
+def write_all(directory: Path) -> list[Path]:
+    """Write the C files of Unified Runtime and PI, and return what is to be linked."""
+    codes = {"ur": "UR_RESULT_ERROR_", "pi": "PI_ERROR_"}
+    return [
+        source
+        for name, prefix in codes.items()
+        for source in write_thunks(
+            directory, name, f"{prefix}UNSUPPORTED_FEATURE", f"{prefix}UNINITIALIZED"
+        )
+    ]
 
 
 def ffibuilder() -> Any:
     """The cffi builder of `fairlead.loader.base._native`."""
     from cffi import FFI
 
-    generated = write_thunks(Path("build/native"))
-    strict = ("-Werror",) if os.environ.get("FAIRLEAD_WERROR") else ()
     ffi = FFI()
     for name in ("layer.cdef.h", "native.cdef.h"):
         ffi.cdef((HERE / name).read_text(encoding="utf-8"))
     ffi.cdef(
         'extern "Python" int fl_python_before(fl_call *);\nextern "Python" void fl_python_after(fl_call *);'
     )
-    ffi.set_source(
-        "fairlead.loader.base._native",
-        '#include "native.h"',
-        sources=[
-            *(os.path.relpath(HERE / source) for source in SOURCES),
-            *map(os.path.relpath, generated),
-        ],
-        depends=[os.path.relpath(path) for path in HERE.glob("*.h")],
-        include_dirs=[str(HERE)],
-        extra_compile_args=["-O2", *WARNINGS, *strict],
-        libraries=["pthread"],
-    )
+    sources = [*SOURCES, *write_all(building.GENERATED)]
+    options = building.extension(sources, [HERE, building.GENERATED], libraries=["pthread"])
+    ffi.set_source("fairlead.loader.base._native", '#include "native.h"', **options)
     return ffi
 
 
 if __name__ == "__main__":
-    write_thunks(Path(sys.argv[1]))
+    write_all(Path(sys.argv[1]))

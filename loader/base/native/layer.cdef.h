@@ -21,7 +21,7 @@ struct fl_layer {
     const fl_thunks *thunks;
     struct fl_log *log;
     uint64_t orphan;
-    uint32_t number;
+    void *const *table; /* of its thunks */
     uint32_t taken;
 };
 
@@ -33,11 +33,12 @@ typedef struct fl_shape {
     uint16_t size;
 } fl_shape;
 
-/* All that is generated for an API. `shapes` are those of all functions one after the other; `first_shape` has slots + 1 entries. */
+/* All that is generated for an API. `layers` ends before `layers_end`. `shapes` are those of all functions one after the other;
+ * `first_shape` has slots + 1 entries. */
 struct fl_thunks {
     uint32_t slots;
-    fl_layer *layers;
-    void *const *const *tables;
+    fl_layer *const *layers;
+    fl_layer *const *layers_end;
     void *const *unsupported;
     void *const *uninitialized;
     const fl_shape *shapes;

@@ -1,9 +1,11 @@
 /* --- memory.c --- */
 size_t fl_safe_read(const void *address, void *into, size_t size);
 
-/* --- layers.c --- */
+/* --- generated: thunks_ur.c, thunks_pi.c --- */
 const fl_thunks *fl_ur_thunks(void);
 const fl_thunks *fl_pi_thunks(void);
+
+/* --- layers.c --- */
 /* A complete table in which every slot answers that it is not supported; NULL if there is no memory. It is never freed: whoever was
  * handed a table may keep it for as long as the process lives. */
 void **fl_new_table_of(const fl_thunks *thunks);

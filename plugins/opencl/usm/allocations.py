@@ -10,7 +10,7 @@ For whoever launches kernels and records commands:
 - `as_copy` and `as_fill` say which operation of the replay engine a transfer is. "svm_copy" and "svm_fill" have addresses,
   of plain host memory too; for intel the functions of `memory_functions` do them. Intel's CPU driver and PoCL take the
   addresses of all kinds of USM in clEnqueueSVMMemcpy, clEnqueueSVMMemFill and clSetKernelArgSVMPointer as well
-  (tests/plugins/opencl/test_usm.py), so that clCommandSVMMemcpyKHR can be used with them. With buffers they are "copy" and
+  (tests/plugins/opencl/usm/test_usm.py), so that clCommandSVMMemcpyKHR can be used with them. With buffers they are "copy" and
   "fill" between buffers, and "read" and "write" where one side is host memory.
 - `find` gives the allocation that an address lies in, `allocations` all of a context: what a kernel may reach that follows
   pointers in memory.

@@ -16,58 +16,45 @@ setup.py calls `ffibuilder()` and `shells()`; `python plugins/sdk/native/build.p
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
+import runpy
 import sys
 import zlib
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 LOADER = HERE.parents[2] / "loader" / "base" / "native"
 ICD = HERE.parents[2] / "icd" / "native"
-WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden")
-LAYOUTS = (
-    "2026.2",
-    "2026.1",
-    "2026.0",
-)  # of the tables that a shell can hand out, the usual one first
+building = SimpleNamespace(**runpy.run_path(str(LOADER / "building.py")))
+
+#: Of the tables that a shell can hand out, the usual one first.
+LAYOUTS = ("2026.2", "2026.1", "2026.0")
 PI_VERSION = "15.47"  # of loader/pi/pi.abi
 
 #: What Python sees of the C, and what else C calls in Python.
 _CDEF = ("shell.cdef.h", "counts.cdef.h", "launches.cdef.h")
-_OTHER_CALLBACKS = "void py_teardown(uint32_t number); void py_reap(void); uintptr_t py_part(void *context, uintptr_t address);"
-
+_OTHER_CALLBACKS = (
+    "void py_teardown(uint32_t number); void py_reap(void);"
+    " uintptr_t py_part(void *context, uintptr_t address);"
+)
 _UPDATE = "urCommandBufferUpdateKernelLaunchExp"
 
-#: What the entry points' C types become: a word that Python sees as a number.
+#: The C type that stands for handles, callbacks and raw memory: Python sees a number.
 _WORD = "uintptr_t"
 
 
-@cache
-def _loader() -> Any:
-    """loader/base/native/build.py, which is not importable as part of fairlead before fairlead is built."""
-    spec = importlib.util.spec_from_file_location("_fairlead_loader_build", LOADER / "build.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@cache
 def ur() -> Any:
     """The Unified Runtime ABI."""
-    return _loader().abi_module().Api(LOADER.parents[1] / "ur" / "ur.abi")
+    return building.api("ur")
 
 
-@cache
 def pi() -> Any:
     """The ABI of DPC++'s plugin interface."""
-    return _loader().abi_module().Api(LOADER.parents[1] / "pi" / "pi.abi")
+    return building.api("pi")
 
 
 def functions() -> list[Any]:
@@ -164,7 +151,7 @@ def ur_types() -> str:
         (c.name, c.value) for c in api.constants.values()
     ]
     lines = [
-        "/* Generated from loader/ur/ur.abi by plugins/sdk/native/build.py. */",
+        building.generated_by("plugins/sdk/native/build.py", api),
         "#pragma once",
         "#include <stdbool.h>",
     ]
@@ -212,7 +199,7 @@ def _row(tables: dict[str, tuple[str, ...]], table: str) -> str:
 
 def _head(api: Any, found: list[Any], module: str, **codes: int | str) -> Iterator[str]:
     """What shell.c takes from both headers: constants, the module that has `start`, the entry points. A code is an error's name."""
-    yield f"/* Generated from loader/{api.path.name} by plugins/sdk/native/build.py. */"
+    yield building.generated_by("plugins/sdk/native/build.py", api)
     yield f'#define FL_ENTRIES {len(found)}\n#define FL_MODULE "{module}"\n#define FL_SHELL_VERSION {version()}u'
     values = (
         f"{name} = {api.codes[code] if isinstance(code, str) else code}"
@@ -240,7 +227,7 @@ def pi_entries() -> str:
         )
     )
     lines.append(f'#define FL_VERSION "{PI_VERSION}"')
-    lines += _loader().declarations(api)
+    lines += building.declarations(api)
     for number, function in enumerate(found):
         names = ", ".join(p.name for p in function.parameters)
         counts = re.fullmatch(r"pi[A-Z][a-z]+(Retain|Release)", function.name)
@@ -296,20 +283,18 @@ def entries() -> str:
     return "\n".join([*lines, ""])
 
 
-def write_headers(directory: Path) -> Path:
-    """Write ur_types.h, ur_entries.h and pi_entries.h into `directory` and return it."""
-    _loader().write_if_new(directory / "ur_types.h", ur_types())
-    _loader().write_if_new(directory / "ur_entries.h", entries())
-    _loader().write_if_new(directory / "pi_entries.h", pi_entries())
-    return directory
+def write_headers(directory: Path) -> None:
+    """Write ur_types.h, ur_entries.h and pi_entries.h into `directory`."""
+    building.write_if_new(directory / "ur_types.h", ur_types())
+    building.write_if_new(directory / "ur_entries.h", entries())
+    building.write_if_new(directory / "pi_entries.h", pi_entries())
 
 
 def ffibuilder() -> Any:
     """The cffi builder of `fairlead.plugins.sdk._native`."""
     from cffi import FFI
 
-    strict = ("-Werror",) if os.environ.get("FAIRLEAD_WERROR") else ()
-    generated = write_headers(Path("build/native"))
+    write_headers(building.GENERATED)
     ffi = FFI()
     ffi.cdef("\n".join(types()) + kinds())
     for header in _CDEF:
@@ -322,51 +307,39 @@ def ffibuilder() -> Any:
         )
     )
     ffi.cdef("#define FL_SHELL_VERSION ...")
-    ffi.set_source(
-        "fairlead.plugins.sdk._native",
-        '#include "ur_types.h"\n#include "shell.cdef.h"\n#include "counts.cdef.h"\n#include "launches.h"\n#include "launches.cdef.h"\n'
-        f"#define FL_SHELL_VERSION {version()}u\n" + "\n".join(_in_c()),
-        sources=[os.path.relpath(HERE / name) for name in ("counts.c", "launches.c")],
-        depends=[
-            os.path.relpath(path)
-            for path in (
-                *sorted(HERE.glob("*.h")),
-                ICD / "native.cdef.h",
-                ICD / "busy.h",
-                generated / "ur_types.h",
-            )
-        ],
-        include_dirs=[str(HERE), str(generated)],
-        extra_compile_args=["-O2", *WARNINGS, "-Wno-unused-function", *strict],
-    )
+    headers = ("ur_types.h", "shell.cdef.h", "counts.cdef.h", "launches.h", "launches.cdef.h")
+    lines = [
+        *(f'#include "{header}"' for header in headers),
+        f"#define FL_SHELL_VERSION {version()}u",
+        *_in_c(),
+    ]
+    sources = [HERE / "counts.c", HERE / "launches.c"]
+    options = building.extension(sources, [HERE, building.GENERATED], "-Wno-unused-function")
+    options["depends"] += [os.path.relpath(ICD / name) for name in ("native.cdef.h", "busy.h")]
+    ffi.set_source("fairlead.plugins.sdk._native", "\n".join(lines), **options)
     return ffi
 
 
 def shells() -> list[Any]:
-    """The setuptools extensions that become `libfairlead_shell.so` and `libfairlead_pi_shell.so`; setup.py sees to the names."""
-    generated = write_headers(Path("build/native"))
-    return [
-        _shell("libfairlead_shell", "shell.c", generated / "ur_entries.h"),
-        _shell("libfairlead_pi_shell", "pi_shell.c", generated / "pi_entries.h"),
-    ]
-
-
-def _shell(name: str, source: str, header: Path) -> Any:
+    """The setuptools extensions that become libfairlead_shell.so and libfairlead_pi_shell.so. setup.py gives the files their names."""
     from setuptools import Extension
 
-    strict = ("-Werror",) if os.environ.get("FAIRLEAD_WERROR") else ()
-    return Extension(
-        f"fairlead.plugins.sdk.{name}",
-        sources=[os.path.relpath(HERE / name) for name in (source, "python.c")],
-        depends=[
-            os.path.relpath(path) for path in (*sorted(HERE.iterdir()), header) if path.is_file()
-        ],
-        include_dirs=[str(HERE), str(header.parent)],
-        extra_compile_args=["-O2", *WARNINGS, *strict],
-        # Never through the PLT: the loader exports the same names. Never unloaded: Python keeps pointers into it.
-        extra_link_args=["-Wl,-z,defs", "-Wl,-Bsymbolic", "-Wl,-z,nodelete"],
-        libraries=["pthread", "dl"],
-    )
+    write_headers(building.GENERATED)
+    found = []
+    for name, source in {
+        "libfairlead_shell": "shell.c",
+        "libfairlead_pi_shell": "pi_shell.c",
+    }.items():
+        options = building.extension(
+            [HERE / source, HERE / "python.c"],
+            [HERE, building.GENERATED],
+            # Never through the PLT: the loader exports the same names. Never unloaded: Python keeps pointers into it.
+            extra_link_args=["-Wl,-z,defs", "-Wl,-Bsymbolic", "-Wl,-z,nodelete"],
+            libraries=["pthread", "dl"],
+        )
+        options["depends"].append(os.path.relpath(HERE / "shell.c"))  # pi_shell.c includes it
+        found.append(Extension(f"fairlead.plugins.sdk.{name}", **options))
+    return found
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import cast
 
 import pytest
-from command_bench import SOURCE, Bench
-from launching import Exported, built
-from ur_calls import Calls, array
-from usm_ways import WAYS, Way
+from helpers.command_bench import SOURCE, Bench
+from helpers.launching import Exported, built
+from helpers.ur_calls import Calls, array
+from helpers.usm_ways import WAYS, Way
 
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
@@ -41,7 +41,7 @@ def old(adapter: Plugin) -> Calls:
 
 @pytest.fixture
 def program(ur: Calls, context: int) -> Iterator[int]:
-    """The kernels of launching.py."""
+    """The kernels of helpers/launching.py."""
     made = built(ur, context)
     yield made
     ur.ok("urProgramRelease", made)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 
 import pytest
-from memory_calls import content, new_buffer, opencl, struct
-from ur_calls import Calls
+from helpers.memory_calls import content, new_buffer, opencl, struct
+from helpers.ur_calls import Calls
 
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import Device

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from support import FakeDriver, RunPython
-from ur_calls import Calls
+from helpers.support import FakeDriver, RunPython
+from helpers.ur_calls import Calls
 
 from fairlead import plugins
 from fairlead.loader.ur.abi import UR

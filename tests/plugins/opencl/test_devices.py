@@ -6,7 +6,7 @@ import ctypes
 from typing import Any
 
 import pytest
-from ur_calls import Calls, array
+from helpers.ur_calls import Calls, array
 
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.memory import read_word

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from launching import (
+from helpers.launching import (
     LOCAL,
     MEM,
     POINTER,
@@ -25,7 +25,7 @@ from launching import (
     rows,
     sizes,
 )
-from ur_calls import Calls, array
+from helpers.ur_calls import Calls, array
 
 from fairlead.loader.ur.abi import UR, URError
 from fairlead.loader.ur.devices import Device

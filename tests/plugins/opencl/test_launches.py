@@ -5,11 +5,10 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import (
+from helpers.launching import (
     LOCAL,
     MEM,
     POINTER,
@@ -22,8 +21,8 @@ from launching import (
     rows,
     sizes,
 )
-from support import RunPython
-from ur_calls import Calls, array
+from helpers.support import ROOT, RunPython
+from helpers.ur_calls import Calls, array
 
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import Device
@@ -462,10 +461,10 @@ def test_arguments_are_set_first_then_launched(
 
 OLD_LAYOUT = """
 import sys
-sys.path.insert(0, sys.argv[1])
+sys.path.append(sys.argv[1])
 import ctypes
-from launching import SOURCE, sizes
-from ur_calls import Calls, array
+from helpers.launching import SOURCE, sizes
+from helpers.ur_calls import Calls, array
 from fairlead.backends import nested_environment
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.discovery import PluginCandidate
@@ -491,10 +490,9 @@ for device in adapter.devices:
 def test_the_tables_of_earlier_releases_lead_to_them(
     run_python: RunPython, adapter: Any, layout: str
 ) -> None:
-    import launching
-
-    directory = str(Path(launching.__file__ or "").parent)
-    done = run_python(OLD_LAYOUT, directory, adapter.path, env={"FAIRLEAD_UR_LAYOUT": layout})
+    done = run_python(
+        OLD_LAYOUT, str(ROOT / "tests"), adapter.path, env={"FAIRLEAD_UR_LAYOUT": layout}
+    )
     lines = done.out.splitlines()
     assert lines[0].startswith("2026.") and lines[1:] == ["[9, 10, 11, 12]"] * len(adapter.devices)
 

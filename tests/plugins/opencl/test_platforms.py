@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 
 import pytest
-from ur_calls import Calls, array
+from helpers.ur_calls import Calls, array
 
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.adapters import Plugin

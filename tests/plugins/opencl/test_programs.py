@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 import pytest
-from launching import (
+from helpers.launching import (
     BROKEN,
     SOURCE,
     UNRESOLVED,
@@ -21,7 +21,7 @@ from launching import (
     program_of,
     references,
 )
-from ur_calls import Calls, array
+from helpers.ur_calls import Calls, array
 
 from fairlead.conformance.ur.spirv import SPEC_ID, store
 from fairlead.icd.abi import OPENCL

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
-from memory_calls import held_back
-from support import RunPython
-from ur_calls import Calls, array
+from helpers.memory_calls import held_back
+from helpers.support import ROOT, RunPython
+from helpers.ur_calls import Calls, array
 
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import Device
@@ -132,9 +131,9 @@ def test_flags_that_contradict_each_other_are_refused(
 LEAVING: Final = """
 import ctypes, faulthandler, sys
 faulthandler.dump_traceback_later(30, exit=True)  # only if it hangs
-sys.path[:0] = sys.argv[2:]
-from memory_calls import new_buffer, new_queue
-from ur_calls import Calls, array
+sys.path.append(sys.argv[2])
+from helpers.memory_calls import new_buffer, new_queue
+from helpers.ur_calls import Calls, array
 from fairlead import plugins
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.discovery import PluginCandidate
@@ -161,5 +160,4 @@ print("released")
 @pytest.mark.parametrize("platform", ["Intel", "Portable Computing Language"])
 def test_a_queue_is_released_while_its_commands_run(platform: str, run_python: RunPython) -> None:
     """Intel's driver would hang."""
-    here = Path(__file__).parent
-    assert run_python(LEAVING, platform, str(here), str(here.parent)).out == "released\n"
+    assert run_python(LEAVING, platform, str(ROOT / "tests")).out == "released\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 
 import pytest
-from memory_calls import struct
-from ur_calls import Calls
+from helpers.memory_calls import struct
+from helpers.ur_calls import Calls
 
 from fairlead.loader.ur.abi import UR
 

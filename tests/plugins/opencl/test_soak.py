@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support import CHILD_TIMEOUT, ROOT
+from helpers.support import CHILD_TIMEOUT, ROOT
 
 from fairlead.icd.drivers import drivers
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from launching import MEM, POINTER, built, rows, sizes
-from memory_calls import new_queue
-from ur_calls import Calls, array
+from helpers.launching import MEM, POINTER, built, rows, sizes
+from helpers.memory_calls import new_queue
+from helpers.ur_calls import Calls, array
 
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.table import DispatchTable

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from memory_calls import (
+from helpers.memory_calls import (
     content,
     finish,
     held_back,
@@ -18,7 +18,7 @@ from memory_calls import (
     region,
     struct,
 )
-from ur_calls import Calls, array
+from helpers.ur_calls import Calls, array
 
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import Device

@@ -1,4 +1,4 @@
-"""Objects of two contexts of one driver in one call: what is refused leaves everything as it was. (tests/plugins/fuzz/fuzz_mixing.py makes
+"""Objects of two contexts of one driver in one call: what is refused leaves everything as it was. (tests/helpers/fuzz/mixing.py makes
 such calls at random.)"""
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
-from launching import Exported, Numbers, built, launch, sizes
-from memory_calls import new_queue, struct
-from ur_calls import Calls, array
-from usm_ways import Way
+from helpers.launching import Exported, Numbers, built, launch, sizes
+from helpers.memory_calls import new_queue, struct
+from helpers.ur_calls import Calls, array
+from helpers.usm_ways import Way
 
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR

@@ -1,0 +1,190 @@
+"""`import fairlead`: the names that it offers, what it costs, and what `platforms()` and `devices()` say when there is nothing."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from helpers.support import FakeDriver, RunPython
+
+from fairlead.icd.discovery import find
+from fairlead.loader.base.search import Candidate
+
+CATCH = """
+import fairlead
+try:
+    print(fairlead.{name}())
+except fairlead.FairleadError as error:
+    print(type(error).__name__, error.routine, error.code, error.remedy, sep="|")
+    print(error)
+"""
+
+
+def vendors(directory: Path, *libraries: Path) -> dict[str, str]:
+    """Registers libraries in a directory, and gives the environment that leads to it."""
+    for number, library in enumerate(libraries):
+        (directory / f"{number}.icd").write_text(f"{library}\n")
+    return {"OCL_ICD_VENDORS": str(directory)}
+
+
+def test_the_public_names(run_python: RunPython) -> None:
+    """Each one is there without an import of a submodule, and known to dir() and to `import *`."""
+    code = """
+import fairlead
+for name in fairlead.__all__:
+    assert getattr(fairlead, name) is not None and name in dir(fairlead), name
+assert issubclass(fairlead.PlatformNotFoundError, fairlead.NotFoundError)
+for error in ("LibraryError", "NotFoundError", "OpenCLError", "CaptureError", "ReplayError"):
+    assert issubclass(getattr(fairlead, error), fairlead.FairleadError), error
+from fairlead import *
+print(capture.__name__, platforms.__name__, Platform.__name__, sorted(fairlead.__all__)[:3])
+"""
+    assert (
+        run_python(code).out
+        == "capture platforms Platform ['CaptureError', 'CapturedGraph', 'Device']\n"
+    )
+
+
+def test_a_name_that_is_not_there() -> None:
+    import fairlead
+
+    with pytest.raises(AttributeError, match="module 'fairlead' has no attribute 'plattforms'"):
+        _ = fairlead.plattforms  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    from importlib.metadata import version
+
+    import fairlead
+
+    assert fairlead.__version__ == version("fairlead")
+
+
+def test_the_import_loads_neither_the_native_module_nor_pyopencl(run_python: RunPython) -> None:
+    code = """
+import sys
+before = set(sys.modules)
+import fairlead
+new = {name for name in set(sys.modules) - before if name.partition(".")[0] in ("fairlead", "pyopencl", "numpy", "click", "ctypes")}
+print(sorted(new))
+fairlead.platforms, fairlead.FairleadError
+print("pyopencl" in sys.modules, "numpy" in sys.modules, "click" in sys.modules)
+"""
+    assert run_python(code).out == "['fairlead']\nFalse False False\n"
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import fairlead.captured_graphs.context",
+        "from fairlead.captured_graphs.context import CapturedGraph",
+        "import fairlead; fairlead.capture",
+    ],
+)
+def test_capture_is_the_function_also_when_its_module_was_imported(
+    run_python: RunPython, imports: str
+) -> None:
+    code = f"{imports}\nimport fairlead, types\nprint(callable(fairlead.capture), isinstance(fairlead.capture, types.ModuleType))"
+    assert run_python(code).out == "True False\n"
+
+
+def test_platforms_and_their_devices_in_order(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    env = vendors(
+        tmp_path,
+        fake_driver(name='"A"'),
+        fake_driver(name='"B"', icd=2, devices=2),
+        fake_driver(name='"C"', devices=0),
+    )
+    code = """
+import fairlead
+print([platform.name for platform in fairlead.platforms()], isinstance(fairlead.platforms(), tuple))
+print([device.platform.name for device in fairlead.devices()], isinstance(fairlead.devices(), tuple))
+"""
+    assert (
+        run_python(code, env=env).out == "['A 0', 'B 0', 'C 0'] True\n['A 0', 'B 0', 'B 0'] True\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["platforms", "devices"])
+def test_no_driver_at_all_names_every_place_and_every_refusal(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path, name: str
+) -> None:
+    env = vendors(tmp_path, fake_driver(count=0))
+    (tmp_path / "empty.icd").write_text("\n")
+    out = run_python(CATCH.format(name=name), env=env).out
+    head, text = out.split("\n", 1)
+    assert (
+        head
+        == "PlatformNotFoundError|clGetPlatformIDs|CL_PLATFORM_NOT_FOUND_KHR|run `fairlead doctor`"
+    )
+    assert f"{fake_driver(count=0)}: clIcdGetPlatformIDsKHR: it has no platform" in text
+    assert (
+        f"{tmp_path}/empty.icd: names no library: it is empty (write the library's path into it, or delete it)"
+        in text
+    )
+    assert f"{tmp_path}: 2 manifests" in text
+    assert text.strip().endswith("remedy: run `fairlead doctor`")
+
+
+def test_no_driver_and_no_place_of_the_catalogue_is_left_out(
+    run_python: RunPython, tmp_path: Path
+) -> None:
+    """The reasons are the same that the search gives."""
+    env = {"OCL_ICD_VENDORS": str(tmp_path)}
+    text = run_python(CATCH.format(name="platforms"), env=env).out
+    for place in find(env).places:
+        assert f"{place.path}: {place.state}" in text
+
+
+def test_platforms_without_a_device(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    out = run_python(
+        CATCH.format(name="devices"), env=vendors(tmp_path, fake_driver(devices=0))
+    ).out
+    assert out.startswith(
+        "NotFoundError|clGetDeviceIDs|CL_DEVICE_NOT_FOUND|run `fairlead doctor`\n"
+    )
+    assert "the platform 'Fake 0' has no device" in out
+
+
+def test_a_platform_that_fails_to_list_its_devices_does_not_hide_the_others(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    env = vendors(
+        tmp_path,
+        fake_driver(null_slot="SLOT_clGetDeviceIDs", name='"Bad"'),
+        fake_driver(name='"Good"'),
+    )
+    done = run_python(
+        "import fairlead\nprint([d.platform.name for d in fairlead.devices()])", env=env
+    )
+    assert done.out == "['Good 0']\n"
+    assert (
+        "RuntimeWarning: the platform 'Bad 0' failed to list its devices" in done.err
+        and "clGetDeviceIDs" in done.err
+    )
+
+
+def test_the_pocl_wheel_and_intels_driver_with_no_variable_set(
+    run_python: RunPython, pocl_wheel: Candidate, intel_cpu: Candidate
+) -> None:
+    code = "import fairlead\nprint([(d.platform.name, d.type) for d in fairlead.devices()])"
+    out = run_python(code, env={"LD_LIBRARY_PATH": None}).out
+    assert "('Portable Computing Language', 'CPU')" in out and "('Intel(R) OpenCL', 'CPU')" in out
+
+
+def test_a_driver_is_the_same_in_every_process(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    """The order does not depend on the order in which the file system lists the manifests."""
+    names = [
+        shutil.copy(fake_driver(name=f'"{letter}"'), tmp_path / f"{letter}.so") for letter in "CAB"
+    ]
+    for path in names:
+        Path(path).with_suffix(".icd").write_text(f"{path}\n")
+    code = "import fairlead\nprint([p.name for p in fairlead.platforms()])"
+    assert run_python(code, env={"OCL_ICD_VENDORS": str(tmp_path)}).out == "['A 0', 'B 0', 'C 0']\n"

@@ -1,0 +1,125 @@
+"""Times of captured graphs that were finalized with `enable_profiling`: from the first command to the last, of whatever replays."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pyopencl as cl
+import pytest
+from helpers.captures import Numbers
+
+from fairlead.captured_graphs.context import CapturedGraph, capture
+from fairlead.graph import CommandGraph
+from fairlead.runtime import Queue, SYCLError
+from fairlead.runtime.interop import context_of, device_of
+
+_PROFILING = cl.command_queue_properties.PROFILING_ENABLE
+_OUT_OF_ORDER = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+
+
+@pytest.fixture(params=[_PROFILING, _PROFILING | _OUT_OF_ORDER], ids=["in_order", "out_of_order"])
+def numbers(request: pytest.FixtureRequest, context: cl.Context) -> Numbers:
+    """Numbers on a queue that profiles."""
+    return Numbers(cl.CommandQueue(context, properties=request.param))
+
+
+def captured(numbers: Numbers) -> CapturedGraph:
+    """Adds 1, then multiplies by 3."""
+    with capture(numbers.queue) as graph:
+        numbers.mul(3, wait_for=[numbers.add(1)])
+    return graph
+
+
+@pytest.fixture
+def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is given to the driver as a whole: the event of that would tell both times by itself."""
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "replay")
+
+
+@pytest.mark.parametrize("mode", ["native", "replay"])
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_replay_has_the_times_of_all_of_it(
+    numbers: Numbers, monkeypatch: pytest.MonkeyPatch, times: int, mode: str
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", mode)
+    before = numbers.add(0)
+    before.wait()
+    loop = captured(numbers).finalize(enable_profiling=True)
+    end = loop.replay(numbers.queue, times=times)
+    after = numbers.add(0, wait_for=[end])
+    after.wait()
+    profile = end.profile
+    # with PoCL 3.0 a command may start a little before the one that it comes after has ended
+    assert before.profile.start < profile.start < profile.end < after.profile.end
+    assert numbers.value() == {1: 3, 5: 363}[times]
+
+
+@pytest.mark.usefixtures("replayed")
+def test_from_the_first_command_of_all_replays_to_the_last(numbers: Numbers) -> None:
+    end = captured(numbers).finalize(enable_profiling=True).replay(numbers.queue, times=3)
+    profile, (first, last) = end.profile, end._times
+    assert (
+        profile.start
+        == first.profiling("start")
+        < last.profiling("start")
+        < last.profiling("end")
+        == profile.end
+    )
+    assert profile.queued <= profile.submit <= profile.start and profile.complete == profile.end
+    numbers.queue.finish()
+
+
+def test_times_have_host_tasks_in_them(numbers: Numbers) -> None:
+    """What another queue does during a host task lies between the first command and the last."""
+    graph, begun, goes_on = captured(numbers), threading.Event(), threading.Event()
+    task = graph.add(
+        lambda handler: handler.host_task(lambda: (begun.set(), goes_on.wait())),
+        depends_on=graph[0],
+    )
+    graph[1].depends_on(task)
+    end = graph.finalize(enable_profiling=True).replay(numbers.queue)
+    assert begun.wait(60)
+    beside = cl.enqueue_marker(cl.CommandQueue(numbers.queue.context, properties=_PROFILING))
+    beside.wait()
+    goes_on.set()
+    assert end.profile.start <= beside.profile.start and beside.profile.end <= end.profile.end
+    assert numbers.value() == 3
+
+
+def test_both_the_queue_and_the_graph_have_to_profile(
+    numbers: Numbers, context: cl.Context
+) -> None:
+    loop = captured(numbers).finalize(enable_profiling=True)
+    with pytest.raises(cl.Error, match="PROFILING_INFO_NOT_AVAILABLE"):
+        loop.replay(cl.CommandQueue(context)).profile.start  # noqa: B018  # it is the look that raises
+    runtime_queue = Queue(context_of(context), device_of(context.devices[0]))
+    with pytest.raises(SYCLError, match="profiling=True"):
+        runtime_queue.graph(loop).profiling("start")
+
+
+@pytest.mark.usefixtures("replayed")
+@pytest.mark.parametrize("way", ["itself", "updatable", "in a graph"])
+def test_on_a_runtime_queue(numbers: Numbers, way: str) -> None:
+    queue = Queue(
+        context_of(numbers.queue.context), device_of(numbers.queue.device), profiling=True
+    )
+    loop: Any = captured(numbers).finalize(enable_profiling=True, updatable=way == "updatable")
+    if way == "in a graph":
+        graph = CommandGraph(queue)
+        first = graph.add(lambda handler: handler.graph_execution(loop))
+        graph.add(lambda handler: handler.host_task(lambda: None), depends_on=first)
+        loop = graph.finalize(enable_profiling=True)
+    gate = queue.host_task(lambda: None)
+    event = queue.graph(loop, depends_on=[gate])  # which is not with the adapter yet
+    start, end = event.profiling("start"), event.profiling("end")
+    parts: Any = event.profiled
+    counted: list[Any] = [part for part in parts if part.handle]
+    first, last = (
+        min(counted, key=lambda part: part.profiling("start")),
+        max(counted, key=lambda part: part.profiling("end")),
+    )
+    assert (
+        start == first.profiling("start") < last.profiling("start") < last.profiling("end") == end
+    )
+    assert numbers.value() == 3

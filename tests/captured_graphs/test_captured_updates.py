@@ -1,0 +1,266 @@
+"""Captured launches are changed by argument index and by range, before they are finalized and in executable graphs."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array
+import pytest
+from helpers.captures import SOURCE, Numbers
+
+from fairlead.captured_graphs.context import capture
+from fairlead.runtime import LocalMemory, NDRange, SYCLError
+
+
+def captured(numbers: Numbers) -> Any:
+    """A graph that adds 1 and multiplies by 3."""
+    with capture(numbers.queue) as graph:
+        numbers.add(1)
+        numbers.mul(3)
+    return graph
+
+
+def test_arguments_by_node_and_index(numbers: Numbers) -> None:
+    graph = captured(numbers)
+    loop = graph.finalize(updatable=True)
+    loop.replay(numbers.queue)
+    assert numbers.value() == 3
+    graph[0].set_arg(1, np.int32(7))
+    loop.replay(numbers.queue)
+    assert numbers.value() == 12  # the executable graph is as it was
+    loop.update(graph[0])
+    loop.replay(numbers.queue)
+    assert numbers.value() == 57
+    other = numbers.new(100)
+    graph[0].set_arg(0, other)
+    graph[1].set_arg(1, np.int32(2))
+    loop.update([graph[0], graph[1]])
+    loop.replay(numbers.queue, times=2)
+    assert (numbers.value(), numbers.value(other)) == (228, 114)
+
+
+def test_changes_before_finalize(numbers: Numbers) -> None:
+    graph = captured(numbers)
+    before = graph.finalize()
+    graph[0].set_arg(1, np.int32(5))
+    assert not graph.is_as_recorded
+    graph.finalize().replay(numbers.queue)
+    assert numbers.value() == 15
+    before.replay(numbers.queue)
+    assert numbers.value() == 48
+
+
+def test_what_was_enqueued_keeps_its_arguments(numbers: Numbers) -> None:
+    graph, other = captured(numbers), numbers.new(0)
+    loop = graph.finalize(updatable=True)
+    gate = cl.UserEvent(numbers.queue.context)
+    loop.replay(numbers.queue, wait_for=[gate])
+    for node in graph:
+        node.set_arg(0, other)
+    loop.update(graph.nodes)
+    loop.replay(numbers.queue)
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    assert (numbers.value(), numbers.value(other)) == (3, 3)
+
+
+def test_a_new_buffer_lives_as_long_as_it_is_used(numbers: Numbers) -> None:
+    graph, other = captured(numbers), numbers.new(20)
+    loop = graph.finalize(updatable=True)
+    graph[0].set_arg(0, other)
+    graph[1].set_arg(0, other)
+    loop.update(graph.nodes)
+    host = np.zeros(64, np.int32)
+    with capture(numbers.queue) as reading:
+        cl.enqueue_copy(numbers.queue, host, other, is_blocking=False)
+    del other
+    gc.collect()
+    rubbish = [numbers.new(-1) for _ in range(50)]
+    loop.replay(numbers.queue)
+    reading.finalize().replay(numbers.queue).wait()
+    assert host[0] == 63 and len(rubbish) == 50
+
+
+def test_arrays_and_svm(numbers: Numbers) -> None:
+    graph, queue = captured(numbers), numbers.queue
+    loop = graph.finalize(updatable=True)
+    array = pyopencl.array.to_device(queue, np.full(64, 4, np.int32))
+    memory = cl.SVMAllocation(queue.context, 256, 0, cl.svm_mem_flags.READ_WRITE)
+    cl.enqueue_copy(queue, memory, np.full(64, 9, np.int32))
+    graph[0].set_arg(0, array)
+    graph[1].set_arg(0, memory)
+    loop.update(graph.nodes)
+    loop.replay(queue).wait()
+    out = np.zeros(64, np.int32)
+    cl.enqueue_copy(queue, out, memory)
+    assert array.get()[0] == 5 and (out == 27).all() and numbers.value() == 0
+    with pytest.raises(pyopencl.array.ArrayHasOffsetError):
+        graph[0].set_arg(0, array[1:])
+    loop.replay(queue).wait()
+    graph[1].set_arg(0, numbers.buffer)  # and back to a buffer
+    loop.update(graph[1])
+    loop.replay(queue).wait()
+
+
+@pytest.mark.parametrize("kind", [LocalMemory, cl.LocalMemory])
+def test_local_memory(numbers: Numbers, kind: Any) -> None:
+    with capture(numbers.queue) as graph:
+        small: Any = cl.LocalMemory(16)
+        numbers.shared_add(numbers.queue, (64,), (4,), numbers.buffer, np.int32(2), small)
+    loop = graph.finalize(updatable=True)
+    loop.replay(numbers.queue)
+    graph[0].set_arg(2, kind(64))
+    graph[0].update_nd_range(NDRange(64, 16))
+    assert graph[0].details == {"kernel": "shared_add", "global_size": (64,), "local_size": (16,)}
+    loop.update(graph[0])
+    loop.replay(numbers.queue)
+    assert numbers.value() == 4
+
+
+def test_ranges(numbers: Numbers) -> None:
+    graph = captured(numbers)
+    loop = graph.finalize(updatable=True)
+    graph[0].update_range(32)
+    graph[1].update_range(32)
+    loop.update(graph.nodes)
+    loop.replay(numbers.queue).wait()
+    values = np.empty(64, np.int32)
+    cl.enqueue_copy(numbers.queue, values, numbers.buffer)
+    assert values.tolist() == [3] * 32 + [0] * 32 and graph[0].label == "add(32)"
+    with pytest.raises(SYCLError, match="1 dimensions, not 2"):
+        graph[0].update_range((8, 8))
+    with pytest.raises(SYCLError, match="it was created with a range"):
+        graph[0].update_nd_range(NDRange(64, 16))
+
+
+def test_updates_of_graphs_with_host_tasks(numbers: Numbers) -> None:
+    graph, seen = captured(numbers), []
+    task = graph.add(
+        lambda handler: handler.host_task(lambda: seen.append(numbers.host[0])), depends_on=graph[0]
+    )
+    graph.make_edge(task, graph[1])
+    loop = graph.finalize(updatable=True)
+    loop.replay(numbers.queue)
+    graph[0].set_arg(1, np.int32(10))
+    graph[1].set_arg(1, np.int32(2))
+    loop.update([graph[0], graph[1]])
+    loop.replay(numbers.queue).wait()
+    assert numbers.value() == 26 and len(seen) == 2
+
+
+def test_what_an_argument_cannot_be(numbers: Numbers) -> None:
+    graph = captured(numbers)
+    with capture(numbers.queue) as other:
+        tile: Any = cl.LocalMemory(16)
+        numbers.shared_add(numbers.queue, (64,), (4,), numbers.buffer, np.int32(2), tile)
+        numbers.read()
+    wrong = [
+        (graph[0], 2, np.int32(1), "the kernel add has 2 arguments, no argument 2"),
+        (graph[0], -1, np.int32(1), "no argument -1"),
+        (graph[0], 1, np.int64(1), "argument 1 has 4 bytes, not 8"),
+        (graph[0], 1, 1, r"is a Python int.*\n.*numpy\.int32"),
+        (graph[0], 1, numbers.buffer, "argument 1 is no memory"),
+        (graph[0], 0, np.int64(1), "argument 0 is memory"),
+        (graph[0], 0, cl.LocalMemory(4), "argument 0 is no local memory"),
+        (other[0], 2, numbers.buffer, "argument 2 is local memory"),
+        (graph[0], 0, "text", "can be no kernel's argument"),
+        (other[1], 0, np.int32(1), "node 1, read.256 bytes., is no kernel"),
+    ]
+    for node, index, value, message in wrong:
+        with pytest.raises(SYCLError, match=message):
+            node.set_arg(index, value)
+    assert graph.is_as_recorded
+    with pytest.raises(SYCLError, match="not created with property::updatable"):
+        graph.finalize().update(graph[0])
+    with pytest.raises(SYCLError, match="not part of the graph"):
+        graph.finalize(updatable=True).update(other[0])
+
+
+def test_null_and_back(numbers: Numbers) -> None:
+    program = cl.Program(
+        numbers.queue.context,
+        "kernel void one(global int *a, global int *b) { if (b) a[0] += b[0]; else a[0] += 100; }",
+    )
+    kernel, other = program.build().one, numbers.new(5)
+    with capture(numbers.queue) as graph:
+        kernel(numbers.queue, (1,), None, numbers.buffer, other)
+    loop = graph.finalize(updatable=True)
+    expected = 0
+    for argument, more in ((None, 100), (other, 5), (None, 100)):
+        graph[0].set_arg(1, argument)
+        loop.update(graph[0])
+        loop.replay(numbers.queue)
+        expected += more
+    values = np.empty(64, np.int32)
+    cl.enqueue_copy(numbers.queue, values, numbers.buffer)
+    assert values[0] == expected
+
+
+# --- the same code, captured again ---
+
+
+def test_a_second_capture_updates_the_whole_graph(numbers: Numbers) -> None:
+    other = numbers.new(10)
+    graph = captured(numbers)
+    loop = graph.finalize(updatable=True)
+    loop.replay(numbers.queue)
+    with capture(numbers.queue) as again:
+        numbers.add(2, other)
+        numbers.mul(5, other)
+    loop.update(again)
+    del graph, again
+    gc.collect()
+    loop.replay(numbers.queue)
+    assert (numbers.value(), numbers.value(other)) == (3, 60)
+
+
+def test_transfers_and_kernels_of_other_programs_are_taken_over_too(numbers: Numbers) -> None:
+    def step(target: cl.Buffer, host: np.ndarray, kernel: cl.Kernel) -> None:
+        cl.enqueue_fill_buffer(numbers.queue, target, np.array(host[0], np.int32), 0, 256)
+        kernel(numbers.queue, (64,), None, target, np.int32(3))
+        cl.enqueue_copy(numbers.queue, host, target, is_blocking=False)
+
+    first, second = np.full(64, 1, np.int32), np.full(64, 2, np.int32)
+    with capture(numbers.queue) as graph:
+        step(numbers.buffer, first, numbers.program.add)
+    loop = graph.finalize(updatable=True)
+    loop.replay(numbers.queue).wait()
+    doubled = cl.Program(numbers.queue.context, SOURCE.replace("+= n", "+= 2 * n")).build()
+    other = numbers.new()
+    with capture(numbers.queue) as again:
+        step(other, second, doubled.add)
+    loop.update(again)
+    loop.replay(numbers.queue, times=2).wait()
+    assert (first[0], second[0], numbers.value(), numbers.value(other)) == (4, 8, 4, 8)
+
+
+def test_captures_of_another_shape_are_refused(numbers: Numbers) -> None:
+    loop = captured(numbers).finalize(updatable=True)
+    with capture(numbers.queue) as longer:
+        numbers.add(1)
+        numbers.mul(3)
+        numbers.mul(3)
+    with capture(numbers.queue) as other:
+        numbers.mul(1)
+        numbers.add(3)
+    with pytest.raises(SYCLError, match="number of nodes: 2 and 3"):
+        loop.update(longer)
+    with pytest.raises(SYCLError, match="mismatched kernel types"):
+        loop.update(other)
+    loop.replay(numbers.queue)
+    assert numbers.value() == 3
+
+
+def test_native_command_buffers_are_updated(
+    numbers: Numbers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "native")
+    graph = captured(numbers)
+    loop = graph.finalize(updatable=True)
+    loop.replay(numbers.queue).wait()
+    graph[0].set_arg(1, np.int32(4))
+    loop.update(graph[0])
+    loop.replay(numbers.queue).wait()
+    assert numbers.value() == 21

@@ -1,0 +1,120 @@
+"""Capture in processes of their own: the order of imports, the end of the interpreter, forks."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from helpers.support import RunPython
+
+from fairlead.icd.drivers import platforms
+from fairlead.icd.objects import Platform
+
+PROGRAM = """
+import numpy as np
+{imports}
+from fairlead.captured_graphs.context import capture
+context = cl.create_some_context(interactive=False)
+queue = cl.CommandQueue(context)
+values, got = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+x = cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=values)
+y = cl.Buffer(context, cl.mem_flags.READ_WRITE, values.nbytes)
+with capture(queue) as graph:  # no kernel: PyPI's PoCL, unrepaired, builds none on some CPUs
+    cl.enqueue_copy(queue, y, x)
+loop = graph.finalize()
+for _ in range(3):
+    cl.enqueue_fill_buffer(queue, y, np.float32(0), 0, values.nbytes)
+    event = loop.replay(queue)
+cl.enqueue_copy(queue, got, y)
+assert (got == values).all()
+"""
+
+IMPORTS = {
+    "fairlead-first": "import fairlead\nimport fairlead.captured_graphs.context\nimport pyopencl as cl",
+    "pyopencl-first": "import pyopencl as cl\ncl.get_platforms()\nimport fairlead",
+    "drivers-first": "from fairlead.icd.drivers import drivers\ndrivers()\nimport pyopencl as cl",
+    "drivers-last": "import pyopencl as cl\ncl.get_platforms()\nfrom fairlead.icd.drivers import drivers\ndrivers()",
+}
+
+
+@pytest.mark.parametrize("order", IMPORTS)
+def test_the_order_of_imports_does_not_matter(run_python: RunPython, order: str) -> None:
+    assert run_python(PROGRAM.format(imports=IMPORTS[order]) + "print('done')").out.endswith(
+        "done\n"
+    )
+
+
+ENDINGS = {
+    "all alive, work still running": "loop.replay(queue, times=50)",
+    "a cycle": "graph.self = graph; graph.loop = loop; loop.replay(queue)",
+    "inside a block": "block = capture(queue); block.__enter__(); cl.enqueue_copy(queue, y, x)",
+    "only the graph": "del queue, context, x, y, event, loop",
+    "held by a module": "import sys; sys.modules['json'] = loop",
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_the_interpreter_ends_cleanly(run_python: RunPython, ending: str) -> None:
+    done = run_python(
+        PROGRAM.format(imports=IMPORTS["pyopencl-first"])
+        + ENDINGS[ending]
+        + "\nprint('done', flush=True)"
+    )
+    assert done.out.endswith("done\n")
+    assert "Traceback" not in done.err
+
+
+#: Replays on out-of-order queues that are dropped at once: the next replay gives up the last reference while commands run.
+LEAVING = """
+import faulthandler, sys
+faulthandler.dump_traceback_later(60, exit=True)  # only if it hangs
+import numpy as np
+import pyopencl as cl
+import fairlead
+
+(platform,) = (found for found in fairlead.platforms() if found.driver.path.endswith(sys.argv[1]))
+context = cl.Context([platform.devices[0].to_pyopencl()])
+other, out_of_order = cl.CommandQueue(context), cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+host, target = np.ones(1 << 16, np.int32), np.zeros(1 << 16, np.int32)
+first, second = (cl.Buffer(context, cl.mem_flags.READ_WRITE, host.nbytes) for _ in range(2))
+queue = cl.CommandQueue(context, properties=out_of_order)
+with fairlead.capture(queue) as graph:
+    writes = [cl.enqueue_copy(queue, buffer, host, is_blocking=False) for buffer in (first, second)]
+    cl.enqueue_copy(queue, first, second, wait_for=writes)
+loop = graph.finalize(schedule="events")
+for _ in range(200):
+    queue = cl.CommandQueue(context, properties=out_of_order)
+    loop.replay(queue)
+    queue.flush()
+    del queue
+    cl.enqueue_copy(other, target, second, is_blocking=True)
+loop.replay(other).wait()
+print("released")
+"""
+
+
+@pytest.mark.parametrize(
+    "platform", platforms(), ids=lambda platform: os.path.basename(platform.driver.path)
+)
+def test_a_queue_is_left_while_a_replay_runs_on_it(
+    run_python: RunPython, platform: Platform
+) -> None:
+    """Intel's driver would hang."""
+    assert run_python(LEAVING, platform.driver.path).out == "released\n"
+
+
+def test_a_capture_in_a_forked_child(run_python: RunPython) -> None:
+    """A child that forked before any driver was used captures for itself."""
+    code = "import os, fairlead.captured_graphs.context\npid = os.fork()\n"
+    code += "if pid:\n    assert os.waitpid(pid, 0)[1] == 0\n    print('parent')\nelse:\n"
+    body = (PROGRAM.format(imports="import pyopencl as cl") + "os._exit(0)").replace("\n", "\n    ")
+    assert "parent" in run_python(code + "    " + body).out
+
+
+def test_the_drivers_of_the_test_extra_are_among_those_tested(
+    request: pytest.FixtureRequest,
+) -> None:
+    names = {os.path.basename(platform.driver.path) for platform in platforms()}
+    assert {"libpocl-21062cec.so", "libintelocl.so"} <= {
+        name.split(".so")[0] + ".so" for name in names
+    }

@@ -1,0 +1,113 @@
+"""`fairlead build-adapter` and `fairlead adapter` on the command line."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from helpers.support import ROOT, RunPython
+
+from fairlead import plugins
+from fairlead.cli.main import main
+from fairlead.plugins.sdk import build
+
+TOY = ROOT / "examples/toy_adapter.py"
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, [*map(str, arguments)])
+
+
+def test_the_path_is_printed_and_how_to_use_it(tmp_path: Path) -> None:
+    done = run("build-adapter", TOY, "-o", tmp_path / "toy.so")
+    assert done.exit_code == 0
+    assert done.stdout == f"{tmp_path / 'toy.so'}\n"
+    assert done.stderr == f"use it: UR_ADAPTERS_FORCE_LOAD={tmp_path / 'toy.so'} PROGRAM\n"
+    assert (tmp_path / "toy.so").stat().st_mode & 0o111
+
+
+def test_without_an_output_it_is_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("build-adapter", TOY).stdout == f"{tmp_path / 'libur_adapter_toy.so.0'}\n"
+    (tmp_path / "folder").mkdir()
+    assert (
+        run("build-adapter", "fairlead.plugins.opencl", "-o", "folder").stdout
+        == f"{tmp_path / 'folder/libur_adapter_opencl.so.0'}\n"
+    )
+
+
+def test_a_path_that_a_list_or_a_shell_would_tear_apart_is_quoted(tmp_path: Path) -> None:
+    done = run("build-adapter", TOY, "-o", tmp_path / "a:b c.so")
+    (setting,) = [word for word in shlex.split(done.stderr) if word.startswith("UR_")]
+    assert setting == f'UR_ADAPTERS_FORCE_LOAD="{tmp_path / "a:b c.so"}"'
+
+
+@pytest.mark.parametrize(
+    ("module", "says"),
+    [
+        ("gone.py", "Error: gone.py: No such file or directory"),
+        ("no_such_module", "Error: No module named 'no_such_module'"),
+        ("nearby", "Error: No module named 'nearby'; is the file nearby.py meant?"),
+        ("long\nname.py", "a path has a line break in it"),
+        (
+            "empty.py",
+            'empty.py has no variable `adapter`: write `adapter = fairlead.plugins.Adapter("empty")` in it',
+        ),
+        (
+            "json",
+            'Error: json has no variable `adapter`: write `adapter = fairlead.plugins.Adapter("json")` in it',
+        ),
+        ("wrong.py", "wrong.py, line 2: "),
+    ],
+)
+def test_what_cannot_be_built_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nearby.py").touch()
+    (tmp_path / "long\nname.py").write_text("adapter = 1")
+    (tmp_path / "empty.py").touch()
+    (tmp_path / "wrong.py").write_text("adapter = 1\nclass:")
+    done = run("build-adapter", module)
+    assert done.exit_code == 1 and says in done.stderr and done.stdout == ""
+    assert not list(tmp_path.glob("*.so*"))
+
+
+def test_an_output_that_cannot_be_written_is_an_error() -> None:
+    done = run("build-adapter", TOY, "-o", "/proc/toy.so")
+    assert done.exit_code == 1 and done.stderr.startswith("Error: /proc/")
+
+
+def test_a_python_without_a_shared_library_is_warned_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "python_library", lambda: "")
+    done = run("build-adapter", TOY, "-o", tmp_path)
+    assert (
+        done.exit_code == 0
+        and "warning: this Python was built without a shared library" in done.stderr
+    )
+
+
+def test_the_reference_adapters_path() -> None:
+    assert run("adapter").stdout == f"{plugins.reference_adapter()}\n"
+    assert run("adapter", "--pi").stdout == f"{plugins.reference_plugin()}\n"
+    assert Path(plugins.reference_adapter()).name == "libur_adapter_fairlead.so.0"
+
+
+def test_a_library_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "reference_adapter", lambda: "/nowhere/lib.so")
+    done = run("adapter")
+    assert done.exit_code == 1 and "/nowhere/lib.so is not there" in done.stderr
+
+
+def test_the_commands_import_no_adapter(run_python: RunPython) -> None:
+    code = "import sys; from fairlead.cli.main import main; main(['adapter'], standalone_mode=False); print(sys.modules.keys())"
+    assert (
+        "'fairlead.plugins'" in run_python(code).out
+        and "fairlead.plugins.opencl" not in run_python(code).out
+    )

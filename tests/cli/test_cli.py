@@ -1,0 +1,342 @@
+"""The command line as a user meets it: `fairlead devices`, errors, pipes and locales. `doctor` and `trace` have their own tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from helpers.support import FakeDriver, FakePlugin, Output, RunPython
+
+from fairlead.cli.main import main
+from fairlead.loader.base.search import Candidate
+from fairlead.loader.ur.abi import UR
+
+COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
+
+#: What makes Python's standard output ASCII, and nothing else: the C locale alone would put it into its UTF-8 mode.
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": None}
+
+
+def vendors(directory: Path, *libraries: Path) -> dict[str, str]:
+    """Registers libraries in a directory, and gives the environment that leads to it."""
+    for number, library in enumerate(libraries):
+        (directory / f"{number}.icd").write_text(f"{library}\n")
+    return {"OCL_ICD_VENDORS": str(directory)}
+
+
+def listed(run_python: RunPython, env: dict[str, str], *options: str) -> Output:
+    return run_python(COMMAND, "devices", *options, env=env, check=False)
+
+
+def test_one_line_a_device(run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path) -> None:
+    first, second = fake_driver(name='"A   wide\\nname"'), fake_driver(name='"B"', icd=2, devices=2)
+    done = listed(run_python, vendors(tmp_path, first, second))
+    tail = "OpenCL 3.0 fake | driver 1.2.3"
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
+        f"[0:0] ACCELERATOR | Fake device | A wide name 0, {tail} | ICD 1 | {first}",
+        f"[1:0] ACCELERATOR | Fake device | B 0, {tail} | ICD 2 | {second}",
+        f"[1:1] ACCELERATOR | Fake device | B 0, {tail} | ICD 2 | {second}",
+    ]
+
+
+def test_devices_as_json(run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path) -> None:
+    path = fake_driver(icd=2)
+    done = listed(run_python, vendors(tmp_path, path), "--json")
+    assert json.loads(done.out) == [
+        {
+            "platform": 0,
+            "device": 0,
+            "type": "ACCELERATOR",
+            "name": "Fake device",
+            "platform_name": "Fake 0",
+            "platform_version": "OpenCL 3.0 fake",
+            "driver_version": "1.2.3",
+            "icd_version": 2,
+            "library": str(path),
+            "interface": "OpenCL",
+            "interface_version": "",
+            "layout": "",
+            "selector": "",
+            "selected": True,
+        }
+    ]
+
+
+def test_devices_of_the_pocl_wheel_and_intels_driver_with_no_variable_set(
+    run_python: RunPython, pocl_wheel: Candidate, intel_cpu: Candidate
+) -> None:
+    rows = json.loads(run_python(COMMAND, "devices", "--json", env={"LD_LIBRARY_PATH": None}).out)
+    libraries = {os.path.basename(row["library"]): row for row in rows}
+    assert libraries[os.path.basename(pocl_wheel.library)]["type"] == "CPU"
+    assert libraries["libintelocl.so"]["platform_name"] == "Intel(R) OpenCL"
+
+
+# Adapters and plugins
+
+
+def plugins(ur: Path | None = None, pi: Path | None = None) -> dict[str, str]:
+    """The environment that leads to an adapter and a plugin."""
+    return {"UR_ADAPTERS_FORCE_LOAD": str(ur or "")} | (
+        {"SYCL_OVERRIDE_PI_LEVEL_ZERO": str(pi)} if pi else {}
+    )
+
+
+def test_devices_of_adapters_and_plugins_come_after_those_of_drivers(
+    run_python: RunPython, fake_driver: FakeDriver, fake_plugin: FakePlugin, tmp_path: Path
+) -> None:
+    adapter, plugin = (
+        fake_plugin(devices=2),
+        fake_plugin(interface=2, device_type="PI_DEVICE_TYPE_CPU"),
+    )
+    done = listed(run_python, vendors(tmp_path, fake_driver()) | plugins(adapter, plugin))
+    assert (done.code, done.err) == (0, "")
+    layout = next(iter(UR.layouts))
+    assert done.out.splitlines()[1:] == [
+        f"[UR level_zero:0] gpu | Fake device 0 | Fake 0, 1.2 fake | driver 1.2.3 | {adapter} (layout {layout})",
+        f"[UR level_zero:1] gpu | Fake device 1 | Fake 0, 1.2 fake | driver 1.2.3 | {adapter} (layout {layout})",
+        f"[PI level_zero:0] cpu | Fake device 0 | Fake 0, 1.2 fake | driver 1.2.3 | {plugin} (15.47.1)",
+    ]
+
+
+def test_a_device_of_an_adapter_as_json(run_python: RunPython, fake_plugin: FakePlugin) -> None:
+    adapter = fake_plugin(layout=2, platforms=2)
+    rows = json.loads(listed(run_python, plugins(adapter), "--json", "--interface", "ur").out)
+    assert rows[1] == {
+        "platform": 1,
+        "device": 0,
+        "type": "gpu",
+        "name": "Fake device 0",
+        "platform_name": "Fake 1",
+        "platform_version": "1.2 fake",
+        "driver_version": "1.2.3",
+        "icd_version": 0,
+        "library": str(adapter),
+        "interface": "UR",
+        "interface_version": "0.12",
+        "layout": tuple(UR.layouts)[1],
+        "selector": "level_zero:1",
+        "selected": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "selected"),
+    [
+        ("ONEAPI_DEVICE_SELECTOR", "level_zero:1", [False, True, False]),
+        ("ONEAPI_DEVICE_SELECTOR", "!*:0", [False, True, True]),
+        ("ONEAPI_DEVICE_SELECTOR", "level_zero:2.*", [False, False, True]),
+        ("ONEAPI_DEVICE_SELECTOR", "opencl:*", [False, False, False]),
+        ("SYCL_DEVICE_FILTER", "gpu", [True, True, True]),
+        ("SYCL_BE", "PI_OPENCL", [False, False, False]),
+    ],
+)
+def test_devices_that_the_selector_leaves_out_are_marked_and_keep_their_numbers(
+    run_python: RunPython, fake_plugin: FakePlugin, variable: str, value: str, selected: list[bool]
+) -> None:
+    done = listed(
+        run_python, plugins(fake_plugin(devices=3)) | {variable: value}, "--interface", "UR"
+    )
+    lines = done.out.splitlines()
+    assert [line.split("]")[0] for line in lines] == [
+        "[UR level_zero:0",
+        "[UR level_zero:1",
+        "[UR level_zero:2",
+    ]
+    assert [not line.endswith(" | not selected") for line in lines] == selected
+
+
+def test_a_selector_that_cannot_be_understood(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    env = vendors(tmp_path, fake_driver()) | {"ONEAPI_DEVICE_SELECTOR": "opncl:0"}
+    done = listed(run_python, env)
+    assert (done.code, done.out) == (1, "")
+    assert "'opncl' is no backend, at character 1" in done.err and "selector = term" in done.err
+    assert (
+        listed(run_python, env, "--interface", "opencl").code == 0
+    )  # OpenCL knows no such variable
+
+
+def test_an_adapter_that_fails_is_a_line_on_stderr(
+    run_python: RunPython, fake_plugin: FakePlugin, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    good, bad, worse = (
+        fake_plugin(),
+        fake_plugin(at_load="abort()"),
+        fake_plugin(at_devices="return UR_RESULT_ERROR_DEVICE_LOST;"),
+    )
+    env = vendors(tmp_path, fake_driver()) | {"UR_ADAPTERS_FORCE_LOAD": f"{bad},{worse},{good}"}
+    done = listed(run_python, env)
+    assert done.code == 0 and [line.split()[0] for line in done.out.splitlines()] == [
+        "[0:0]",
+        "[UR",
+    ]
+    first, second = (line for line in done.err.splitlines() if line.startswith("warning: "))
+    assert first.startswith(f"warning: {bad}: it crashed with SIGABRT while opening the library (")
+    assert (
+        str(worse) in second
+        and "failed to list its devices: urDeviceGet [UR_RESULT_ERROR_DEVICE_LOST]" in second
+    )
+    excluded = listed(run_python, env | {"FAIRLEAD_EXCLUDE": f"{bad.name}:{worse.name}"})
+    assert (excluded.out, excluded.err) == (done.out, "")
+
+
+def test_devices_of_one_interface_only_are_no_error(
+    run_python: RunPython, fake_plugin: FakePlugin, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    no_driver = {"OCL_ICD_VENDORS": str(tmp_path)} | plugins(pi=fake_plugin(interface=2))
+    assert listed(run_python, no_driver).out.startswith("[PI level_zero:0] ")
+    (tmp_path / "vendors").mkdir()
+    no_plugin = vendors(tmp_path / "vendors", fake_driver()) | plugins()
+    assert listed(run_python, no_plugin).out.startswith("[0:0] ")
+    both = listed(run_python, no_driver | no_plugin, "--interface", "pi", "--interface", "opencl")
+    assert [line.split()[0] for line in both.out.splitlines()] == ["[0:0]", "[PI"]
+
+
+def test_no_device_of_the_interface_that_was_asked_for(
+    run_python: RunPython, fake_plugin: FakePlugin
+) -> None:
+    done = listed(run_python, plugins(fake_plugin(platforms=0)), "--interface", "ur")
+    assert (done.code, done.out) == (1, "")
+    assert "[UR_RESULT_ERROR_DEVICE_NOT_FOUND]: no device can be used" in done.err
+    assert (
+        "it has no platform: urPlatformGet gives none" in done.err
+        and "run `fairlead doctor`" in done.err
+    )
+
+
+def test_real_adapters_and_plugins_see_the_drivers_that_fairlead_sees(
+    run_python: RunPython,
+    real_plugins: Path,
+    pocl_wheel: Candidate,
+    intel_cpu: Candidate,
+    tmp_path: Path,
+) -> None:
+    """In this Python environment no other OpenCL loader finds them all."""
+    for library in ("ur-then/libur_adapter_opencl.so.0", "umf/libumf.so.1"):
+        (tmp_path / os.path.basename(library)).symlink_to(real_plugins / library)
+    env = {
+        "UR_ADAPTERS_FORCE_LOAD": str(tmp_path / "libur_adapter_opencl.so.0"),
+        "SYCL_OVERRIDE_PI_OPENCL": str(real_plugins / "pi/libpi_opencl.so"),
+        "ONEAPI_DEVICE_SELECTOR": "opencl:1",
+        "LD_LIBRARY_PATH": None,
+    }
+    done = run_python(COMMAND, "devices", "--json", env=env)
+    rows = [row for row in json.loads(done.out) if row["interface"] != "OpenCL"]
+    assert done.err == ""
+    for interface in ("UR", "PI"):
+        own = [row for row in rows if row["interface"] == interface]
+        assert {"Intel(R) OpenCL", "Portable Computing Language"} <= {
+            row["platform_name"] for row in own
+        }
+        assert [row["selected"] for row in own] == [row["selector"] == "opencl:1" for row in own]
+
+
+# Errors
+
+
+def test_the_error_is_its_message_and_exit_code_1(run_python: RunPython, tmp_path: Path) -> None:
+    done = listed(run_python, {"OCL_ICD_VENDORS": str(tmp_path)})
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(
+        "Error: clGetPlatformIDs [CL_PLATFORM_NOT_FOUND_KHR]: no OpenCL platform can be used"
+    )
+    assert (
+        f"{tmp_path}: no manifest" in done.err
+        and "run `fairlead doctor`" in done.err
+        and "Traceback" not in done.err
+    )
+
+
+def test_a_platform_that_fails_to_list_its_devices_is_a_line_on_stderr(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    env = vendors(
+        tmp_path,
+        fake_driver(null_slot="SLOT_clGetDeviceIDs", name='"Bad"'),
+        fake_driver(name='"Good"'),
+    )
+    done = listed(run_python, env)
+    assert done.code == 0 and done.out.startswith("[1:0] ") and len(done.out.splitlines()) == 1
+    assert done.err.startswith("warning: the platform 'Bad 0' failed to list its devices")
+
+
+@pytest.mark.parametrize(
+    "env", [ASCII, {"PYTHONIOENCODING": "latin-1"}, {"PYTHONIOENCODING": "ascii"}]
+)
+@pytest.mark.parametrize(
+    "command", [["devices"], ["devices", "--json"], ["doctor"], ["doctor", "--json"]]
+)
+def test_names_that_the_locale_has_no_characters_for(
+    run_python: RunPython,
+    fake_driver: FakeDriver,
+    tmp_path: Path,
+    env: dict[str, str | None],
+    command: list[str],
+) -> None:
+    """A driver calls itself what it likes, and paths need not be UTF-8 at all."""
+    folder = tmp_path / os.fsdecode(b"f\xf6lder")
+    folder.mkdir()
+    registered = vendors(folder, fake_driver(name='"\\u2603 \\xff"'))
+    done = run_python(COMMAND, *command, env={**env, **registered}, check=False)
+    assert done.code == 0 and "Fake device" in done.out and "Traceback" not in done.err
+
+
+def test_no_colour_unless_to_a_terminal(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    done = run_python(COMMAND, "doctor", env=vendors(tmp_path, fake_driver()))
+    assert "\x1b" not in done.out
+    result = CliRunner().invoke(main, ["doctor"], env=vendors(tmp_path, fake_driver()), color=True)
+    assert "\x1b[" in result.output
+
+
+def test_python_m_fairlead_and_a_reader_that_goes_away(
+    fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    env = {**os.environ, **vendors(tmp_path, fake_driver(devices=20))}
+    command = [sys.executable, "-m", "fairlead", "devices"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    gone = subprocess.run(
+        command, stdout=writer, stderr=subprocess.PIPE, text=True, env=env, timeout=120
+    )
+    os.close(writer)
+    assert "Traceback" not in gone.stderr
+    assert (
+        len(subprocess.run(command, capture_output=True, env=env, timeout=120).stdout.splitlines())
+        == 20
+    )
+
+
+def test_version_and_help() -> None:
+    from importlib.metadata import version
+
+    assert CliRunner().invoke(main, ["--version"]).output == f"fairlead {version('fairlead')}\n"
+    text = CliRunner().invoke(main, ["--help"]).output
+    assert "devices" in text and "doctor" in text
+    assert "exit code is 1" in CliRunner().invoke(main, ["doctor", "-h"]).output
+
+
+@pytest.mark.parametrize(
+    "arguments", [["doctor", "--timeout", "0"], ["doctor", "--timeout", "soon"], ["dcotor"]]
+)
+def test_wrong_arguments_are_exit_code_2(arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2 and "Traceback" not in result.output
+
+
+def test_json_is_json_whatever_is_traced(run_python: RunPython, fake_plugin: FakePlugin) -> None:
+    env = {
+        "UR_ADAPTERS_FORCE_LOAD": str(fake_plugin()),
+        "SYCL_PI_TRACE": "-1",
+        "SYCL_UR_TRACE": "2",
+    }
+    code = "from fairlead.cli.main import main; main(['devices', '--json', '--interface', 'ur'])"
+    assert [row["interface"] for row in json.loads(run_python(code, env=env).out)] == ["UR"]

@@ -1,0 +1,334 @@
+"""`fairlead trace`: what it runs, what it writes, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.support import FakePlugin, Output, RunPython
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.cli.trace import NOTHING, environment, gather, summary
+from fairlead.loader.base.search import Candidate
+
+COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
+
+#: Lists the devices of the adapters in the environment; UR calls through fairlead.
+LIST = """
+import sys, fairlead
+names = [device.name for device in fairlead.adapters().devices]
+print(*names)
+sys.exit(int(sys.argv[1]))
+"""
+
+#: A program that knows nothing of fairlead.
+COPY = """
+import sys
+import numpy, pyopencl
+context = pyopencl.Context([pyopencl.get_platforms()[0].get_devices()[0]])
+queue = pyopencl.CommandQueue(context)
+data = numpy.arange(16, dtype=numpy.int32)
+result = numpy.zeros_like(data)
+buffer = pyopencl.Buffer(context, 0, data.nbytes)
+pyopencl.enqueue_copy(queue, buffer, data)
+pyopencl.enqueue_copy(queue, result, buffer)
+print(result.sum())
+"""
+
+
+def traced(run_python: RunPython, env: dict[str, str], *arguments: str) -> Output:
+    return run_python(COMMAND, "trace", *arguments, env={"FAIRLEAD_PROBE": "0", **env}, check=False)
+
+
+def python(code: str, *arguments: str) -> list[str]:
+    return ["--", sys.executable, "-c", code, *arguments]
+
+
+def events(path: Path) -> list[dict[str, Any]]:
+    return [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X"]
+
+
+@pytest.fixture
+def adapter(fake_plugin: FakePlugin) -> dict[str, str]:
+    """The environment that leads to an adapter with two devices."""
+    return {"UR_ADAPTERS_FORCE_LOAD": str(fake_plugin(devices=2))}
+
+
+def test_unified_runtime_calls_of_a_program_that_uses_fairlead(
+    run_python: RunPython, adapter: dict[str, str], tmp_path: Path
+) -> None:
+    output = tmp_path / "calls.json"
+    done = traced(run_python, adapter, "-o", str(output), "--apis", "ur", *python(LIST, "7"))
+    assert (done.code, done.out) == (7, "Fake device 0 Fake device 1\n")
+    assert f"fairlead: 1 process traced, see {output} in ui.perfetto.dev" in done.err
+    calls = events(output)
+    assert {call["cat"] for call in calls} == {"ur"}
+    assert calls[0]["name"] == "urAdapterGet" and calls[0]["args"]["result"] == "UR_RESULT_SUCCESS"
+    rows = {
+        line.split()[0]: line.split()[1:] for line in done.err.splitlines() if line.startswith("ur")
+    }
+    assert rows["urAdapterGet"][:2] == ["2", "0"] and rows["urDeviceGet"][:2] == ["2", "0"]
+
+
+def test_opencl_calls_of_a_program_that_knows_nothing_of_fairlead(
+    run_python: RunPython, pocl_wheel: Candidate, tmp_path: Path
+) -> None:
+    output, vendors = tmp_path / "calls.json", tmp_path / "vendors"
+    vendors.mkdir()
+    (vendors / "pocl.icd").write_text(f"{pocl_wheel.library}\n")
+    done = traced(run_python, {"OCL_ICD_VENDORS": str(vendors)}, "-o", str(output), *python(COPY))
+    assert (done.code, done.out) == (0, "120\n")
+    calls = {call["name"]: call for call in events(output)}
+    assert calls["clEnqueueWriteBuffer"]["cat"] == "cl"
+    assert calls["clEnqueueWriteBuffer"]["args"]["result"] == "CL_SUCCESS"
+    assert "clEnqueueReadBuffer  " in done.err
+
+
+def test_the_processes_of_a_command_are_merged(
+    run_python: RunPython, adapter: dict[str, str], tmp_path: Path
+) -> None:
+    program = tmp_path / "list.py"
+    program.write_text(LIST)
+    output = tmp_path / "calls.json"
+    twice = f"{sys.executable} {program} 0 && {sys.executable} {program} 3"
+    done = traced(run_python, adapter, "-o", str(output), "--apis", "ur", "--", "sh", "-c", twice)
+    assert done.code == 3 and "2 processes traced" in done.err
+    pids = [call["pid"] for call in events(output)]
+    first, second = dict.fromkeys(pids)
+    assert pids.count(first) == pids.count(second)
+
+
+def test_print_shows_calls_as_they_happen_and_writes_nothing(
+    run_python: RunPython, adapter: dict[str, str], tmp_path: Path
+) -> None:
+    done = traced(
+        run_python,
+        adapter,
+        "-o",
+        str(tmp_path / "no"),
+        "--print",
+        "--times",
+        "--apis",
+        "ur",
+        *python(LIST, "7"),
+    )
+    assert (done.code, done.out) == (7, "Fake device 0 Fake device 1\n")
+    lines = done.err.splitlines()
+    assert lines[0] == "---> urAdapterGet" and lines[1].startswith(
+        "<--- urAdapterGet(.NumEntries = 0, "
+    )
+    assert lines[1].endswith((" ns", " us", " ms")) and not (tmp_path / "no").exists()
+    assert "function" not in done.err
+
+
+def test_print_shows_what_only_the_layer_saw_in_the_end(
+    run_python: RunPython, pocl_wheel: Candidate, tmp_path: Path
+) -> None:
+    (tmp_path / "pocl.icd").write_text(f"{pocl_wheel.library}\n")
+    done = traced(run_python, {"OCL_ICD_VENDORS": str(tmp_path)}, "--print", *python(COPY))
+    assert done.code == 0
+    (line,) = (line for line in done.err.splitlines() if line.startswith("clEnqueueReadBuffer("))
+    assert ".blocking_read = CL_TRUE" in line and line.endswith("-> CL_SUCCESS;")
+
+
+def test_a_command_without_calls(run_python: RunPython, tmp_path: Path) -> None:
+    output = tmp_path / "calls.json"
+    done = traced(
+        run_python,
+        {},
+        "-o",
+        str(output),
+        *python("import sys; print(sys.stdin.read()); sys.exit(4)"),
+    )
+    assert (done.code, done.out, done.err) == (4, "\n", f"fairlead: {NOTHING}\n")
+    assert not output.exists()
+
+
+def test_a_trace_of_before_stays_where_there_is_no_new_one(
+    run_python: RunPython, tmp_path: Path
+) -> None:
+    output = tmp_path / "calls.json"
+    output.write_text("old")
+    traced(run_python, {}, "-o", str(output), *python(""))
+    assert output.read_text() == "old"
+
+
+def test_options_after_the_command_are_the_commands(run_python: RunPython) -> None:
+    done = traced(
+        run_python,
+        {},
+        sys.executable,
+        "-c",
+        "import sys; print(sys.argv[1:])",
+        "-o",
+        "x",
+        "--print",
+        "--",
+    )
+    assert done.out == "['-o', 'x', '--print', '--']\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        ("no-such-program", 127, "correct its name, or PATH"),
+        ("/etc/passwd", 126, "name an executable program"),
+    ],
+)
+def test_a_command_that_cannot_be_run(
+    run_python: RunPython, command: str, code: int, words: str
+) -> None:
+    done = traced(run_python, {}, "--", command)
+    assert (
+        done.code == code
+        and done.err.startswith(f"Error: {command} cannot be run: ")
+        and words in done.err
+    )
+
+
+def test_a_trace_that_cannot_be_written_is_said_before_the_command_runs(
+    run_python: RunPython, tmp_path: Path
+) -> None:
+    done = traced(
+        run_python, {}, "-o", str(tmp_path / "nowhere/calls.json"), *python("print('ran')")
+    )
+    assert (done.code, done.out) == (1, "")
+    assert (
+        f"the trace cannot be written to {tmp_path}/nowhere/calls.json" in done.err
+        and "-o" in done.err
+    )
+
+
+def test_wrong_options_are_exit_code_2(run_python: RunPython) -> None:
+    for arguments in (["--apis", "ur,opencl", "true"], ["--apis", ",", "true"], []):
+        assert traced(run_python, {}, *arguments).code == 2
+
+
+# Signals
+
+
+def test_a_signal_that_ends_the_command_is_its_exit_code(run_python: RunPython) -> None:
+    done = traced(run_python, {}, "--", "sh", "-c", "kill -TERM $$")
+    assert done.code == 128 + signal.SIGTERM and done.err.endswith(
+        "The command was ended by SIGTERM.\n"
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT])
+def test_signals_are_passed_on(number: signal.Signals) -> None:
+    """The command answers by its exit code; the pipe says when it is ready. No terminal is there to send an interrupt to both."""
+    code = """
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [int(sys.argv[1])])
+print("ready", flush=True)
+os._exit(40 + signal.sigwait([int(sys.argv[1])]))
+"""
+    command = [sys.executable, "-c", COMMAND, "trace", *python(code, str(int(number)))]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, start_new_session=True, **pipes) as process:
+        assert process.stdout and process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 40 + number, err
+
+
+def test_an_interrupt_that_is_ignored_stays_ignored_for_the_command() -> None:
+    code = "import signal; print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)"
+    command = [sys.executable, "-c", COMMAND, "trace", *python(code)]
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done.stdout == "True\n"
+
+
+def test_a_high_exit_code_is_no_signal(run_python: RunPython) -> None:
+    done = traced(run_python, {}, "--", "sh", "-c", "exit 255")
+    assert (done.code, done.err) == (255, f"fairlead: {NOTHING}\n")
+
+
+# The parts
+
+
+def test_the_variables_for_a_command(tmp_path: Path) -> None:
+    given = {"OPENCL_LAYERS": "/lib/libtheirs.so"}
+    added = environment(given, tmp_path, ("ur", "cl"), record=True, sycl=True)
+    assert (added["FAIRLEAD_TRACE"], added["FAIRLEAD_TRACE_FILE"]) == (
+        "ur,cl",
+        f"{tmp_path}/%p.json",
+    )
+    assert (added["SYCL_UR_TRACE"], added["SYCL_PI_TRACE"]) == ("2", "2")
+    assert added["OPENCL_LAYERS"].startswith("/lib/libtheirs.so:")
+    live = environment(given, tmp_path, ("pi",), record=False, times=True)
+    assert live == {"FAIRLEAD_TRACE": "pi,times", "FAIRLEAD_TRACE_FILE": ""}
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"traceEvents": ', "[]", "{}"])
+def test_a_file_that_is_cut_off_is_left_out_with_a_warning(tmp_path: Path, content: str) -> None:
+    event = {"ph": "X", "name": "urAdapterGet", "ts": 1, "dur": 2, "pid": 1, "tid": 1, "args": {}}
+    (tmp_path / "1.json").write_text(json.dumps({"traceEvents": [event]}))
+    (tmp_path / "2.json").write_text(content)
+    found = gather(tmp_path)
+    assert (found.events, found.processes) == ([event], 1)
+    assert found.warnings == ["the trace of process 2 is not complete, and left out"]
+
+
+def call(
+    name: str, start: int, end: int, result: str = "UR_RESULT_SUCCESS", pid: int = 1, tid: int = 1
+) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "name": name,
+        "ts": start,
+        "dur": end - start,
+        "pid": pid,
+        "tid": tid,
+        "args": {"result": result},
+    }
+
+
+def test_a_summary_counts_nested_calls_of_a_thread_once() -> None:
+    calls = [
+        call("piA", 0, 100, "PI_SUCCESS"),
+        call("urB", 10, 40),
+        call("clC", 20, 30, "CL_INVALID_VALUE"),
+        call("urB", 50, 60, "UR_RESULT_ERROR_UNKNOWN"),
+        call("clD", 5, 95, "nullptr", tid=2),
+        call("clD", 5, 15, "0x1234", pid=2),
+    ]
+    rows = {row.name: tuple(row[1:]) for row in summary(calls)}
+    assert rows == {
+        "piA": (1, 0, 100_000, 60_000),
+        "clD": (2, 1, 100_000, 100_000),
+        "urB": (2, 1, 40_000, 30_000),
+        "clC": (1, 1, 10_000, 10_000),
+    }
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 50), st.integers(0, 50)), max_size=12),
+    st.randoms(),
+)
+def test_a_summary_does_not_depend_on_the_order_of_the_files(
+    spans: list[tuple[int, int, int]], random: Any
+) -> None:
+    calls = [call(f"f{start}", start, start + length, pid=pid) for pid, start, length in spans]
+    shuffled = random.sample(calls, len(calls))
+    assert sorted(row[:4] for row in summary(calls)) == sorted(row[:4] for row in summary(shuffled))
+
+
+def test_the_temporary_folder_is_gone_afterwards(
+    run_python: RunPython, adapter: dict[str, str], tmp_path: Path
+) -> None:
+    done = traced(
+        run_python, adapter | {"TMPDIR": str(tmp_path)}, "-o", os.devnull, *python(LIST, "0")
+    )
+    assert done.code == 0 and not list(tmp_path.glob("fairlead-trace-*"))

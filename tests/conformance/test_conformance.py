@@ -1,0 +1,378 @@
+"""`fairlead conformance`: on adapters that break one rule each, where just that rule's cases must fail, and on Intel's adapter.
+
+The fake adapter (tests/fake/adapter.c) implements adapters, platforms, devices and contexts and nothing else, so that in areas that need
+more there are failures anyway: a knob's failures are those that the fake without knobs does not have.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.plugin_header import plugin_header
+from helpers.support import ROOT, RunPython
+
+from fairlead.conformance.checks import Mismatch, Unsupported, equal
+from fairlead.conformance.forks import in_fork
+from fairlead.conformance.ur.listed import LISTED
+from fairlead.loader.ur.abi import UR
+
+COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run came to."""
+
+    code: int
+    report: dict[str, Any]
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Failed cases and what the library did."""
+        return {
+            case["name"]: case["got"]
+            for case in self.report["cases"]
+            if case["outcome"] == "failed"
+        }
+
+
+@pytest.fixture(scope="module")
+def fake(
+    compile_c: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Path]:
+    """Builds a variant of tests/fake/adapter.c."""
+    directory = tmp_path_factory.mktemp("fake-adapter")
+    (directory / "plugin_abi.h").write_text(plugin_header(), encoding="utf-8")
+
+    def build(**knobs: object) -> Path:
+        flags = [f"-D{name.upper()}={value}" for name, value in knobs.items()]
+        name = "".join(character for flag in flags for character in flag if character.isalnum())
+        path = directory / f"libfake_adapter{name}.so"
+        return (
+            path
+            if path.exists()
+            else compile_c(ROOT / "tests/fake/adapter.c", path, f"-I{directory}", *flags)
+        )
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def conformance(run_python: RunPython, wheel_drivers: dict[str, str]) -> Callable[..., Run]:
+    """Runs the command; the same library and options are run once."""
+    known: dict[tuple[str, ...], Run] = {}
+
+    def run(library: Path, *options: str) -> Run:
+        key = (str(library), *options)
+        if key not in known:
+            done = run_python(
+                COMMAND,
+                "conformance",
+                "--json",
+                *options,
+                str(library),
+                env=wheel_drivers,
+                check=False,
+            )
+            known[key] = Run(done.code, json.loads(done.out))
+        return known[key]
+
+    return run
+
+
+@pytest.mark.parametrize("area", ["adapter", "platform", "context"])
+def test_an_adapter_that_keeps_the_rules_passes(
+    area: str, fake: Callable[..., Path], conformance: Callable[..., Run]
+) -> None:
+    run = conformance(fake(), "--area", area)
+    assert run.failed == {}
+    assert (run.code, run.report["ok"]) == (0, True)
+    assert run.report["areas"][area]["passed"] >= 4
+
+
+CRASH, HANG = "it crashed with SIGSEGV", "it hung for 3 s"
+
+#: Knob, its value, the area, and for each case that fails what is said of the library.
+BROKEN: list[tuple[str, object, str, dict[str, str]]] = [
+    ("check_retain", 0, "arguments", {"arguments::listed_error[urContextRetain-hContext]": CRASH}),
+    (
+        "no_devices",
+        "0",
+        "arguments",
+        {"arguments::listed_error[urContextCreate-DeviceCount]": "UR_RESULT_SUCCESS"},
+    ),
+    (
+        "no_devices",
+        "ERROR(INVALID_VALUE)",
+        "arguments",
+        {"arguments::listed_error[urContextCreate-DeviceCount]": "UR_RESULT_ERROR_INVALID_VALUE"},
+    ),
+    (
+        "retain_step",
+        2,
+        "lifetime",
+        {
+            "lifetime::retain_adds_a_reference[context]": "the reference count: 3",
+            "lifetime::retained_object_survives_a_release[context]": "the reference count: 4",
+        },
+    ),
+    ("at_num_devices", "hang()", "context", {"context::one_device": HANG}),
+    ("at_num_devices", "crash()", "context", {"context::one_device": CRASH}),
+    (
+        "at_properties",
+        "_exit(3)",
+        "context",
+        {"context::properties": "it ended the process with exit code 3"},
+    ),
+    ("at_deleter", "crash()", "context", {"context::deleter": CRASH}),
+    ("second_platform", 1, "platform", {"platform::same_handles": "the handles"}),
+    ("at_last_release", "crash()", "adapter", {"library::ending": CRASH}),
+]
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "area", "expected"),
+    BROKEN,
+    ids=[f"{knob}-{value}" for knob, value, _, _ in BROKEN],
+)
+def test_a_broken_rule_fails_its_cases_and_no_others(
+    knob: str,
+    value: object,
+    area: str,
+    expected: dict[str, str],
+    fake: Callable[..., Path],
+    conformance: Callable[..., Run],
+) -> None:
+    whole = conformance(fake(), "--area", area, "--timeout", "3")
+    run = conformance(fake(**{knob: value}), "--area", area, "--timeout", "3")
+    new = {name: got for name, got in run.failed.items() if name not in whole.failed}
+    assert new.keys() == expected.keys()
+    for name, got in expected.items():
+        assert got in new[name]
+    assert whole.failed.keys() <= run.failed.keys(), "no rule is kept by breaking another"
+    assert len(run.report["cases"]) >= len(whole.report["cases"]), "the run goes on after a crash"
+    assert run.code == 1
+
+
+def test_what_is_written_behind_a_value_is_seen(
+    fake: Callable[..., Path], conformance: Callable[..., Run]
+) -> None:
+    whole, run = (conformance(library, "--area", "queries") for library in (fake(), fake(beyond=4)))
+    new = {name for name in run.failed if name not in whole.failed}
+    assert new == {
+        f"queries::query[urContextGetInfo-UR_CONTEXT_INFO_{name}]"
+        for name in ("NUM_DEVICES", "DEVICES", "REFERENCE_COUNT")
+    }
+    assert all("what lies behind the value" in run.failed[name] for name in new)
+
+
+def test_handles_that_are_none_are_counted_apart(
+    fake: Callable[..., Path], conformance: Callable[..., Run]
+) -> None:
+    report = conformance(fake(), "--area", "bad-input").report
+    assert set(report["areas"]) == {"library", "beyond the specification"}
+    outcomes = {case["name"]: case["outcome"] for case in report["cases"]}
+    for how in ("other_memory", "another_kind", "released"):
+        assert outcomes[f"bad-input::wrong_handle[urContextGetInfo-hContext-{how}]"] == "passed"
+
+
+def test_a_library_that_crashes_when_it_is_opened(
+    fake: Callable[..., Path], conformance: Callable[..., Run]
+) -> None:
+    run = conformance(fake(at_load="crash()"))
+    assert run.failed == {"library::opening": CRASH}
+    assert "it crashed with SIGSEGV while it was opened" in run.report["trouble"]
+    assert run.code == 1
+
+
+def test_the_table_and_the_lines(fake: Callable[..., Path], run_python: RunPython) -> None:
+    library = fake(at_properties="crash()")
+    done = run_python(COMMAND, "conformance", "--area", "context", str(library), check=False)
+    head, table, failures, end = done.out.split("\n\n")
+    assert head.splitlines() == [
+        f"{library} (ur)",
+        "device: Fake device",
+        "platform: Fake, 1.0",
+        "layout: 2026.2",
+    ]
+    rows = [line.split() for line in table.splitlines()]
+    assert rows[0] == ["area", "passed", "failed", "unsupported"]
+    assert rows[1] == ["context", "3", "1", "1"]
+    assert failures.splitlines() == [
+        "failed:",
+        f"  urContextCreate: flags of 0 are as good as no properties: expected an answer, got {CRASH}",
+    ]
+    assert end.startswith("6 cases in ")
+    assert done.code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--area", "nonsense"), "there is no area 'nonsense' for this library"),
+        (("--device", "7"), "the library has no device 7"),
+        (("--device", "cuda:*"), "the library has no device cuda:*"),
+    ],
+)
+def test_wrong_options_are_explained(
+    arguments: tuple[str, ...], message: str, fake: Callable[..., Path], run_python: RunPython
+) -> None:
+    done = run_python(COMMAND, "conformance", *arguments, str(fake()), check=False)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert ("there are: 0 (native_cpu:cpu, Fake device)" in done.err) == ("--device" in arguments)
+
+
+def test_a_case_file_that_cannot_be_imported_is_quoted(
+    fake: Callable[..., Path],
+    run_python: RunPython,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys; sys.modules['fairlead.conformance.ur.kinds'] = None"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = run_python(COMMAND, "conformance", str(fake()), check=False)
+    assert done.code == 1
+    (line,) = [line for line in done.out.splitlines() if line.startswith("not complete")]
+    assert re.match(
+        r"not complete.*: test_\w+\.py cannot be imported: ModuleNotFoundError: .*fairlead\.conformance\.ur\.kinds",
+        line,
+    )
+
+
+def test_files_that_are_no_libraries_of_an_interface(run_python: RunPython, tmp_path: Path) -> None:
+    done = run_python(COMMAND, "conformance", str(tmp_path / "missing.so"), check=False)
+    assert (done.code, "there is no such file" in done.err) == (1, True)
+    text = tmp_path / "text.so"
+    text.write_text("no library")
+    done = run_python(COMMAND, "conformance", str(text), check=False)
+    assert (done.code, "text.so" in done.err) == (1, True)
+
+
+def test_without_pytest_the_command_says_what_to_install(
+    fake: Callable[..., Path], run_python: RunPython
+) -> None:
+    code = f"import sys; sys.modules['pytest'] = None; {COMMAND}"
+    done = run_python(code, "conformance", str(fake()), check=False)
+    assert done.code == 1
+    assert "the conformance suite needs pytest" in done.err
+    assert "pip install 'fairlead[conformance]'" in done.err
+
+
+# Intel's adapter
+
+
+@pytest.fixture(scope="module")
+def intels_adapter(real_plugins: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Intel's OpenCL adapter of 2025.3.3, beside the library that it needs."""
+    adapter = tmp_path_factory.mktemp("intel") / "libur_adapter_opencl.so.0"
+    adapter.symlink_to(real_plugins / "ur-then" / adapter.name)
+    (adapter.parent / "libumf.so.1").symlink_to(real_plugins / "umf/libumf.so.1")
+    return adapter
+
+
+@pytest.mark.parametrize("area", ["adapter", "platform", "images", "native-handles", "sampler"])
+def test_intels_adapter_passes(
+    area: str, intels_adapter: Path, conformance: Callable[..., Run]
+) -> None:
+    run = conformance(intels_adapter, "--area", area)
+    assert (run.code, run.failed) == (0, {})
+    assert run.report["areas"][area]["passed"] >= 6
+
+
+def test_what_intels_command_buffers_are_known_to_do_otherwise_is_found(
+    intels_adapter: Path, conformance: Callable[..., Run]
+) -> None:
+    run = conformance(intels_adapter, "--area", "command-buffer", "--device", "0")
+    assert "Intel" in run.report["facts"]["platform"]
+    assert run.code == 1
+    for name in (
+        "descriptor[isInOrder]",
+        "descriptor[enableProfiling]",
+        "unknown_sync_point",
+        "command_type",
+    ):
+        assert f"command-buffer::{name}" in run.failed
+    outcomes = {case["name"]: case["outcome"] for case in run.report["cases"]}
+    for name in (
+        "finalize_twice",
+        "sync_points_order",
+        "in_order",
+        "serialised_across_queues",
+        "release_while_executing",
+    ):
+        assert outcomes[f"command-buffer::{name}"] == "passed"
+
+
+def test_pocl_without_command_buffers_is_unsupported_and_no_failure(
+    intels_adapter: Path, conformance: Callable[..., Run], run_python: RunPython
+) -> None:
+    run = conformance(intels_adapter, "--area", "command-buffer-commands", "--device", "1")
+    assert "Portable Computing Language" in run.report["facts"]["platform"]
+    counts = run.report["areas"]["command-buffer-commands"]
+    assert (run.code, counts["passed"], counts["failed"]) == (0, 0, 0)
+    assert counts["unsupported"] > 40
+
+
+# The data
+
+
+def test_the_listed_errors_are_of_all_entry_points() -> None:
+    newest = {name for table in next(iter(UR.layouts.values())).values() for name in table}
+    assert set(LISTED) == newest
+    codes = {name for name, _ in UR.errors.values()}
+    for listed in LISTED.values():
+        for error in listed.errors:
+            assert error.code in codes
+            assert error.describe(listed.function)
+        assert not listed.condition or listed.condition in UR.constants
+
+
+@pytest.fixture(scope="module")
+def header() -> dict[str, str]:
+    """What the header says before each function, in a line."""
+    path = Path(os.environ.get("OPENCL_HEADERS", ""), "unified-runtime", "ur_api.h")
+    assert path.is_file(), (
+        "OPENCL_HEADERS must name the folder of the fetched headers: run the tests by `make test`"
+    )
+    found = re.findall(
+        r"((?:^///.*\n)+)^UR_APIEXPORT ur_result_t UR_APICALL\s+(\w+)\(",
+        path.read_text(encoding="utf-8"),
+        re.M,
+    )
+    return {name: " ".join(text.replace("///", " ").split()) for text, name in found}
+
+
+def test_the_listed_errors_are_those_of_the_header(header: dict[str, str]) -> None:
+    for name, listed in LISTED.items():
+        for error in listed.errors:
+            assert f"::{error.code}" in header[name], (name, error)
+        nulls = {
+            change
+            for error in listed.errors
+            for change, word in [error.change.partition("=")[::2]]
+            if not word
+        }
+        for argument in re.findall(r"`NULL == ([\w>-]+)`", header[name]):
+            assert argument.replace("->", ".") in nulls, (name, argument)
+
+
+@pytest.mark.parametrize("in_copies", [True, False])
+def test_a_case_is_unsupported_where_the_library_does_not_work_in_a_copy(in_copies: bool) -> None:
+    process = os.getpid()
+    run = in_fork(
+        lambda: equal(os.getpid(), process, "the process"),
+        5,
+        lambda: in_copies or os.getpid() == process,
+    )
+    with pytest.raises(Mismatch if in_copies else Unsupported):
+        run()

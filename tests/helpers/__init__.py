@@ -1,0 +1,1 @@
+"""What tests share: fixtures, fakes, programs that tests run, and the calls that they make."""

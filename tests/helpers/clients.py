@@ -1,0 +1,229 @@
+"""What runs the clients: programs compiled against the DPC++ of a wheel, and dpctl, with an adapter and a driver of our choice.
+
+A client is a child process that sees one driver, through the Khronos loader of Intel's wheel, and one adapter: Intel's own, which is
+linked into libsycl.so.9 and libur_loader.so.0 of 2026.2, or another one that UR_ADAPTERS_FORCE_LOAD names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from fairlead import plugins
+from fairlead.backends import registered
+from fairlead.icd import quirks
+from fairlead.loader.base.search import Candidate
+from helpers.support import CHILD_TIMEOUT, ROOT, Output
+
+HERE: Final = ROOT / "tests/clients"
+PROGRAMS: Final = tuple(
+    sorted(path.stem for path in (HERE / "sycl").glob("*.cpp") if path.stem != "leaking")
+)
+#: Where libOpenCL.so.1 and what the Intel drivers need lie.
+PREFIX_LIB: Final = Path(sys.prefix, "lib")
+#: Debian's PoCL is used where it is installed; nothing asks for it.
+DEBIAN_POCL: Final = next(iter(sorted(Path("/usr/lib").glob("*-linux-gnu/libpocl.so.2*"))), None)
+DRIVERS: Final = ("intel_cpu", "pocl_wheel", *(["debian_pocl"] if DEBIAN_POCL else []))
+#: Intel's own adapter and ours; for PI the same names mean the plugins.
+ADAPTERS: Final = ("intel", "fairlead")
+
+
+@dataclass(frozen=True)
+class Case:
+    """On what a client runs."""
+
+    adapter: str
+    driver: str
+
+    def __str__(self) -> str:
+        return f"{self.adapter}-{self.driver}"
+
+
+CASES: Final = tuple(Case(adapter, driver) for adapter in ADAPTERS for driver in DRIVERS)
+
+
+@cache
+def adapter_path(adapter: str) -> str | None:
+    """The file of an adapter; None for Intel's, which needs none. SYCL_CLIENTS_ADAPTER names another one than the reference adapter."""
+    return (
+        None
+        if adapter == "intel"
+        else os.environ.get("SYCL_CLIENTS_ADAPTER") or plugins.reference_adapter()
+    )
+
+
+@cache
+def plugin_path(adapter: str, home: Path) -> str:
+    """The file of a PI plugin. SYCL_CLIENTS_PLUGIN names another one than the reference plugin."""
+    if adapter == "intel":
+        return str(home / "lib/libpi_opencl.so")
+    return os.environ.get("SYCL_CLIENTS_PLUGIN") or plugins.reference_plugin()
+
+
+def run(
+    command: Sequence[str | Path],
+    home: Path,
+    driver: str,
+    adapter: str | None = None,
+    **variables: str | Path,
+) -> Output:
+    """Run a client. `home` is the folder of its DPC++, `driver` a driver's library, `adapter` an adapter's or None."""
+    environ = {
+        **os.environ,
+        **_vendors(driver),
+        # only for this run: with it, system tools would take Intel's libraries for their own
+        "LD_LIBRARY_PATH": f"{home / 'lib'}:{PREFIX_LIB}",
+        **({"UR_ADAPTERS_FORCE_LOAD": adapter} if adapter else {}),
+        **{name: str(value) for name, value in variables.items()},
+    }
+    done = subprocess.run(
+        [str(part) for part in command],
+        env=environ,
+        cwd=home,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=CHILD_TIMEOUT,
+        stdin=subprocess.DEVNULL,
+    )
+    return Output(done.returncode, done.stdout, done.stderr)
+
+
+@cache
+def _vendors(driver: str) -> dict[str, str]:
+    """The variables by which the Khronos loader finds this driver alone."""
+    return registered([driver])
+
+
+def printed(source: Path) -> str:
+    """What a program has to print: the comment `Prints:` at the end of its source."""
+    _, found, block = source.read_text(encoding="utf-8").partition("\n// Prints:\n")
+    assert found, f"{source.name} does not say what it prints"
+    return "".join(f"{line.removeprefix('//   ')}\n" for line in block.splitlines())
+
+
+def error_of(output: Output) -> str:
+    """The error that ended a program, in one line."""
+    return " ".join(output.out.partition("error: ")[2].split())
+
+
+class Drivers:
+    """The libraries of DRIVERS by name."""
+
+    def __init__(self, candidates: Mapping[str, Candidate]) -> None:
+        self.candidates = candidates
+
+    def __getitem__(self, name: str) -> str:
+        return quirks.locate(self.candidates[name])[0]
+
+    @cache  # noqa: B019 - one object a session
+    def is_repaired(self, name: str) -> bool:
+        """Whether fairlead repairs what the driver compiles for: without fairlead it builds nothing on this CPU."""
+        code = "import sys; from fairlead.icd.drivers import load; from fairlead.loader.base.search import Candidate; "
+        code += "print('pocl-generic-cpu' in load(Candidate(sys.argv[1], 'test')).quirks)"
+        done = subprocess.run(
+            [sys.executable, "-c", code, self[name]],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=CHILD_TIMEOUT,
+        )
+        return done.stdout.strip() == "True"
+
+
+#: The validation layers of the real loader. They say nothing anywhere unless UR_LOG_VALIDATION asks for it; a file would miss what they
+#: say at the end of the process.
+WATCHED: Final = {
+    "UR_ENABLE_LAYERS": "UR_LAYER_FULL_VALIDATION,UR_LAYER_LEAK_CHECKING",
+    "UR_LOG_VALIDATION": "level:debug;output:stderr",
+}
+
+
+def complaints(output: Output) -> list[str]:
+    """What the layers said in a run with WATCHED, and what else is in its standard error, without addresses and stack traces.
+
+    That they followed every handle is asserted.
+    """
+    lines = [line.removeprefix("<VALIDATION>") for line in output.err.splitlines()]
+    assert any(line.startswith("[DEBUG]: Reference count for handle") for line in lines), (
+        "the layers were not at work"
+    )
+    said = [
+        re.sub(r"0x[0-9a-f]+", "0x…", line)
+        for line in lines
+        if not line.startswith("[DEBUG]") and line not in _NO_COMPLAINT
+    ]
+    return [
+        line
+        for line in said
+        if not re.match(r"\[ERROR\]: (#\d+ |Handle 0x… was recorded for first time here:)", line)
+    ]
+
+
+#: Said of every handle that is optional and NULL, whatever the adapter: the pool of an allocation, the program of a native kernel.
+_NO_COMPLAINT: Final = ("[ERROR]: There are no valid references to handle 0", "")
+LEAK: Final = "[ERROR]: Retained 1 reference(s) to handle 0x…"
+
+
+class Compiler:
+    """Compiles programs, each once, with the host's compilers and no device compiler. The SYCL headers are precompiled: that takes 3 s."""
+
+    def __init__(self, home: Path, directory: Path) -> None:
+        self.home, self.directory = home, directory
+        self.options = ["-w", "-O0", "-isystem", str(home / "include")]
+        self.made: dict[Path, Path] = {}
+
+    def __call__(self, source: Path) -> Path:
+        if source not in self.made:
+            self.made[source] = self._sycl(source) if source.suffix == ".cpp" else self._c(source)
+        return self.made[source]
+
+    def _sycl(self, source: Path) -> Path:
+        header = self.directory / "client.hpp"
+        if not header.exists():
+            shutil.copy(HERE / "sycl/client.hpp", header)
+            self._run(["-x", "c++-header", header, "-o", f"{header}.gch"], cxx())
+        return self._link(
+            source, ["-include", header, source], self.home / "lib/libsycl.so.9", cxx()
+        )
+
+    def _c(self, source: Path) -> Path:
+        return self._link(source, [source], self.home / "lib/libur_loader.so.0", ["cc"])
+
+    def _link(
+        self, source: Path, arguments: list[str | Path], library: Path, compiler: list[str]
+    ) -> Path:
+        program = self.directory / source.stem
+        libraries = [library, PREFIX_LIB / "libOpenCL.so.1", "-Wl,--allow-shlib-undefined"]
+        self._run([*arguments, "-o", program, *libraries], compiler)
+        return program
+
+    def _run(self, arguments: Sequence[str | Path], compiler: list[str]) -> None:
+        done = subprocess.run(
+            [*compiler, *self.options, *map(str, arguments)],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+
+
+@cache
+def cxx() -> list[str]:
+    """The command of a C++ compiler: CXX, c++ or g++."""
+    for command in (os.environ.get("CXX", "").split(), ["c++"], ["g++"]):
+        if command and shutil.which(command[0]):
+            return [*command, "-std=c++17"]
+    pytest.fail(
+        "SYCL programs are compiled with the host's C++ compiler, and there is none: install one (Debian: apt-get install g++)"
+    )

@@ -1,0 +1,39 @@
+"""Programs that load adapters: one in C, without Python (fake/host.c)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from helpers.support import CHILD_TIMEOUT, ROOT, Output
+
+
+class Host(Protocol):
+    """Runs the program with commands, and with variables that are added to the environment: `host("open", path, "table").out`."""
+
+    def __call__(self, *commands: str | Path, env: Mapping[str, str] = {}) -> Output: ...
+
+
+def compile_host(directory: Path) -> Host:
+    """Compile the program into a directory."""
+    program = directory / "host"
+    flags = ["-Wall", "-Wextra", "-Werror", "-O1", "-o", str(program), "-lpthread", "-ldl"]
+    subprocess.run(
+        [*os.environ.get("CC", "cc").split(), str(ROOT / "tests/fake/host.c"), *flags], check=True
+    )
+
+    def host(*commands: str | Path, env: Mapping[str, str] = {}) -> Output:
+        done = subprocess.run(
+            [program, *map(str, commands)],
+            env={**os.environ, **env},
+            capture_output=True,
+            text=True,
+            timeout=CHILD_TIMEOUT,
+            stdin=subprocess.DEVNULL,
+        )
+        return Output(done.returncode, done.stdout, done.stderr)
+
+    return host

@@ -1,0 +1,196 @@
+"""What tests of programs, kernels and launches share: kernels, and what it takes to run one."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Final
+
+from fairlead.icd.abi import OPENCL
+from fairlead.loader.base.memory import read_word
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
+from helpers.ur_calls import Calls, array
+
+SOURCE: Final = b"""
+kernel void store(global int *out, int value) { out[get_global_id(0)] = value + (int)get_global_id(0); }
+kernel void nothing(void) {}
+kernel void shape(global int *out) {
+    if (get_local_id(0) == 0 && get_local_id(1) == 0 && get_local_id(2) == 0)
+        for (int i = 0; i < 3; i++) {
+            out[i] = get_global_size(i); out[3 + i] = get_local_size(i); out[6 + i] = get_global_offset(i);
+        }
+}
+kernel __attribute__((reqd_work_group_size(4, 1, 1))) void fours(global int *out) { out[get_global_id(0)] = get_local_size(0); }
+kernel void sums(global int *out, local int *scratch) {
+    scratch[get_local_id(0)] = get_local_id(0) + 1;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    int sum = 0;
+    for (int i = 0; i < get_local_size(0); i++) sum += scratch[i];
+    out[get_global_id(0)] = sum;
+}
+"""
+BROKEN: Final = b"kernel void broken(global int *a) { a[0] = nonsense; }"
+UNRESOLVED: Final = (
+    b"void elsewhere(global int *a); kernel void unresolved(global int *a) { elsewhere(a); }"
+)
+
+VALUE, POINTER, MEM, LOCAL, SAMPLER = (
+    UR[f"UR_EXP_KERNEL_ARG_TYPE_{kind}"]
+    for kind in ("VALUE", "POINTER", "MEM_OBJ", "LOCAL", "SAMPLER")
+)
+
+Row = UR.struct("ur_exp_kernel_arg_properties_t")
+
+
+def program_of(ur: Calls, context: int, source: bytes = SOURCE) -> int:
+    """A program that is not built yet."""
+    return ur.made("urProgramCreateWithIL", context, source, len(source), None).value or 0
+
+
+def is_intel(device: Device) -> bool:
+    """Whether it is of Intel's driver."""
+    return "Intel" in device.platform.name
+
+
+def built(ur: Calls, context: int, source: bytes = SOURCE) -> int:
+    """A program that is built."""
+    program = program_of(ur, context, source)
+    ur.ok("urProgramBuild", context, program, None)
+    return program
+
+
+def rows(*arguments: Any) -> Any:
+    """Arguments as launches take them, by their places: an int is a value; others are `(MEM, handle)`, `(POINTER, address)`,
+    `(LOCAL, size)`."""
+    made = (Row * len(arguments))()
+    made.kept = []
+    for index, argument in enumerate(arguments):
+        kind, given = (VALUE, argument) if isinstance(argument, int) else argument
+        row = made[index]
+        row.stype, row.type, row.index, row.size = (
+            UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"],
+            kind,
+            index,
+            8,
+        )
+        if kind == VALUE:
+            made.kept.append(ctypes.c_int32(given))
+            row.size, row.value.value = 4, ctypes.addressof(made.kept[-1])
+        elif kind == LOCAL:
+            row.size = given
+        elif kind == MEM:
+            row.value.memObjTuple.hMem = given
+        elif kind == POINTER:
+            row.value.pointer = given
+        else:
+            row.value.sampler = given
+    return made
+
+
+def sizes(numbers: Sequence[int] | None) -> Any:
+    """Numbers as an array of size_t, None for none."""
+    return (ctypes.c_size_t * len(numbers))(*numbers) if numbers is not None else None
+
+
+def launch(
+    ur: Calls,
+    queue: int,
+    kernel: int,
+    size: Sequence[int],
+    *arguments: Any,
+    local: Sequence[int] | None = None,
+    offset: Sequence[int] | None = None,
+    waits: Sequence[Any] = (),
+    event: Any = None,
+    properties: Any = None,
+    dimensions: int | None = None,
+) -> str:
+    """The code of urEnqueueKernelLaunchWithArgsExp."""
+    return ur(
+        "urEnqueueKernelLaunchWithArgsExp",
+        queue,
+        kernel,
+        len(size) if dimensions is None else dimensions,
+        sizes(offset),
+        sizes(size),
+        sizes(local),
+        len(arguments),
+        rows(*arguments) if arguments else None,
+        properties,
+        len(waits),
+        array(*waits) if waits else None,
+        event,
+    )
+
+
+class Numbers:
+    """A buffer of 32-bit numbers on the device."""
+
+    def __init__(self, ur: Calls, context: int, count: int) -> None:
+        self.ur, self.count = ur, count
+        self.handle = (
+            ur.made(
+                "urMemBufferCreate", context, UR["UR_MEM_FLAG_READ_WRITE"], 4 * count, None
+            ).value
+            or 0
+        )
+
+    @property
+    def argument(self) -> tuple[int, int]:
+        """It as an argument of `launch`."""
+        return MEM, self.handle
+
+    def read(self, queue: int) -> list[int]:
+        """What is in it, after all that the queue has to do."""
+        found = (ctypes.c_int32 * self.count)()
+        self.ur.ok(
+            "urEnqueueMemBufferRead",
+            queue,
+            self.handle,
+            True,
+            0,
+            4 * self.count,
+            found,
+            0,
+            None,
+            None,
+        )
+        return list(found)
+
+
+class Exported:
+    """The functions that a library exports, as a table: urEnqueueKernelLaunch and those that set one argument are in no new one."""
+
+    def __init__(self, path: str) -> None:
+        self._library = ctypes.CDLL(path)
+
+    def __getattr__(self, name: str) -> Any:
+        return UR.functions[name].prototype((name, self._library))
+
+
+def opencl(native: int) -> DispatchTable:
+    """The table of the driver that made a native handle."""
+    return DispatchTable(OPENCL, read_word(native) or 0)
+
+
+def native(ur: Calls, routine: str, handle: int) -> int:
+    """What a …GetNativeHandle function gives."""
+    return ur.made(routine, handle).value or 0
+
+
+def references(table: DispatchTable, routine: str, handle: int, name: str) -> int:
+    """OpenCL's own count of an object's references."""
+    count = ctypes.c_uint32()
+    assert getattr(table, routine)(handle, OPENCL[name], 4, ctypes.byref(count), None) == 0
+    return count.value
+
+
+def last_error(ur: Calls) -> tuple[str, int]:
+    """What urAdapterGetLastError says in this thread."""
+    adapter, text, code = ctypes.c_void_p(), ctypes.c_char_p(), ctypes.c_int32()
+    ur.ok("urAdapterGet", 1, ctypes.byref(adapter), None)
+    ur.ok("urAdapterGetLastError", adapter, ctypes.byref(text), ctypes.byref(code))
+    ur.ok("urAdapterRelease", adapter)
+    return (text.value or b"").decode(), code.value

@@ -1,0 +1,166 @@
+"""What the tests of runtime and graph share: every driver's device, queues, common kernels, and gates that hold commands up.
+
+The conftest.py of these folders import its fixtures. Every test that asks for `device`, or for what is made of it, runs on every
+driver that is present: the PoCL wheel, Intel's CPU driver, and those of the system.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy
+import pyopencl as cl
+import pytest
+
+from fairlead.runtime import (
+    USM,
+    Context,
+    Device,
+    Errc,
+    Event,
+    Program,
+    Queue,
+    SYCLError,
+    devices,
+    malloc_shared,
+)
+from fairlead.runtime.interop import event_of
+from fairlead.runtime.queue import default_context
+
+#: Work-items, and elements, where a test does not care.
+N: Final = 64
+
+#: The kernels of `program`. All work on int32.
+SOURCE: Final = """
+kernel void add(global int *a, int n) { a[get_global_id(0)] += n; }
+kernel void mul(global int *a, int n) { a[get_global_id(0)] *= n; }
+kernel void store(global int *a, int n) { a[get_global_id(0)] = n; }
+kernel void copy(global const int *a, global int *b) { size_t i = get_global_id(0); b[i] = a[i]; }
+kernel void sum(global const int *a, global const int *b, global int *c) { size_t i = get_global_id(0); c[i] = a[i] + b[i]; }
+kernel void ids(global int *a) {
+  size_t width = get_global_size(0), height = get_global_size(1);
+  size_t x = get_global_id(0) - get_global_offset(0), y = get_global_id(1) - get_global_offset(1);
+  size_t z = get_global_id(2) - get_global_offset(2);
+  int id = get_global_id(0) + 100 * get_global_id(1) + 10000 * get_global_id(2);
+  a[(z * height + y) * width + x] = id + 1000000 * get_local_size(0);
+}
+kernel void slow(global int *a, int rounds) {
+  size_t i = get_global_id(0);
+  int value = a[i];
+  for (int round = 0; round < rounds; round++) value = value * 1664525 + 1013904223;
+  a[i] = value;
+}
+"""
+
+
+def driver_name(device: Device) -> str:
+    """What tests call a driver: "pocl-3.0", "intel", "nvidia"."""
+    if "PoCL " not in device.platform.version:
+        return device.platform.name.replace("(", " ").split()[0].lower()
+    return "pocl-" + device.platform.version.split("PoCL ")[-1].split("-")[0].split()[0]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that asks for `device` runs on each."""
+    if "device" in metafunc.fixturenames:
+        metafunc.parametrize("device", devices(), ids=driver_name, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> Device:
+    """The device of a driver."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def context(device: Device) -> Context:
+    """The context that the queues of this module have."""
+    return default_context(device)
+
+
+@pytest.fixture(scope="session")
+def program(context: Context) -> Program:
+    """SOURCE, built: `program.add`."""
+    return Program(context, SOURCE)
+
+
+@pytest.fixture
+def queue(device: Device) -> Iterator[Queue]:
+    """An out-of-order queue that profiles. What goes wrong in it and is not waited for in the test fails the test."""
+    queue = Queue(device, profiling=True)
+    yield queue
+    queue.wait()
+
+
+@pytest.fixture
+def in_order(device: Device) -> Iterator[Queue]:
+    """An in-order queue that profiles."""
+    queue = Queue(device, in_order=True, profiling=True)
+    yield queue
+    queue.wait()
+
+
+@pytest.fixture
+def memory(queue: Queue) -> USM:
+    """N int32 zeros of shared memory."""
+    return zeros(queue)
+
+
+def check_refused(table: list[tuple[Callable[[], object], str, str]]) -> None:
+    """That each line, a call, the routine that its error names and words of its message, is refused as invalid, with a remedy."""
+    for number, (call, routine, words) in enumerate(table):
+        with pytest.raises(SYCLError) as caught:
+            call()
+        error = caught.value
+        assert words in error.message, (number, error)
+        assert (error.routine, error.errc) == (routine, Errc.invalid) and error.remedy, (
+            number,
+            error,
+        )
+
+
+def zeros(queue: Queue, count: int = N, dtype: Any = numpy.int32) -> USM:
+    """Shared memory full of zeros."""
+    made = malloc_shared(count, dtype, queue)
+    made.array[:] = 0
+    return made
+
+
+class Gate:
+    """Holds commands up until it is opened: what depends on `event` cannot have run before. `event` is that of a host task (`gate`), or
+    of the driver itself (`device_gate`)."""
+
+    def __init__(self, event: Event, open: Callable[[], object]) -> None:
+        self.event = event
+        self._open = open
+        self.is_open = False
+
+    def open(self) -> None:
+        """Let them go on. A second call does nothing."""
+        if not self.is_open:
+            self.is_open = True
+            self._open()
+
+
+@pytest.fixture
+def gate(queue: Queue) -> Iterator[Gate]:
+    """A gate of which the driver knows nothing: a host task that waits."""
+    opened = threading.Event()
+    made = Gate(queue.host_task(opened.wait), opened.set)
+    yield made
+    made.open()
+
+
+@pytest.fixture
+def device_gate(queue: Queue) -> Iterator[Gate]:
+    """A gate of the driver's: an OpenCL user event of the queue's context. Commands behind it are with the driver already."""
+    native = cl.Context.from_int_ptr(queue.context.native(), True)
+    user = cl.UserEvent(native)
+
+    made = Gate(
+        event_of(user, queue.context), lambda: user.set_status(cl.command_execution_status.COMPLETE)
+    )
+    yield made
+    made.open()

@@ -1,0 +1,113 @@
+"""The ways in which the drivers of the tests can have USM, each forced by FAIRLEAD_USM, and what the tests of USM call by it."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.devices import Device
+from helpers.memory_calls import new_queue, struct
+from helpers.ur_calls import Calls
+
+#: A part of the platform's name, and the way.
+WAYS: Final = {
+    "intel-auto": ("Intel", "auto"),
+    "intel-intel": ("Intel", "intel"),
+    "intel-svm": ("Intel", "svm"),
+    "intel-buffer": ("Intel", "buffer"),
+    "pocl-auto": ("Portable", "auto"),
+    "pocl-svm": ("Portable", "svm"),
+    "pocl-buffer": ("Portable", "buffer"),
+}
+KINDS: Final = ("host", "device", "shared")
+
+
+@dataclass
+class Way:
+    """USM on one device by one way: a context, and a queue in order."""
+
+    ur: Calls
+    device: Device
+    name: str
+    context: int
+    queue: int
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of memory that there are."""
+        return ("device",) if self.name == "buffer" else KINDS
+
+    def try_alloc(
+        self, kind: str, size: int, *, descriptor: Any = None, pool: Any = None, device: Any = ...
+    ) -> tuple[str, int]:
+        """The code of an allocation, and the address."""
+        made = ctypes.c_void_p()
+        where = () if kind == "host" else (self.device.handle if device is ... else device,)
+        pointer = ctypes.byref(descriptor) if descriptor is not None else None
+        code = self.ur(
+            f"urUSM{kind.title()}Alloc",
+            self.context,
+            *where,
+            pointer,
+            pool,
+            size,
+            ctypes.byref(made),
+        )
+        return code, made.value or 0
+
+    def alloc(self, kind: str, size: int, **more: Any) -> int:
+        """An address of new memory."""
+        code, address = self.try_alloc(kind, size, **more)
+        assert code == "SUCCESS" and address
+        return address
+
+    def free(self, *addresses: int) -> None:
+        for address in addresses:
+            self.ur.ok("urUSMFree", self.context, address)
+
+    def copy(
+        self, target: Any, source: Any, size: int, *, queue: int = 0, blocking: bool = True
+    ) -> None:
+        """A copy that is complete when it returns."""
+        self.ur.ok(
+            "urEnqueueUSMMemcpy", queue or self.queue, blocking, target, source, size, 0, None, None
+        )
+        if not blocking:
+            self.ur.ok("urQueueFinish", queue or self.queue)
+
+    def content(self, address: int, size: int) -> bytes:
+        """What is there, through a copy."""
+        into = ctypes.create_string_buffer(size)
+        self.copy(into, address, size)
+        return into.raw
+
+    def info(self, address: Any, name: str) -> int:
+        """urUSMGetMemAllocInfo as a number; `name` is what comes after UR_USM_ALLOC_INFO_."""
+        value = ctypes.c_uint64()
+        code = self.ur(
+            "urUSMGetMemAllocInfo",
+            self.context,
+            address,
+            UR[f"UR_USM_ALLOC_INFO_{name}"],
+            8,
+            ctypes.byref(value),
+            None,
+        )
+        assert code == "SUCCESS"
+        return value.value
+
+    def queues(self) -> list[int]:
+        """A queue in order and one out of order, with profiling."""
+        flags = ((), ("OUT_OF_ORDER_EXEC_MODE_ENABLE",))
+        return [
+            new_queue(self.ur, self.context, self.device.handle, "PROFILING_ENABLE", *more).value
+            or 0
+            for more in flags
+        ]
+
+
+def aligned(align: int, **fields: Any) -> Any:
+    """A ur_usm_desc_t."""
+    return struct("ur_usm_desc_t", "USM_DESC", align=align, **fields)

@@ -1,0 +1,285 @@
+"""Opening a library: every refusal says what is wrong with the file in plain words, and every missing dependency is named."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers.support import FakeDriver, RunPython
+
+from fairlead.loader.base.errors import LibraryError
+from fairlead.loader.base.library import (
+    explain,
+    find_library,
+    missing_dependencies,
+    open_library,
+    remedy_for,
+)
+
+CompileC = Callable[..., Path]
+
+
+def refusal(path: Path | str) -> LibraryError:
+    with pytest.raises(LibraryError) as caught:
+        open_library(str(path))
+    assert str(path) in str(caught.value)
+    return caught.value
+
+
+def patched(library: Path, path: Path, offset: int, data: bytes) -> Path:
+    """A copy of the library with some bytes of its ELF header changed."""
+    content = bytearray(library.read_bytes())
+    content[offset : offset + len(data)] = data
+    path.write_bytes(content)
+    return path
+
+
+@pytest.fixture
+def library(fake_driver: FakeDriver) -> Path:
+    return fake_driver()
+
+
+def test_a_good_library_opens_and_tells_its_real_path_and_symbols(
+    library: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "link.so"
+    link.symlink_to(library)
+    opened = open_library(str(link))
+    assert opened.path == str(library)
+    assert opened.symbol("clGetExtensionFunctionAddress")
+    assert opened.symbol("noSuchFunction") is None
+    opened.close()
+
+
+def test_a_bare_soname_is_left_to_the_linker() -> None:
+    opened = open_library("libm.so.6")
+    assert os.path.isabs(opened.path) and opened.symbol("cos")
+
+
+def test_close_unmaps_the_library(library: Path, tmp_path: Path) -> None:
+    copy = shutil.copy(library, tmp_path / "closed.so")
+    opened = open_library(str(copy))
+    assert "closed.so" in Path("/proc/self/maps").read_text()
+    opened.close()
+    assert "closed.so" not in Path("/proc/self/maps").read_text()
+
+
+def test_a_file_that_does_not_exist() -> None:
+    error = refusal("/nonexistent/libdriver.so")
+    assert error.message == "the file does not exist"
+    assert error.remedy
+
+
+def test_a_dangling_symbolic_link_names_its_target(tmp_path: Path) -> None:
+    (tmp_path / "driver.so").symlink_to(tmp_path / "gone.so")
+    assert "gone.so, which does not exist" in refusal(tmp_path / "driver.so").message
+
+
+def test_a_symbolic_link_to_itself(tmp_path: Path) -> None:
+    (tmp_path / "driver.so").symlink_to(tmp_path / "driver.so")
+    assert "cannot be read" in refusal(tmp_path / "driver.so").message
+
+
+def test_a_directory(tmp_path: Path) -> None:
+    assert refusal(tmp_path).message == "it is a directory, not a shared library"
+
+
+def test_a_path_through_a_file(library: Path) -> None:
+    assert "not a directory" in refusal(f"{library}/driver.so").message
+
+
+def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "driver.so")
+    assert refusal(tmp_path / "driver.so").message == "it is not a regular file"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "the file is empty"),
+        (b"INPUT(libreal.so)\n", "it is a text file"),
+        (b"!<arch>\n", "it is a static archive"),
+        (b"\x00\x01\x02\x03" * 100, "not an ELF file"),
+        (b"\x7fELF", "truncated"),
+    ],
+)
+def test_what_is_no_elf_file(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "driver.so"
+    path.write_bytes(content)
+    assert words in refusal(path).message
+
+
+@pytest.mark.parametrize("part", [0.1, 0.5])
+def test_a_truncated_library_is_refused_before_the_linker_can_be_killed_by_it(
+    library: Path, tmp_path: Path, part: float
+) -> None:
+    content = library.read_bytes()
+    path = tmp_path / "driver.so"
+    path.write_bytes(content[: int(len(content) * part)])
+    error = refusal(path)
+    assert error.message == "the file is truncated"
+    assert error.remedy == "install it again"
+
+
+def test_another_word_size(library: Path, tmp_path: Path) -> None:
+    error = refusal(patched(library, tmp_path / "driver.so", 4, b"\x01"))
+    assert "32-bit library" in error.message and "64-bit process" in error.message
+
+
+def test_another_architecture(library: Path, tmp_path: Path) -> None:
+    error = refusal(patched(library, tmp_path / "driver.so", 18, struct.pack("<H", 0xFFF0)))
+    assert "another processor architecture" in error.message
+
+
+def test_an_object_file(library: Path, tmp_path: Path) -> None:
+    error = refusal(patched(library, tmp_path / "driver.so", 16, struct.pack("<H", 1)))
+    assert "not a shared library" in error.message
+
+
+def test_no_permission(library: Path, tmp_path: Path, run_python: RunPython) -> None:
+    path = Path(shutil.copy(library, tmp_path / "driver.so"))
+    path.chmod(0)
+    tmp_path.chmod(0o755)
+    if os.access(path, os.R_OK) and os.geteuid():
+        pytest.skip("the file system knows no permissions")
+    code = """
+import os, sys
+from fairlead.loader.base.errors import LibraryError
+from fairlead.loader.base.library import open_library
+os.chdir(os.path.dirname(sys.argv[1]))
+if os.geteuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+try:
+    open_library("./driver.so")
+except LibraryError as error:
+    print(error.message, "|", error.remedy)
+"""
+    out = run_python(code, str(path)).out
+    assert "this user may not read it" in out and "permission" in out
+
+
+def test_an_undefined_symbol_is_told_in_the_linkers_words(
+    compile_c: CompileC, tmp_path: Path
+) -> None:
+    source = tmp_path / "driver.c"
+    source.write_text(
+        'extern int no_such_function(void);\n__attribute__((visibility("default"))) int f(void) { return no_such_function(); }\n'
+    )
+    error = refusal(compile_c(source, tmp_path / "driver.so"))
+    assert "no_such_function" in error.message
+    assert "reinstall" in error.remedy
+
+
+def test_a_bare_soname_that_is_nowhere() -> None:
+    error = refusal("libfairlead-nowhere.so.1")
+    assert "no library of this name" in error.message
+    assert error.missing == ("libfairlead-nowhere.so.1",)
+
+
+@pytest.fixture
+def chain(compile_c: CompileC, tmp_path: Path) -> Callable[..., Path]:
+    """Makes a library that needs others: `chain("libtop.so", bottom)`; the soname is the file's name."""
+
+    def chain(name: str, *needs: Path, rpath: str = "", directory: Path = tmp_path) -> Path:
+        source = tmp_path / "empty.c"
+        source.write_text("")
+        directory.mkdir(exist_ok=True)
+        flags = [
+            f"-Wl,-soname,{name}",
+            "-Wl,--no-as-needed",
+            "-Wl,--unresolved-symbols=ignore-all",
+            *map(str, needs),
+        ]
+        return compile_c(
+            source, directory / name, *flags, *([f"-Wl,-rpath,{rpath}"] if rpath else [])
+        )
+
+    return chain
+
+
+def test_every_missing_dependency_is_named_also_the_indirect_ones(
+    chain: Callable[..., Path], tmp_path: Path
+) -> None:
+    deep, gone = chain("libfl-deep.so.2"), chain("libfl-gone.so.1")
+    middle = chain("libfl-middle.so", deep)
+    top = chain("libfl-top.so", gone, middle, rpath="$ORIGIN")
+    deep.unlink()
+    gone.unlink()
+    error = refusal(top)
+    assert error.missing == ("libfl-gone.so.1", "libfl-deep.so.2")
+    assert "it needs libfl-gone.so.1, libfl-deep.so.2, which are not found" in error.message
+    assert "LD_LIBRARY_PATH" in error.remedy
+
+
+def test_runpath_serves_only_the_library_itself(chain: Callable[..., Path], tmp_path: Path) -> None:
+    deep = chain("libfl-below.so", directory=tmp_path / "lib")
+    middle = chain("libfl-between.so", deep, directory=tmp_path / "lib")
+    top = chain("libfl-above.so", middle, rpath="$ORIGIN/lib")
+    assert missing_dependencies(str(top)) == ("libfl-below.so",)
+    chain("libfl-between.so", deep, directory=tmp_path / "lib", rpath="${ORIGIN}")
+    assert missing_dependencies(str(top)) == ()
+
+
+def test_ld_library_path_is_searched(
+    chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = chain("libfl-needed.so", directory=tmp_path / "elsewhere")
+    top = chain("libfl-needs.so", needed)
+    assert missing_dependencies(str(top)) == ("libfl-needed.so",)
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/nonexistent:{needed.parent}")
+    assert missing_dependencies(str(top)) == ()
+
+
+def test_a_library_that_is_loaded_already_is_not_missing(
+    chain: Callable[..., Path], tmp_path: Path
+) -> None:
+    needed = chain("libfl-loaded.so", directory=tmp_path / "elsewhere")
+    top = chain("libfl-uses-loaded.so", needed)
+    open_library(str(needed))
+    assert missing_dependencies(str(top)) == ()
+    open_library(str(top))
+
+
+def test_the_linkers_cache_and_default_directories_are_read() -> None:
+    found = find_library("libc.so.6")
+    assert found and os.path.exists(found)
+    assert find_library("libfairlead-nowhere.so") is None
+
+
+@pytest.mark.parametrize(
+    ("soname", "words"),
+    [
+        ("libsvml.so", "pip install intel-cmplr-lib-rt"),
+        ("libintlc.so.5", "pip install intel-cmplr-lib-rt"),
+        ("libtbb.so.12", "pip install tbb"),
+        ("libLLVM-14.so.1", "LLVM"),
+        ("libtinfo.so.6", "libtinfo6"),
+        ("libamd_comgr.so.2", "ROCm"),
+        ("libnvidia-opencl.so.1", "NVIDIA container toolkit"),
+        ("libsomething.so.1", "libsomething.so.1"),
+    ],
+)
+def test_well_known_libraries_have_a_remedy(soname: str, words: str) -> None:
+    assert words in remedy_for((soname,))
+
+
+def test_a_remedy_is_given_once() -> None:
+    assert (
+        remedy_for(("libimf.so", "libsvml.so", "libtbb.so.12"))
+        == "pip install intel-cmplr-lib-rt; pip install tbb"
+    )
+
+
+def test_what_the_linker_says_is_kept_when_nothing_else_is_known(library: Path) -> None:
+    assert "cannot do it today" in explain(str(library), "cannot do it today").message
+
+
+def test_the_elf_parser_is_not_imported_when_all_is_well(
+    library: Path, run_python: RunPython
+) -> None:
+    code = "import sys; from fairlead.loader.base.library import open_library; open_library(sys.argv[1]); print('elftools' in sys.modules)"
+    assert run_python(code, str(library)).out.strip() == "False"

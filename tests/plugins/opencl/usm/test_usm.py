@@ -1,0 +1,591 @@
+"""USM of the reference adapter, in every way that the drivers can have it: allocation, queries, arguments of kernels, host memory."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import mmap
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from helpers.memory_calls import held_back, new_queue, opencl, struct
+from helpers.ur_calls import Calls, array
+from helpers.usm_ways import KINDS, Way, aligned
+
+from fairlead.icd.abi import OPENCL
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin
+from fairlead.loader.ur.devices import Device
+
+ACCESS = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS"]
+CONCURRENT = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_CONCURRENT_ACCESS"]
+SUPPORT = {
+    "host": "HOST",
+    "device": "DEVICE",
+    "shared": "SINGLE_SHARED",
+    "cross": "CROSS_SHARED",
+    "system": "SYSTEM_SHARED",
+}
+
+
+def support(ur: Calls, device: Device) -> dict[str, int]:
+    names = {kind: f"UR_DEVICE_INFO_USM_{name}_SUPPORT" for kind, name in SUPPORT.items()}
+    return {kind: ur.number("urDeviceGetInfo", device.handle, name) for kind, name in names.items()}
+
+
+def test_a_device_says_what_it_can_do(way: Way) -> None:
+    found = support(way.ur, way.device)
+    assert found["device"] & ACCESS
+    for kind in ("host", "shared", "cross"):
+        assert bool(found[kind] & ACCESS) == (way.name != "buffer")
+        assert bool(found[kind] & CONCURRENT) == (way.name != "buffer")
+    assert bool(found["system"]) == ("Intel" in way.device.platform.name and way.name != "buffer")
+
+
+def test_a_way_that_the_driver_does_not_have(
+    ur: Calls, adapter: Plugin, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    device = next(found for found in adapter.devices if "Portable" in found.platform.name)
+    monkeypatch.setenv("FAIRLEAD_USM", "intel")
+    assert not any(support(ur, device).values())
+    context = ur.made("urContextCreate", 1, array(device.handle), None)
+    made = ctypes.c_void_p()
+    assert (
+        ur("urUSMDeviceAlloc", context, device.handle, None, None, 64, ctypes.byref(made))
+        == "INVALID_OPERATION"
+    )
+    assert ur("urUSMHostAlloc", context, None, None, 64, ctypes.byref(made)) == "INVALID_OPERATION"
+    ur.ok("urContextRelease", context)
+    monkeypatch.setenv("FAIRLEAD_USM", "nonsense")
+    assert support(ur, device)["device"]
+    said = capfd.readouterr().err
+    assert (
+        f"FAIRLEAD_USM=intel leaves {device.name} without USM" in said
+        and "FAIRLEAD_USM=nonsense is ignored" in said
+    )
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "kinds"),
+    [
+        ((), set()),
+        (("COARSE_GRAIN_BUFFER",), {"device"}),
+        (("COARSE_GRAIN_BUFFER", "FINE_GRAIN_BUFFER"), {"device", "host", "shared", "cross"}),
+        (
+            ("COARSE_GRAIN_BUFFER", "FINE_GRAIN_BUFFER", "FINE_GRAIN_SYSTEM", "ATOMICS"),
+            {"device", "host", "shared", "cross", "system"},
+        ),
+    ],
+)
+def test_what_svm_is_good_for_follows_from_its_grain(
+    capabilities: tuple[str, ...], kinds: set[str]
+) -> None:
+    from fairlead.plugins.opencl.usm.strategies import SVM
+
+    bits = sum(OPENCL[f"CL_DEVICE_SVM_{name}"] for name in capabilities)
+    device: Any = SimpleNamespace(
+        has=lambda version: True, icd=SimpleNamespace(info=lambda name: bits)
+    )
+    assert {kind for kind, flags in SVM.ask(device).items() if flags} == kinds
+    atomic = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ATOMIC_CONCURRENT_ACCESS"]
+    assert bool(SVM.ask(device).get("shared", 0) & atomic) == ("ATOMICS" in capabilities)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_tells_of_itself_wherever_it_is_looked_at(way: Way, kind: str) -> None:
+    if kind not in way.kinds:
+        assert way.try_alloc(kind, 1000)[0] == "INVALID_OPERATION"
+        return
+    address = way.alloc(kind, 1000)
+    for inside in (address, address + 1, address + 999):
+        assert way.info(inside, "TYPE") == UR[f"UR_USM_TYPE_{kind.upper()}"]
+        assert way.info(inside, "BASE_PTR") == address
+        assert way.info(inside, "SIZE") == 1000
+        assert way.info(inside, "DEVICE") == (0 if kind == "host" else way.device.handle)
+        assert way.info(inside, "POOL") == 0
+    assert way.info(address + (1 << 40), "TYPE") == UR["UR_USM_TYPE_UNKNOWN"]
+    way.free(address)
+    assert way.info(address, "TYPE") == UR["UR_USM_TYPE_UNKNOWN"]
+
+
+def test_host_memory_is_no_usm(way: Way) -> None:
+    host = ctypes.create_string_buffer(64)
+    assert way.info(host, "TYPE") == UR["UR_USM_TYPE_UNKNOWN"]
+    assert [way.info(host, name) for name in ("BASE_PTR", "SIZE", "DEVICE", "POOL")] == [0, 0, 0, 0]
+    code = ctypes.c_uint32()
+    query = ("urUSMGetMemAllocInfo", way.context, host)
+    assert way.ur(*query, 5, 8, ctypes.byref(code), None) == "INVALID_ENUMERATION"
+    assert way.ur(*query, 0, 0, ctypes.byref(code), None) == "INVALID_SIZE"
+    assert way.ur(*query, 0, 2, ctypes.byref(code), None) == "INVALID_SIZE"
+    assert way.ur(*query, 0, 0, None, None) == "INVALID_NULL_POINTER"
+    assert (
+        way.ur("urUSMGetMemAllocInfo", way.context, None, 0, 4, ctypes.byref(code), None)
+        == "INVALID_NULL_POINTER"
+    )
+
+
+def test_what_the_host_may_touch_it_can(way: Way) -> None:
+    for kind in way.kinds:
+        if kind == "device":
+            continue
+        address = way.alloc(kind, 4096)
+        ctypes.memset(address, 7, 4096)
+        assert way.content(address, 4096) == b"\7" * 4096
+        way.copy(address, b"from the device", 15)
+        assert ctypes.string_at(address, 16) == b"from the device\7"
+        way.free(address)
+
+
+def test_addresses_are_never_shared(way: Way) -> None:
+    sizes = [1, 64, 4095, 4096, 4097, 100_000]
+    ranges = sorted((way.alloc(kind, size), size) for kind in way.kinds for size in sizes)
+    for (address, size), (following, _) in itertools.pairwise(ranges):
+        assert address + size <= following
+        assert way.info(address + size - 1, "BASE_PTR") == address
+        assert way.info(following, "BASE_PTR") == following
+    way.free(*(address for address, _ in ranges))
+
+
+@pytest.mark.parametrize("align", [1, 2, 4, 8, 16, 32, 64, 128])
+def test_memory_is_aligned_as_asked(way: Way, align: int) -> None:
+    for kind in way.kinds:
+        addresses = [way.alloc(kind, 24, descriptor=aligned(align)) for _ in range(4)]
+        assert not any(address % align for address in addresses)
+        way.free(*addresses)
+
+
+def test_allocations_that_cannot_be(way: Way) -> None:
+    limit = way.ur.number("urDeviceGetInfo", way.device.handle, "UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE")
+    for kind in way.kinds:
+        assert way.try_alloc(kind, 0)[0] == "INVALID_USM_SIZE"
+        assert way.try_alloc(kind, limit + 1)[0] == "INVALID_USM_SIZE"
+        for align in (3, 5, 24, 256, 1 << 31):
+            assert way.try_alloc(kind, 64, descriptor=aligned(align))[0] == "INVALID_VALUE"
+        assert (
+            way.try_alloc(kind, 64, descriptor=aligned(0, hints=1 << 17))[0]
+            == "INVALID_ENUMERATION"
+        )
+        assert way.try_alloc(kind, 64, pool=way.queue)[0] == "INVALID_VALUE"
+        if kind != "host":
+            assert way.try_alloc(kind, 64, device=None)[0] == "INVALID_NULL_HANDLE"
+            assert way.try_alloc(kind, 64, device=way.context)[0] == "INVALID_DEVICE"
+    assert (
+        way.ur(
+            "urUSMDeviceAlloc",
+            None,
+            way.device.handle,
+            None,
+            None,
+            64,
+            ctypes.byref(ctypes.c_void_p()),
+        )
+        == "INVALID_NULL_HANDLE"
+    )
+    assert (
+        way.ur("urUSMDeviceAlloc", way.context, way.device.handle, None, None, 64, None)
+        == "INVALID_NULL_POINTER"
+    )
+
+
+def test_a_device_of_another_context(way: Way, adapter: Plugin) -> None:
+    other = next(
+        device for device in adapter.devices if device.platform.name != way.device.platform.name
+    )
+    assert way.try_alloc("device", 64, device=other.handle)[0] == "INVALID_DEVICE"
+
+
+@pytest.mark.parametrize(("host_flags", "device_flags"), [(1, 0), (0, 1), (0, 2), (0, 7), (1, 7)])
+def test_wishes_that_hang_on_the_descriptor(way: Way, host_flags: int, device_flags: int) -> None:
+    host = struct("ur_usm_host_desc_t", "USM_HOST_DESC", flags=host_flags)
+    device = struct(
+        "ur_usm_device_desc_t", "USM_DEVICE_DESC", pNext=ctypes.addressof(host), flags=device_flags
+    )
+    place = struct(
+        "ur_usm_alloc_location_desc_t",
+        "USM_ALLOC_LOCATION_DESC",
+        pNext=ctypes.addressof(device),
+        location=0,
+    )
+    for kind in way.kinds:
+        address = way.alloc(kind, 64, descriptor=aligned(8, hints=2, pNext=ctypes.addressof(place)))
+        way.copy(address, b"x" * 64, 64)
+        way.free(address)
+
+
+def test_wishes_that_there_are_not(way: Way) -> None:
+    host = struct("ur_usm_host_desc_t", "USM_HOST_DESC", flags=2)
+    device = struct("ur_usm_device_desc_t", "USM_DEVICE_DESC", flags=8)
+    for chain in (host, device):
+        assert (
+            way.try_alloc("device", 64, descriptor=aligned(8, pNext=ctypes.addressof(chain)))[0]
+            == "INVALID_ENUMERATION"
+        )
+    host.flags, host.pNext = 0, ctypes.addressof(device)
+    device.flags, device.pNext = 0, ctypes.addressof(host)  # a ring
+    way.free(way.alloc("device", 64, descriptor=aligned(8, pNext=ctypes.addressof(host))))
+
+
+def test_frees_of_what_is_not_there(way: Way, ur: Calls) -> None:
+    address = way.alloc("device", 64)
+    other = ur.made("urContextCreate", 1, array(way.device.handle), None)
+    assert ur("urUSMFree", other, address) == "INVALID_MEM_OBJECT"
+    ur.ok("urContextRelease", other)
+    assert ur("urUSMFree", way.context, address + 1) == "INVALID_MEM_OBJECT"
+    assert ur("urUSMFree", way.context, None) == "INVALID_NULL_POINTER"
+    assert ur("urUSMFree", None, address) == "INVALID_NULL_HANDLE"
+    assert ur("urUSMFree", way.context, ctypes.create_string_buffer(8)) == "INVALID_MEM_OBJECT"
+    way.free(address)
+    assert ur("urUSMFree", way.context, address) == "INVALID_MEM_OBJECT"
+
+
+def test_a_free_waits_for_what_uses_the_memory(way: Way, ur: Calls) -> None:
+    for queue in way.queues():
+        address, event = way.alloc("device", 1 << 20), ctypes.c_void_p()
+        host = ctypes.create_string_buffer(b"w" * (1 << 20), 1 << 20)
+        for _ in range(20):
+            ur.ok("urEnqueueUSMMemcpy", queue, False, address, host, 1 << 20, 0, None, None)
+        ur.ok(
+            "urEnqueueUSMMemcpy", queue, False, host, address, 1 << 20, 0, None, ctypes.byref(event)
+        )
+        way.free(address)
+        assert (
+            ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
+            == UR["UR_EVENT_STATUS_COMPLETE"]
+        )
+        ur.ok("urEventRelease", event)
+        ur.ok("urQueueRelease", queue)
+
+
+def test_a_context_outlives_its_handle_while_it_has_memory(way: Way, ur: Calls) -> None:
+    other = ur.made("urContextCreate", 1, array(way.device.handle), None)
+    made = ur.made("urUSMDeviceAlloc", other, way.device.handle, None, None, 64)
+    ur.ok("urContextRelease", other)
+    assert way.info(made, "TYPE") in (
+        UR["UR_USM_TYPE_UNKNOWN"],
+        UR["UR_USM_TYPE_DEVICE"],
+    )  # of a context that nobody can name
+
+
+def test_two_contexts_over_one_of_opencl_s_have_the_same_memory(way: Way, ur: Calls) -> None:
+    native = ur.made("urContextGetNativeHandle", way.context).value
+    table = opencl(ur, way.context)[0]
+    assert table.clRetainContext(native) == 0
+    owned = struct(
+        "ur_context_native_properties_t", "CONTEXT_NATIVE_PROPERTIES", isNativeHandleOwned=True
+    )
+    adapter = ur.number("urPlatformGetInfo", way.device.platform.handle, "UR_PLATFORM_INFO_ADAPTER")
+    devices = array(way.device.handle)
+    other = ur.made(
+        "urContextCreateWithNativeHandle", native, adapter, 1, devices, ctypes.byref(owned)
+    )
+    assert other.value != way.context
+    address, queue = way.alloc("device", 64), new_queue(ur, other.value or 0, way.device.handle)
+    way.copy(address, b"shared by two", 13, queue=queue.value or 0)
+    assert way.content(address, 13) == b"shared by two"
+    ur.ok("urUSMFree", other, address)
+    ur.ok("urQueueRelease", queue)
+    ur.ok("urContextRelease", other)
+
+
+# kernels
+
+SOURCE = b"kernel void next(global int *a, global const int *b) { a[get_global_id(0)] = b ? b[get_global_id(0)] + 1 : 7; }"
+
+
+def native_kernel(ur: Calls, way: Way) -> tuple[Any, int]:
+    """The driver's table, and a kernel of its own."""
+    table, context = opencl(ur, way.context)
+    device, code = ur.made("urDeviceGetNativeHandle", way.device.handle), ctypes.c_int32()
+    program = table.clCreateProgramWithSource(
+        context,
+        1,
+        array(ctypes.cast(ctypes.c_char_p(SOURCE), ctypes.c_void_p)),
+        None,
+        ctypes.byref(code),
+    )
+    assert table.clBuildProgram(program, 1, ctypes.byref(device), None, None, None) == 0
+    kernel = table.clCreateKernel(program, b"next", ctypes.byref(code))
+    assert code.value == 0
+    table.clReleaseProgram(program)
+    return table, kernel
+
+
+def set_pointer(way: Way, table: Any, kernel: int, index: int, address: int) -> None:
+    """What a launch does with `usm.pointer_argument`: it is looked at in this process, where the adapter's Python is."""
+    from fairlead.plugins.opencl.core import adapter
+    from fairlead.plugins.opencl.extensions import extension
+    from fairlead.plugins.opencl.usm import allocations as usm
+
+    assert adapter.registry is not None
+    context = adapter.registry.of("ur_context_handle_t")[way.context]
+    how, value = usm.pointer_argument(context, address)
+    if how == "usm":
+        assert (
+            extension(context.platform, "clSetKernelArgMemPointerINTEL")(kernel, index, value) == 0
+        )
+    elif how == "svm":
+        assert table.clSetKernelArgSVMPointer(kernel, index, value) == 0
+    else:
+        assert how == "mem"
+        cl = ctypes.c_void_p(value)
+        assert table.clSetKernelArg(kernel, index, 8, ctypes.byref(cl) if value else None) == 0
+
+
+def test_kernels_reach_memory_by_its_address(way: Way, ur: Calls) -> None:
+    table, kernel = native_kernel(ur, way)
+    native_queue = ctypes.c_void_p()
+    ur.ok("urQueueGetNativeHandle", way.queue, None, ctypes.byref(native_queue))
+    count = (ctypes.c_size_t * 1)(256)
+    numbers = (ctypes.c_int32 * 256)(*range(256))
+    for kind in way.kinds:
+        source, target = way.alloc(kind, 4096), way.alloc(kind, 4096)
+        way.copy(source + 1024, numbers, 1024)
+        for offset in (0, 2048):
+            set_pointer(way, table, kernel, 0, target + offset)
+            set_pointer(way, table, kernel, 1, source + 1024)
+            assert (
+                table.clEnqueueNDRangeKernel(
+                    native_queue, kernel, 1, None, count, None, 0, None, None
+                )
+                == 0
+            )
+            assert table.clFinish(native_queue) == 0
+            assert way.content(target + offset, 1024) == bytes(
+                (ctypes.c_int32 * 256)(*range(1, 257))
+            )
+        set_pointer(way, table, kernel, 1, 0)
+        assert (
+            table.clEnqueueNDRangeKernel(native_queue, kernel, 1, None, count, None, 0, None, None)
+            == 0
+        )
+        assert way.content(target + 2048, 1024) == bytes((ctypes.c_int32 * 256)(*[7] * 256))
+        way.free(source, target)
+    table.clReleaseKernel(kernel)
+
+
+def test_svm_functions_take_addresses_of_every_kind(way: Way, ur: Calls) -> None:
+    """What native command-buffers rely on, since OpenCL has no others there (OpenCL-Docs#843)."""
+    if way.name == "buffer":
+        return
+    table, kernel = native_kernel(ur, way)
+    queue = ctypes.c_void_p()
+    ur.ok("urQueueGetNativeHandle", way.queue, None, ctypes.byref(queue))
+    into = ctypes.create_string_buffer(64)
+    for kind in way.kinds:
+        address = way.alloc(kind, 64)
+        assert table.clEnqueueSVMMemFill(queue, address, b"abcd", 4, 64, 0, None, None) == 0
+        assert table.clEnqueueSVMMemcpy(queue, True, into, address, 64, 0, None, None) == 0
+        assert into.raw == b"abcd" * 16
+        assert table.clSetKernelArgSVMPointer(kernel, 0, address) == 0
+        assert table.clSetKernelArgSVMPointer(kernel, 1, None) == 0
+        assert (
+            table.clEnqueueNDRangeKernel(
+                queue, kernel, 1, None, (ctypes.c_size_t * 1)(16), None, 0, None, None
+            )
+            == 0
+        )
+        assert way.content(address, 64) == bytes((ctypes.c_int32 * 16)(*[7] * 16))
+        way.free(address)
+    table.clReleaseKernel(kernel)
+
+
+def test_operations_of_the_replay_engine(way: Way) -> None:
+    from fairlead.plugins.opencl.core import adapter
+    from fairlead.plugins.opencl.usm import allocations as usm
+
+    assert adapter.registry is not None
+    context = adapter.registry.of("ur_context_handle_t")[way.context]
+    one, other, host = (
+        way.alloc("device", 256),
+        way.alloc("device", 256),
+        ctypes.create_string_buffer(64),
+    )
+    outside = ctypes.addressof(host)
+    pairs = [(one + 8, other + 16), (one + 8, outside), (outside, one + 8)]
+    found = [usm.as_copy(context, target, source, 32) for target, source in pairs]
+    found.append(usm.as_fill(context, one + 8, "pattern", 4, 32))
+    functions = usm.memory_functions(context)
+    intel = way.name in ("intel", "auto") and "Intel" in way.device.platform.name
+    assert bool(functions.copy and functions.fill and functions.set_pointer) == intel
+    if way.name != "buffer":
+        assert [operation.op for operation in found] == [
+            "svm_copy",
+            "svm_copy",
+            "svm_copy",
+            "svm_fill",
+        ]
+        assert found[0].numbers == (32,) and found[0].fields == {
+            "target": one + 8,
+            "source": other + 16,
+        }
+        assert found[3].numbers == (0, 32)
+    else:
+        first, second = usm.find(context, one), usm.find(context, other)
+        assert first is not None and second is not None
+        assert [operation.op for operation in found] == ["copy", "write", "read", "fill"]
+        assert found[0].numbers == (16, 8, 32) and found[0].fields == {
+            "target": first.mem,
+            "source": second.mem,
+        }
+        assert found[1].numbers == (8, 32) and found[1].fields == {
+            "target": first.mem,
+            "host": outside,
+        }
+        assert found[2].numbers == (8, 32) and found[2].fields == {
+            "source": first.mem,
+            "host": outside,
+        }
+        assert found[3].numbers == (8, 32)
+        memory = found[3].keep[0]
+        way.free(one)
+        assert memory.cl  # an operation keeps the buffer, whatever becomes of the address
+        one = way.alloc("device", 256)
+    way.free(one, other)
+
+
+# rows
+
+
+def test_pitched_memory(way: Way) -> None:
+    ur, pitch, made = way.ur, ctypes.c_size_t(), ctypes.c_void_p()
+    out = ctypes.byref(made), ctypes.byref(pitch)
+    for width, height, element in ((100, 10, 4), (64, 3, 1), (30, 5, 12), (1, 1, 0)):
+        ur.ok(
+            "urUSMPitchedAllocExp",
+            way.context,
+            way.device.handle,
+            None,
+            None,
+            width,
+            height,
+            element,
+            *out,
+        )
+        assert pitch.value >= width and not pitch.value % (element or 1)
+        assert way.info(made, "SIZE") == pitch.value * height
+        assert way.info(made, "TYPE") == UR["UR_USM_TYPE_DEVICE"]
+        way.free(made.value or 0)
+    call = ("urUSMPitchedAllocExp", way.context, way.device.handle)
+    assert ur(*call, None, None, 0, 10, 4, *out) == "INVALID_USM_SIZE"
+    assert ur(*call, None, None, 10, 0, 4, *out) == "INVALID_USM_SIZE"
+    assert ur(*call, None, None, 1 << 40, 1 << 20, 4, *out) == "INVALID_USM_SIZE"
+    assert ur(*call, ctypes.byref(aligned(3)), None, 10, 10, 4, *out) == "INVALID_VALUE"
+    assert ur(*call, None, None, 10, 10, 4, None, out[1]) == "INVALID_NULL_POINTER"
+    assert ur(*call, None, None, 10, 10, 4, out[0], None) == "INVALID_NULL_POINTER"
+
+
+# the program's own memory
+
+
+def has_system(way: Way) -> bool:
+    return bool(support(way.ur, way.device)["system"])
+
+
+def test_host_memory_is_made_known_where_the_device_can_use_it(way: Way, ur: Calls) -> None:
+    pages = mmap.mmap(-1, 4 * mmap.PAGESIZE)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    for make, unmake, more in (
+        ("ImportExp", "ReleaseExp", ()),
+        ("HostAllocRegisterExp", "HostAllocUnregisterExp", (None,)),
+    ):
+        code = ur(f"urUSM{make}", way.context, address, 4 * mmap.PAGESIZE, *more)
+        if not has_system(way):
+            assert code == "UNSUPPORTED_FEATURE"
+            assert ur(f"urUSM{unmake}", way.context, address) == "INVALID_VALUE"
+            continue
+        assert code == "SUCCESS"
+        assert way.info(address + 100, "TYPE") == UR["UR_USM_TYPE_HOST"]
+        assert way.info(address + 100, "BASE_PTR") == address
+        assert ur("urUSMFree", way.context, address) == "INVALID_MEM_OBJECT"  # it is the program's
+        assert ur(f"urUSM{make}", way.context, address, 4 * mmap.PAGESIZE, *more) == "INVALID_VALUE"
+        way.copy(address + 8, b"known", 5)
+        assert pages[8:13] == b"known"
+        ur.ok(f"urUSM{unmake}", way.context, address)
+        assert ur(f"urUSM{unmake}", way.context, address) == "INVALID_VALUE"
+        assert way.info(address, "TYPE") == UR["UR_USM_TYPE_UNKNOWN"]
+
+
+def test_host_memory_that_cannot_be_made_known(way: Way, ur: Calls) -> None:
+    host = ctypes.create_string_buffer(3 * mmap.PAGESIZE)
+    inside = ctypes.addressof(host) // mmap.PAGESIZE * mmap.PAGESIZE + mmap.PAGESIZE
+    flags = struct(
+        "ur_exp_usm_host_alloc_register_properties_t",
+        "EXP_USM_HOST_ALLOC_REGISTER_PROPERTIES",
+        flags=2,
+    )
+    assert ur("urUSMImportExp", way.context, host, 0) == "INVALID_SIZE"
+    assert ur("urUSMImportExp", way.context, None, 8) == "INVALID_NULL_POINTER"
+    assert ur("urUSMHostAllocRegisterExp", way.context, inside, 0, None) == "INVALID_VALUE"
+    assert ur("urUSMHostAllocRegisterExp", way.context, inside, 100, None) == "INVALID_VALUE"
+    assert (
+        ur("urUSMHostAllocRegisterExp", way.context, inside + 1, mmap.PAGESIZE, None)
+        == "INVALID_VALUE"
+    )
+    assert (
+        ur("urUSMHostAllocRegisterExp", way.context, inside, mmap.PAGESIZE, ctypes.byref(flags))
+        == "INVALID_ENUMERATION"
+    )
+    assert ur("urUSMHostAllocUnregisterExp", way.context, inside) == "INVALID_VALUE"
+
+
+def test_memory_that_was_allocated_by_interoperation(way: Way, ur: Calls) -> None:
+    """Intel's driver tells of its own memory, whoever allocated it."""
+    if "Intel" not in way.device.platform.name or way.name == "buffer":
+        return
+    from fairlead.plugins.opencl.core import adapter
+    from fairlead.plugins.opencl.extensions import extension
+
+    assert adapter.registry is not None
+    context = adapter.registry.of("ur_context_handle_t")[way.context]
+    code = ctypes.c_int32()
+    address = extension(context.platform, "clSharedMemAllocINTEL")(
+        context.cl, context.devices[0].cl, None, 64, 0, ctypes.byref(code)
+    )
+    assert code.value == 0
+    way.copy(address, b"interoperation", 14)
+    assert way.content(address, 14) == b"interoperation"
+    if way.name != "svm":
+        assert way.info(address + 8, "BASE_PTR") == address
+        assert way.info(address, "DEVICE") == way.device.handle
+    assert extension(context.platform, "clMemFreeINTEL")(context.cl, address) == 0
+
+
+def test_allocations_and_look_ups_by_many_threads(way: Way) -> None:
+    """Every thread finds its own, while others come and go."""
+    import threading
+
+    wrong: list[object] = []
+
+    def work(number: int) -> None:
+        try:
+            for turn in range(30):
+                address = way.alloc("device", 256 + number)
+                if (
+                    way.info(address + 200, "BASE_PTR") != address
+                    or way.info(address, "SIZE") != 256 + number
+                ):
+                    wrong.append((number, turn))
+                way.free(address)
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_queues_of_other_contexts_are_not_waited_for(way: Way, ur: Calls) -> None:
+    other = ur.made("urContextCreate", 1, array(way.device.handle), None).value or 0
+    queue = new_queue(ur, other, way.device.handle).value or 0
+    gate, go = held_back(ur, other)
+    ur.ok("urEnqueueEventsWait", queue, 1, array(gate), None)
+    way.free(way.alloc("device", 64))
+    assert go() == 0
+    ur.ok("urQueueFinish", queue)
+    ur.ok("urEventRelease", gate)
+    ur.ok("urQueueRelease", queue)
+    ur.ok("urContextRelease", other)

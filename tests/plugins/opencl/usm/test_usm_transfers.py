@@ -1,0 +1,513 @@
+"""Transfers by address of the reference adapter, in every way that the drivers can have USM."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+from helpers.memory_calls import finish, held_back
+from helpers.ur_calls import Calls, array
+from helpers.usm_ways import Way
+
+from fairlead.loader.ur.abi import UR
+
+DATA = bytes(range(256)) * 16
+SIZE = len(DATA)
+
+
+def test_copies_between_all_kinds_of_memory(way: Way, ur: Calls) -> None:
+    event = ctypes.c_void_p()
+    for queue in way.queues():
+        for one in (*way.kinds, "program"):
+            for other in (*way.kinds, "program"):
+                hosts = ctypes.create_string_buffer(DATA, SIZE), ctypes.create_string_buffer(SIZE)
+                source = ctypes.addressof(hosts[0]) if one == "program" else way.alloc(one, SIZE)
+                target = (
+                    ctypes.addressof(hosts[1]) if other == "program" else way.alloc(other, SIZE)
+                )
+                way.copy(source, DATA, SIZE)
+                for blocking in (False, True):
+                    way.copy(target, b"\0" * SIZE, SIZE)
+                    arguments = (
+                        queue,
+                        blocking,
+                        target + 3,
+                        source + 5,
+                        SIZE - 10,
+                        0,
+                        None,
+                        ctypes.byref(event),
+                    )
+                    ur.ok("urEnqueueUSMMemcpy", *arguments)
+                    finish(ur, event, "USM_MEMCPY")
+                    assert way.content(target, SIZE) == b"\0" * 3 + DATA[5 : SIZE - 5] + b"\0" * 7
+                way.free(
+                    *(
+                        address
+                        for address, kind in ((source, one), (target, other))
+                        if kind != "program"
+                    )
+                )
+        ur.ok("urQueueRelease", queue)
+
+
+def test_a_blocking_copy_needs_no_event(way: Way, ur: Calls) -> None:
+    for queue in way.queues():
+        one, other = way.alloc("device", SIZE), way.alloc("device", SIZE)
+        way.copy(one, DATA, SIZE, queue=queue)
+        way.copy(other, one, SIZE, queue=queue)
+        into = ctypes.create_string_buffer(SIZE)
+        way.copy(into, other, SIZE, queue=queue)
+        assert into.raw == DATA
+        way.free(one, other)
+        ur.ok("urQueueRelease", queue)
+
+
+def test_a_copy_waits_for_its_events(way: Way, ur: Calls) -> None:
+    for queue in way.queues():
+        gate, go = held_back(ur, way.context)
+        address, host, event = (
+            way.alloc("device", SIZE),
+            ctypes.create_string_buffer(b"1" * SIZE, SIZE),
+            ctypes.c_void_p(),
+        )
+        ur.ok(
+            "urEnqueueUSMMemcpy",
+            queue,
+            False,
+            address,
+            host,
+            SIZE,
+            1,
+            array(gate),
+            ctypes.byref(event),
+        )
+        host[0:SIZE] = b"2" * SIZE  # host memory is read when the copy runs
+        assert go() == 0
+        finish(ur, event, "USM_MEMCPY")
+        assert way.content(address, SIZE) == b"2" * SIZE
+        way.free(address)
+        ur.ok("urEventRelease", gate)
+        ur.ok("urQueueRelease", queue)
+
+
+def test_copies_that_do_not_fit(way: Way, ur: Calls) -> None:
+    address, host = way.alloc("device", 64), ctypes.create_string_buffer(128)
+    end = (0, None, None)
+    for target, source, size in (
+        (address, host, 65),
+        (host, address, 65),
+        (address + 60, host, 5),
+        (address, address + 60, 5),
+    ):
+        assert (
+            ur("urEnqueueUSMMemcpy", way.queue, True, target, source, size, *end) == "INVALID_SIZE"
+        )
+        assert ur("urUSMContextMemcpyExp", way.context, target, source, size) == "INVALID_SIZE"
+    assert ur("urEnqueueUSMMemcpy", way.queue, True, address, host, 0, *end) == "INVALID_SIZE"
+    assert ur("urEnqueueUSMMemcpy", way.queue, True, None, host, 4, *end) == "INVALID_NULL_POINTER"
+    assert (
+        ur("urEnqueueUSMMemcpy", way.queue, True, address, None, 4, *end) == "INVALID_NULL_POINTER"
+    )
+    assert ur("urEnqueueUSMMemcpy", None, True, address, host, 4, *end) == "INVALID_NULL_HANDLE"
+    assert ur("urEnqueueUSMMemcpy", way.context, True, address, host, 4, *end) == "INVALID_QUEUE"
+    assert (
+        ur("urEnqueueUSMMemcpy", way.queue, True, address, host, 4, 1, None, None)
+        == "INVALID_EVENT_WAIT_LIST"
+    )
+    assert ur("urUSMContextMemcpyExp", way.context, address, host, 0) == "INVALID_SIZE"
+    way.free(address)
+
+
+def test_sizes_beyond_all_addresses(way: Way, ur: Calls) -> None:
+    address, host = way.alloc("device", 64), ctypes.create_string_buffer(64)
+    for size in ((1 << 64) - 1, (1 << 64) - 64):
+        for target, source in ((address, host), (host, address), (host, host)):
+            assert (
+                ur("urEnqueueUSMMemcpy", way.queue, True, target, source, size, 0, None, None)
+                == "INVALID_SIZE"
+            )
+        assert (
+            ur("urEnqueueUSMFill", way.queue, host, 1, b"x", size, 0, None, None) == "INVALID_SIZE"
+        )
+        assert ur("urEnqueueUSMPrefetch", way.queue, host, size, 0, 0, None, None) == "INVALID_SIZE"
+        place = (host, size, address, 64, 64, 1 << 40)
+        assert ur("urEnqueueUSMMemcpy2D", way.queue, True, *place, 0, None, None) == "INVALID_SIZE"
+        assert (
+            ur("urEnqueueUSMFill2D", way.queue, host, size, 1, b"x", 1, 1 << 40, 0, None, None)
+            == "INVALID_SIZE"
+        )
+    way.free(address)
+
+
+def test_addresses_where_there_is_no_memory(way: Way, ur: Calls) -> None:
+    address = way.alloc("device", 64)
+    for nowhere in (8, 0xDEAD_BEEF_0000, (1 << 64) - 8):
+        assert (
+            ur("urEnqueueUSMMemcpy", way.queue, True, address, nowhere, 4, 0, None, None)
+            == "INVALID_MEM_OBJECT"
+        )
+        assert (
+            ur("urEnqueueUSMMemcpy", way.queue, True, nowhere, address, 4, 0, None, None)
+            == "INVALID_MEM_OBJECT"
+        )
+        assert (
+            ur("urEnqueueUSMFill", way.queue, nowhere, 1, b"x", 4, 0, None, None)
+            == "INVALID_MEM_OBJECT"
+        )
+        assert (
+            ur("urEnqueueUSMPrefetch", way.queue, nowhere, 4, 0, 0, None, None)
+            == "INVALID_MEM_OBJECT"
+        )
+    way.free(address)
+    if way.name == "buffer":  # what was an address of such memory leads nowhere after the free
+        assert (
+            ur("urEnqueueUSMMemcpy", way.queue, True, address, b"1234", 4, 0, None, None)
+            == "INVALID_MEM_OBJECT"
+        )
+
+
+def test_a_copy_without_a_queue(way: Way, ur: Calls) -> None:
+    one, other, into = (
+        way.alloc("device", SIZE),
+        way.alloc("device", SIZE),
+        ctypes.create_string_buffer(SIZE),
+    )
+    ur.ok("urUSMContextMemcpyExp", way.context, one, DATA, SIZE)
+    ur.ok("urUSMContextMemcpyExp", way.context, other, one, SIZE)
+    ur.ok("urUSMContextMemcpyExp", way.context, into, other, SIZE)
+    assert into.raw == DATA
+    way.free(one, other)
+
+
+# fills
+
+
+@pytest.mark.parametrize(
+    "count", [1, 2, 3, 4, 5, 7, 8, 12, 16, 24, 32, 64, 100, 128, 129, 256, 1000, 4096, 6000, 70_000]
+)
+def test_fills_with_patterns_of_any_size(way: Way, ur: Calls, count: int) -> None:
+    pattern = bytes((11 * number + count) % 253 for number in range(count))
+    size, event = count * max(2, 40_000 // count), ctypes.c_void_p()
+    for queue in way.queues():
+        for kind in way.kinds:
+            address = way.alloc(kind, size + 64)
+            way.copy(address, b"\0" * (size + 64), size + 64)
+            for offset in (0, 1, 32):  # 1: the address is not aligned to the pattern
+                ur.ok(
+                    "urEnqueueUSMFill",
+                    queue,
+                    address + offset,
+                    count,
+                    pattern,
+                    size,
+                    0,
+                    None,
+                    ctypes.byref(event),
+                )
+                finish(ur, event, "USM_FILL")
+                assert (
+                    way.content(address + offset, size + 32)
+                    == pattern * (size // count) + b"\0" * 32
+                )
+            ur.ok(
+                "urEnqueueUSMFill", queue, address, count, pattern, count, 0, None, None
+            )  # once, and no event
+            way.free(address)
+        ur.ok("urQueueRelease", queue)
+
+
+@pytest.mark.parametrize("count", [4, 3, 1000])
+def test_the_pattern_is_taken_at_once(way: Way, ur: Calls, count: int) -> None:
+    for queue in way.queues():
+        gate, go = held_back(ur, way.context)
+        address, event = way.alloc("device", count * 30), ctypes.c_void_p()
+        pattern = ctypes.create_string_buffer(b"p" * count, count)
+        arguments = (
+            queue,
+            address,
+            count,
+            pattern,
+            count * 30,
+            1,
+            array(gate),
+            ctypes.byref(event),
+        )
+        ur.ok("urEnqueueUSMFill", *arguments)
+        pattern[0:count] = b"q" * count
+        assert go() == 0
+        finish(ur, event, "USM_FILL")
+        assert way.content(address, count * 30) == b"p" * count * 30
+        way.free(address)
+        ur.ok("urEventRelease", gate)
+        ur.ok("urQueueRelease", queue)
+
+
+def test_fills_that_do_not_fit(way: Way, ur: Calls) -> None:
+    address = way.alloc("device", 64)
+    pattern = b"0123456789abcdef" * 8
+    for where, count, size in (
+        (0, 0, 16),
+        (0, 4, 0),
+        (0, 8, 4),
+        (0, 4, 10),
+        (0, 4, 68),
+        (60, 4, 8),
+        (0, 128, 128),
+    ):
+        code = ur(
+            "urEnqueueUSMFill", way.queue, address + where, count, pattern, size, 0, None, None
+        )
+        assert code == "INVALID_SIZE", (where, count, size)
+    assert (
+        ur("urEnqueueUSMFill", way.queue, None, 4, pattern, 16, 0, None, None)
+        == "INVALID_NULL_POINTER"
+    )
+    assert (
+        ur("urEnqueueUSMFill", way.queue, address, 4, None, 16, 0, None, None)
+        == "INVALID_NULL_POINTER"
+    )
+    way.free(address)
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 200])
+def test_fills_of_the_program_s_own_memory(way: Way, ur: Calls, count: int) -> None:
+    host, pattern = ctypes.create_string_buffer(count * 10), bytes(range(count))
+    code = ur("urEnqueueUSMFill", way.queue, host, count, pattern, count * 10, 0, None, None)
+    ur.ok("urQueueFinish", way.queue)
+    if way.name == "buffer":
+        assert code == "INVALID_MEM_OBJECT"
+    else:
+        assert code == "SUCCESS" and host.raw == pattern * 10
+
+
+# rows
+
+
+@pytest.mark.parametrize(
+    ("target_pitch", "source_pitch", "width", "height"),
+    [
+        (64, 64, 64, 16),
+        (64, 64, 50, 16),
+        (100, 64, 64, 7),
+        (64, 100, 1, 9),
+        (80, 90, 70, 1),
+        (33, 35, 31, 40),
+    ],
+)
+def test_rows_are_copied(
+    way: Way, ur: Calls, target_pitch: int, source_pitch: int, width: int, height: int
+) -> None:
+    event = ctypes.c_void_p()
+    for queue in way.queues():
+        for one in ("device", "program"):
+            for other in ("device", "program"):
+                hosts = ctypes.create_string_buffer(DATA, SIZE), ctypes.create_string_buffer(SIZE)
+                source = ctypes.addressof(hosts[0]) if one == "program" else way.alloc(one, SIZE)
+                target = (
+                    ctypes.addressof(hosts[1]) if other == "program" else way.alloc(other, SIZE)
+                )
+                way.copy(source, DATA, SIZE)
+                way.copy(target, b"\0" * SIZE, SIZE)
+                place = (target + 20, target_pitch, source + 10, source_pitch, width, height)
+                ur.ok("urEnqueueUSMMemcpy2D", queue, False, *place, 0, None, ctypes.byref(event))
+                finish(ur, event, "USM_MEMCPY_2D")
+                ur.ok("urEnqueueUSMMemcpy2D", queue, True, *place, 0, None, None)
+                expected = bytearray(SIZE)
+                for row in range(height):
+                    to, at = 20 + row * target_pitch, 10 + row * source_pitch
+                    expected[to : to + width] = DATA[at : at + width]
+                assert way.content(target, SIZE) == expected
+                way.free(
+                    *(
+                        address
+                        for address, kind in ((source, one), (target, other))
+                        if kind != "program"
+                    )
+                )
+        ur.ok("urQueueRelease", queue)
+
+
+def test_rows_that_do_not_fit(way: Way, ur: Calls) -> None:
+    address, host, end = (
+        way.alloc("device", 1024),
+        ctypes.create_string_buffer(4096),
+        (0, None, None),
+    )
+    for target_pitch, source_pitch, width, height in (
+        (0, 64, 4, 4),
+        (64, 0, 4, 4),
+        (60, 64, 64, 4),
+        (64, 60, 64, 4),
+        (64, 64, 64, 0),
+        (64, 64, 64, 17),
+        (600, 64, 64, 2),
+    ):
+        place = (address, target_pitch, host, source_pitch, width, height)
+        assert ur("urEnqueueUSMMemcpy2D", way.queue, True, *place, *end) == "INVALID_SIZE"
+    assert (
+        ur("urEnqueueUSMMemcpy2D", way.queue, True, host, 64, address + 512, 64, 64, 9, *end)
+        == "INVALID_SIZE"
+    )
+    assert (
+        ur("urEnqueueUSMMemcpy2D", way.queue, True, None, 64, address, 64, 64, 9, *end)
+        == "INVALID_NULL_POINTER"
+    )
+    ur.ok(
+        "urEnqueueUSMMemcpy2D", way.queue, True, host, 64, address, 64, 0, 4, *end
+    )  # rows of nothing
+    for pitch, count, width, height in (
+        (0, 1, 4, 4),
+        (60, 1, 64, 4),
+        (64, 0, 64, 4),
+        (64, 3, 63, 4),
+        (64, 64, 8, 4),
+        (64, 1, 0, 4),
+        (64, 1, 64, 0),
+        (64, 16, 20, 3),
+        (64, 1, 64, 17),
+    ):
+        code = ur("urEnqueueUSMFill2D", way.queue, address, pitch, count, host, width, height, *end)
+        assert code == "INVALID_SIZE", (pitch, count, width, height)
+    assert (
+        ur("urEnqueueUSMFill2D", way.queue, address, 64, 4, None, 64, 4, *end)
+        == "INVALID_NULL_POINTER"
+    )
+    way.free(address)
+
+
+@pytest.mark.parametrize(
+    ("pitch", "count", "width", "height"),
+    [
+        (64, 4, 64, 8),
+        (64, 4, 32, 8),
+        (100, 1, 33, 20),
+        (64, 8, 12, 4),
+        (256, 256, 128, 4),
+        (300, 256, 256, 3),
+        (64, 2, 5, 2),
+        (64, 4, 32, 1),
+    ],
+)
+def test_rows_are_filled(
+    way: Way, ur: Calls, pitch: int, count: int, width: int, height: int
+) -> None:
+    pattern, event = bytes((5 * number + 1) % 251 for number in range(count)), ctypes.c_void_p()
+    flow = pattern * (width * height // count)
+    expected = bytearray(4096)
+    for row in range(height):
+        expected[64 + row * pitch : 64 + row * pitch + width] = flow[
+            row * width : (row + 1) * width
+        ]
+    for queue in way.queues():
+        address = way.alloc("device", 4096)
+        for wanted in (True, False):
+            way.copy(address, b"\0" * 4096, 4096)
+            out = ctypes.byref(event) if wanted else None
+            ur.ok(
+                "urEnqueueUSMFill2D",
+                queue,
+                address + 64,
+                pitch,
+                count,
+                pattern,
+                width,
+                height,
+                0,
+                None,
+                out,
+            )
+            if wanted:
+                finish(ur, event, "USM_FILL_2D")
+            ur.ok("urQueueFinish", queue)
+            assert way.content(address, 4096) == expected
+        way.free(address)
+        ur.ok("urQueueRelease", queue)
+
+
+def test_rows_wait_for_events(way: Way, ur: Calls) -> None:
+    for queue in way.queues():
+        gate, go = held_back(ur, way.context)
+        address, host = way.alloc("device", 1024), ctypes.create_string_buffer(b"h" * 1024, 1024)
+        done = [ctypes.c_void_p() for _ in range(2)]
+        ur.ok(
+            "urEnqueueUSMMemcpy2D",
+            queue,
+            False,
+            address,
+            64,
+            host,
+            32,
+            16,
+            4,
+            1,
+            array(gate),
+            ctypes.byref(done[0]),
+        )
+        ur.ok(
+            "urEnqueueUSMFill2D",
+            queue,
+            address + 512,
+            64,
+            1,
+            b"f",
+            16,
+            4,
+            1,
+            array(gate),
+            ctypes.byref(done[1]),
+        )
+        for event in done:
+            status = ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
+            assert status != UR["UR_EVENT_STATUS_COMPLETE"]
+        assert go() == 0
+        ur.ok("urEventWait", 2, array(*done))
+        assert way.content(address, 16) == b"h" * 16 and way.content(address + 704, 16) == b"f" * 16
+        for event in (*done, gate):
+            ur.ok("urEventRelease", event)
+        way.free(address)
+        ur.ok("urQueueRelease", queue)
+
+
+# hints
+
+
+def test_hints_have_their_place_in_the_order_and_change_nothing(way: Way, ur: Calls) -> None:
+    event, host = ctypes.c_void_p(), ctypes.create_string_buffer(64)
+    flags = [0, *UR.groups["ur_usm_migration_flags_t"]]
+    for queue in way.queues():
+        for kind in way.kinds:
+            address = way.alloc(kind, SIZE)
+            way.copy(address, DATA, SIZE)
+            for flag in flags:
+                ur.ok(
+                    "urEnqueueUSMPrefetch", queue, address, SIZE, flag, 0, None, ctypes.byref(event)
+                )
+                finish(ur, event, "USM_PREFETCH")
+                ur.ok("urEnqueueUSMPrefetch", queue, address + 128, 64, flag, 0, None, None)
+            for advice in UR.groups["ur_usm_advice_flags_t"]:
+                ur.ok("urEnqueueUSMAdvise", queue, address, SIZE, advice, ctypes.byref(event))
+                finish(ur, event, "USM_ADVISE")
+            assert way.content(address, SIZE) == DATA
+            way.free(address)
+        ur.ok("urEnqueueUSMPrefetch", queue, host, 64, 0, 0, None, None)
+        ur.ok("urQueueFinish", queue)
+        ur.ok("urQueueRelease", queue)
+
+
+def test_hints_that_do_not_fit(way: Way, ur: Calls) -> None:
+    address = way.alloc("device", 64)
+    assert ur("urEnqueueUSMPrefetch", way.queue, address, 0, 0, 0, None, None) == "INVALID_SIZE"
+    assert ur("urEnqueueUSMPrefetch", way.queue, address, 65, 0, 0, None, None) == "INVALID_SIZE"
+    assert (
+        ur("urEnqueueUSMPrefetch", way.queue, address, 64, 4, 0, None, None)
+        == "INVALID_ENUMERATION"
+    )
+    assert (
+        ur("urEnqueueUSMPrefetch", way.queue, None, 64, 0, 0, None, None) == "INVALID_NULL_POINTER"
+    )
+    assert ur("urEnqueueUSMAdvise", way.queue, address, 0, 1, None) == "INVALID_SIZE"
+    assert ur("urEnqueueUSMAdvise", way.queue, address, 65, 1, None) == "INVALID_SIZE"
+    assert ur("urEnqueueUSMAdvise", way.queue, address, 64, 1 << 17, None) == "INVALID_ENUMERATION"
+    assert ur("urEnqueueUSMAdvise", way.queue, None, 64, 1, None) == "INVALID_NULL_POINTER"
+    way.free(address)

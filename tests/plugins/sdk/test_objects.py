@@ -1,0 +1,358 @@
+"""The registry: which handle is which object, for how long, and how many references it has."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from typing import Any
+
+import psutil
+import pytest
+from helpers.entry_points import TABLE, make
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from fairlead.plugins import Object
+from fairlead.plugins.sdk import objects
+from fairlead.plugins.sdk._native import ffi, lib
+from fairlead.plugins.sdk.objects import Registry
+
+
+class Counted(Object):
+    """Counts how often it is closed."""
+
+    type = "ur_queue_handle_t"
+
+    def __init__(self, log: list[Any] | None = None) -> None:
+        self.log = [] if log is None else log
+
+    def close(self) -> None:
+        self.log.append(id(self))
+
+    def __len__(self) -> int:
+        return 0  # what is false is an object all the same
+
+
+class Fixed(Object):
+    type, counted = "ur_platform_handle_t", False
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return Registry(TABLE)
+
+
+def live(registry: Registry) -> dict[int, Any]:
+    return registry.of("ur_queue_handle_t")
+
+
+def test_the_first_word_of_a_handle_is_the_table_and_the_second_its_number(
+    registry: Registry,
+) -> None:
+    handles = [registry.give(Counted()) for _ in range(3000)]
+    assert len(set(handles)) == 3000
+    words = [
+        (ffi.cast("uintptr_t *", handle)[0], ffi.cast("uintptr_t *", handle)[1])
+        for handle in handles
+    ]
+    assert {first for first, _ in words} == {TABLE}
+    assert [number for _, number in words] == list(range(1, 3001))
+
+
+def test_an_object_lives_as_long_as_it_has_references(registry: Registry) -> None:
+    thing = Counted()
+    handle = registry.give(thing)
+    registry.retain(thing)
+    assert registry.give(thing) == handle and thing.references == 3
+    assert [registry.release(thing) for _ in range(3)] == [False, False, True]
+    assert (thing.handle, thing.references, live(registry), thing.log) == (0, 0, {}, [])
+    log = thing.log
+    del thing
+    assert len(log) == 1
+
+
+def test_what_uses_an_object_keeps_it_open(registry: Registry) -> None:
+    log: list[Any] = []
+    user, thing = Counted(), Counted(log)
+    user.thing = thing  # pyright: ignore[reportAttributeAccessIssue]
+    registry.give(thing)
+    registry.release(thing)
+    del thing
+    assert not log
+    del user
+    assert len(log) == 1
+
+
+def test_one_release_too_many_changes_nothing(registry: Registry) -> None:
+    thing, other = Counted(), Counted()
+    registry.give(thing)
+    assert registry.release(thing)
+    assert not registry.release(thing)
+    handle = registry.show(other)
+    assert not registry.release(other)
+    assert (thing.references, other.references, other.handle) == (0, 0, handle)
+
+
+def test_what_is_not_counted_stays(registry: Registry) -> None:
+    thing = Fixed()
+    handle = registry.show(thing)
+    assert registry.give(thing) == handle
+    registry.retain(thing)
+    assert not registry.release(thing)
+    assert thing.references == 1
+    del thing
+    assert handle in registry.of("ur_platform_handle_t")
+
+
+def test_a_lent_handle_lives_as_long_as_its_object(registry: Registry) -> None:
+    thing = Counted()
+    handle = registry.show(thing)
+    assert registry.show(thing) == handle and thing.references == 0
+    assert registry.find_lent("ur_queue_handle_t", handle) is thing
+    assert registry.find_lent("ur_event_handle_t", handle) is None
+    assert live(registry) == {}
+    del thing
+    assert registry.find_lent("ur_queue_handle_t", handle) is None
+
+
+def test_what_is_being_closed_is_not_lent_any_more(registry: Registry) -> None:
+    found = []
+
+    class Looking(Counted):
+        def close(self) -> None:
+            found.append(registry.find_lent(self.type, self.handle))
+
+    assert registry.show(Looking())
+    assert found == [None]
+
+
+def test_a_handle_that_ended_with_its_object_is_not_given_up_again(registry: Registry) -> None:
+    """In a cycle, weak references end before anything is closed; and what is closed may forget its parts."""
+
+    class Whole(Counted):
+        def close(self) -> None:
+            registry.forget(self.log[0])
+
+    part = Counted()
+    part.log.append(Whole([part]))
+    handle = registry.show(part)
+    del part
+    gc.collect()
+    assert list(registry._quarantined) == [handle]
+
+
+def test_a_lent_object_that_is_retained_is_owned(registry: Registry) -> None:
+    thing = Counted()
+    handle = registry.show(thing)
+    registry.retain(thing)
+    assert (thing.references, thing.handle, live(registry)) == (1, handle, {handle: thing})
+    assert registry.find_lent("ur_queue_handle_t", handle) is None
+    assert registry.release(thing)
+    assert registry.show(thing) != handle
+
+
+def test_forgetting_ends_every_kind_of_handle(registry: Registry) -> None:
+    things = [Counted(), Counted(), Fixed(), Counted()]
+    registry.give(things[0])
+    registry.give(things[0])
+    registry.show(things[1])
+    registry.give(things[2])
+    handles = [thing.handle for thing in things]
+    for thing in things:
+        registry.forget(thing)
+    assert [(thing.handle, thing.references) for thing in things] == [(0, 0)] * 4
+    for thing, handle in zip(things, handles, strict=True):
+        assert (
+            handle not in registry.of(thing.type) and registry.find_lent(thing.type, handle) is None
+        )
+
+
+def test_closing_closes_the_youngest_first_and_everything(registry: Registry) -> None:
+    log: list[Any] = []
+    failed: list[Exception] = []
+
+    class Bad(Counted):
+        type = "ur_event_handle_t"
+
+        def close(self) -> None:
+            super().close()
+            raise OSError("it will not")
+
+    things = [Counted(log), Bad(log), Counted(log), Counted(log)]
+    for thing in things[:3]:
+        registry.give(thing)
+    registry.show(things[3])
+    registry.close(failed.append)
+    assert log == [id(thing) for thing in reversed(things)]
+    assert [str(error) for error in failed] == ["it will not"]
+    assert not live(registry) and all(thing.handle == 0 for thing in things)
+    registry.close(failed.append)
+    assert len(log) == 4
+
+
+def test_an_address_comes_again_after_a_long_time_only(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "_QUARANTINE", 3000)
+    seen = []
+    for _ in range(10_000):
+        thing = Counted()
+        seen.append(registry.give(thing))
+        registry.release(thing)
+    distances: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for index, handle in enumerate(seen):
+        if handle in last:
+            distances[handle] = min(distances.get(handle, index), index - last[handle])
+        last[handle] = index
+    assert distances and min(distances.values()) > 3000
+    assert len(last) < 3000 + 2 * 1024  # a block more than there has to be
+
+
+def test_handles_of_several_registries_are_different() -> None:
+    first, second = Registry(TABLE), Registry(TABLE)
+    assert not {first.give(Counted()) for _ in range(100)} & {
+        second.give(Counted()) for _ in range(100)
+    }
+
+
+def test_no_memory_is_an_error_that_changes_nothing(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(lib, name)
+
+        def fl_block(self, table: int) -> int:
+            return 0
+
+    thing = Counted()
+    monkeypatch.setattr(objects, "lib", Full())
+    with pytest.raises(MemoryError):
+        registry.give(thing)
+    assert (thing.handle, thing.references) == (0, 0)
+    monkeypatch.undo()
+    assert registry.give(thing) == thing.handle != 0
+
+
+def test_thousands_of_threads_lose_no_reference(registry: Registry) -> None:
+    thing = Counted()
+    registry.give(thing)
+    start, own = threading.Event(), []
+
+    def work() -> None:
+        start.wait()
+        mine = Counted()
+        for _ in range(3):
+            registry.retain(thing)
+            registry.give(mine)
+            registry.show(mine)
+        for _ in range(3):
+            registry.release(thing)
+            own.append(registry.release(mine))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+            threads = [threading.Thread(target=work) for _ in range(100)]
+            for thread in threads:
+                thread.start()
+            start.set()
+            for thread in threads:
+                thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert thing.references == 1 and live(registry) == {thing.handle: thing}
+    assert (own.count(True), own.count(False)) == (2000, 4000)
+
+
+def test_memory_is_flat(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "_QUARANTINE", 1000)
+    process = psutil.Process()
+
+    def rounds(count: int) -> None:
+        for _ in range(count):
+            owned, lent = Counted(), Counted()
+            registry.give(owned)
+            registry.show(lent)
+            registry.release(owned)
+
+    rounds(5000)
+    gc.collect()
+    before = process.memory_info().rss
+    rounds(50_000)
+    gc.collect()
+    assert process.memory_info().rss - before < 1 << 20
+    assert len(registry._free) + len(registry._quarantined) < 4 * 1024
+
+
+class Model(RuleBasedStateMachine):
+    """Any sequence of what can be done with objects, beside a model that only counts."""
+
+    things = Bundle("things")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.registry = Registry(TABLE)
+        self.counts: dict[int, int] = {}
+        self.alive: dict[int, Object] = {}
+
+    @rule(
+        target=things,
+        type_name=st.sampled_from(["ur_queue_handle_t", "ur_event_handle_t", "ur_mem_handle_t"]),
+    )
+    def new(self, type_name: str) -> Object:
+        thing = make(type_name)
+        self.alive[id(thing)] = thing
+        self.counts[id(thing)] = 0
+        return thing
+
+    @rule(thing=things)
+    def give(self, thing: Object) -> None:
+        assert self.registry.give(thing) == thing.handle
+        self.counts[id(thing)] += 1
+
+    @rule(thing=things)
+    def retain(self, thing: Object) -> None:
+        self.registry.retain(thing)
+        self.counts[id(thing)] += 1
+
+    @rule(thing=things)
+    def show(self, thing: Object) -> None:
+        assert self.registry.show(thing) == thing.handle != 0
+
+    @rule(thing=things)
+    def release(self, thing: Object) -> None:
+        before, handle = self.counts[id(thing)], thing.handle
+        assert self.registry.release(thing) == (before == 1)
+        self.counts[id(thing)] = max(before - 1, 0)
+        assert thing.handle == (0 if before == 1 else handle)
+
+    @rule(thing=things)
+    def forget(self, thing: Object) -> None:
+        self.registry.forget(thing)
+        self.counts[id(thing)] = 0
+
+    @rule(thing=consumes(things))
+    def drop(self, thing: Object) -> None:
+        if not self.counts[id(thing)]:
+            del self.alive[id(thing)], self.counts[id(thing)]
+
+    @invariant()
+    def the_registry_knows_what_the_model_knows(self) -> None:
+        handles = [thing.handle for thing in self.alive.values() if thing.handle]
+        assert len(set(handles)) == len(handles)
+        for key, thing in self.alive.items():
+            assert thing.references == self.counts[key]
+            owned = self.registry.of(thing.type).get(thing.handle)
+            lent = self.registry.find_lent(thing.type, thing.handle)
+            assert (owned is thing) == (thing.references > 0)
+            assert (lent is thing) == (thing.handle != 0 and not thing.references)
+            assert ffi.cast("uintptr_t *", thing.handle)[0] == TABLE if thing.handle else True
+
+
+TestModel = Model.TestCase
+TestModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -1,0 +1,38 @@
+"""Random legal and illegal calls of the adapter's C ABI, in child processes: no crash, no hang, the code that the specification lists, and
+the results and references of a model (helpers/fuzz/machine.py says what is generated and checked).
+
+`make test` runs the same sequences each time. FAIRLEAD_FUZZ=SECONDS runs others for so long, on each driver; what fails is printed with the
+FAIRLEAD_FUZZ_SEED that leads to it again.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.support import CHILD_TIMEOUT, ROOT
+
+CHILD = "helpers.fuzz.child"
+SEQUENCES, STEPS = 120, 30
+SECONDS = float(os.environ.get("FAIRLEAD_FUZZ") or 0)
+
+
+@pytest.mark.timeout(SECONDS + 600)
+@pytest.mark.parametrize("platform", ["Intel", "Portable Computing Language"])
+def test_no_sequence_of_calls_does_what_it_should_not(platform: str, tmp_path: Path) -> None:
+    trail = tmp_path / "trail"
+    command = [sys.executable, "-m", CHILD, platform, trail, SEQUENCES, STEPS, SECONDS]
+    done = subprocess.run(
+        [*map(str, command)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS + 5 * CHILD_TIMEOUT,
+        stdin=subprocess.DEVNULL,
+    )
+    last = trail.read_text(encoding="utf-8").splitlines()[-1:] if trail.exists() else []
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\nlast call: {last}"
+    assert " calls of " in done.stdout
