@@ -328,4 +328,5 @@ class CLDevice:
 
 #: The public names, as `fairlead.Platform` and `fairlead.Device`. In this package the names say the
 #: layer, because Unified Runtime's platforms and devices are there too.
-Platform, Device = CLPlatform, CLDevice
+Platform = CLPlatform
+Device = CLDevice
