@@ -20,10 +20,12 @@ INTEL   := 'lib/libimf.so' 'lib/libintlc.so.5' 'lib/libirng.so' 'lib/libsvml.so'
 # Kernel caches are private to a run.
 RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
 
-.PHONY: help demo test test-pristine lint types check bench sanitize clean
+.PHONY: help demo test test-pythons demo-pythons test-pristine lint types check bench sanitize clean
 help:
 	@echo 'make demo      the main job on the PoCL wheel: a wave equation, direct and replayed'
 	@echo 'make test      every test'
+	@echo 'make test-pythons  both, on every Python from 3.10 to 3.13 that is here (PYTHONS=… TESTS=…)'
+	@echo 'make demo-pythons  the demo with one wheel, and the import of every module, on each of them'
 	@echo 'make test-pristine  both on a fresh Debian 12, with the packages of README.md alone (as root; RELEASE=sid POCL=1 TESTS=…:'
 	@echo '               see tests/helpers/pristine.py)'
 	@echo 'make lint      ruff;  make types  pyright'
@@ -97,6 +99,13 @@ demo: $(VENV)/installed-demo
 
 test: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched
 	OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) $(RUN) $(BIN)/python -m pytest -q -n auto --dist loadfile $(TESTS)
+
+# Before every release. PYTHONS names others: make test-pythons PYTHONS='python3.12 /opt/python/bin/python'.
+test-pythons:
+	@PYTHONPATH=tests $(PYTHON) -m helpers.pythons suite $(PYTHONS) --tests '$(TESTS)'
+
+demo-pythons: $(BIN)/python
+	@PYTHONPATH=tests $(BIN)/python -m helpers.pythons demo $(PYTHONS)
 
 # Before every release: on bookworm, sid and noble.
 test-pristine:

@@ -156,7 +156,11 @@ def async_malloc(
     graph = handler.graph
     if graph is None:
         memory = allocate(
-            kind, count, dtype, (handler.context, handler.context.devices[0]), "async_malloc"
+            kind,
+            count,
+            dtype,
+            (handler.context, handler.device or handler.context.devices[0]),
+            "async_malloc",
         )
         handler.set_command(Empty())
         return memory

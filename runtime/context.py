@@ -69,8 +69,9 @@ class Context(Object):
         self._afterwards = Afterwards()
         contexts.add(self)
         _last_thread()
-        atexit.unregister(_end)
-        atexit.register(_end)  # to be called before what its adapter has registered
+        if threading.main_thread().is_alive():  # what is registered later is never called
+            atexit.unregister(_end)
+            atexit.register(_end)  # to be called before what its adapter has registered
 
     # queues
 

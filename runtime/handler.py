@@ -28,6 +28,7 @@ from .usm import USM, pointer_of
 
 if TYPE_CHECKING:
     from .context import Context
+    from .platform import Device
 
 _ADVICE: Final = "UR_USM_ADVICE_FLAG_"
 
@@ -37,6 +38,7 @@ class Handler:
 
     Attributes:
         context: where it will run.
+        device: that of the queue, None in a graph, which has its own.
         command: the operation, None as long as the function has named none.
         dependencies: the events that it comes after, besides what its accessors tell.
         after: the nodes that it comes after besides, in a graph.
@@ -50,6 +52,7 @@ class Handler:
         "command",
         "context",
         "dependencies",
+        "device",
         "dynamic",
         "graph",
         "recorded",
@@ -57,8 +60,14 @@ class Handler:
         "when_added",
     )
 
-    def __init__(self, context: Context, graph: Any = None, recorded: bool = False) -> None:
-        self.context = context
+    def __init__(
+        self,
+        context: Context,
+        graph: Any = None,
+        recorded: bool = False,
+        device: Device | None = None,
+    ) -> None:
+        self.context, self.device = context, device
         self.graph, self.recorded = graph, recorded
         self.command: Command | None = None
         self.dependencies: list[Event] = []

@@ -210,16 +210,23 @@ _lock: Final = new_lock()
 
 def platforms(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Platform, ...]:
     """The platforms of the runtime's adapters, or those of `plugins`: what `fairlead.adapters()` gives, one of them, or several."""
-    return _platforms(plugins, "platforms")
+    return _platforms(_plugins(plugins, "platforms"))
 
 
-def _platforms(plugins: Iterable[Plugin] | Plugin | None, routine: str) -> tuple[Platform, ...]:
+def _platforms(plugins: Iterable[Plugin]) -> tuple[Platform, ...]:
+    with _lock:
+        return tuple(platform for plugin in plugins for platform in _platforms_of(plugin))
+
+
+def _plugins(plugins: Iterable[Plugin] | Plugin | None, routine: str) -> tuple[Plugin, ...]:
+    """The adapters that a caller means: those given, else those of the environment."""
     remedy = "give what fairlead.adapters() gives; ONEAPI_DEVICE_SELECTOR chooses devices"
     with _lock:
-        found = (
-            _default() if plugins is None else several(plugins, Plugin, routine, remedy, "adapter")
+        return (
+            _default()
+            if plugins is None
+            else tuple(several(plugins, Plugin, routine, remedy, "adapter"))
         )
-        return tuple(platform for plugin in found for platform in _platforms_of(plugin))
 
 
 def devices(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Device, ...]:
@@ -227,9 +234,8 @@ def devices(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Device, .
 
     Raises SYCLError (runtime) if there is none.
     """
-    everything = [
-        device for platform in _platforms(plugins, "devices") for device in platform.devices
-    ]
+    adapters = _plugins(plugins, "devices")
+    everything = [device for platform in _platforms(adapters) for device in platform.devices]
     selector = environment_selector()
     chosen = everything
     if selector is not None:
@@ -237,13 +243,17 @@ def devices(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Device, .
             _device(found) for found in selector.select([device._found for device in everything])
         ]
     if not chosen:
+        # an adapter that works and has no platform says why, and what is missing
+        idle = [plugin for plugin in adapters if plugin.idle]
+        why = "".join(f"; {plugin.path}: {plugin.idle}" for plugin in idle)
+        remedy = "correct ONEAPI_DEVICE_SELECTOR, `fairlead devices` shows what there is"
+        if not everything:
+            remedy = "; ".join([*(plugin.remedy for plugin in idle), "run `fairlead doctor`"])
         raise SYCLError(
             Errc.runtime,
-            "there is no device that the runtime can use",
+            f"there is no device that the runtime can use{why}",
             routine="devices",
-            remedy="run `fairlead doctor`"
-            if not everything
-            else "correct ONEAPI_DEVICE_SELECTOR, `fairlead devices` shows what there is",
+            remedy=remedy,
         )
     return tuple(chosen)
 

@@ -1,6 +1,6 @@
 """What a capture block has recorded, and what keeps it usable: the commands, their order, and the Python objects that own their memory.
 
-A `Block` is what a captured graph, its nodes and everything that is made of them share. It leads back to none of them.
+A `CapturedBlock` is what a captured graph, its nodes and everything that is made of them share. It leads back to none of them.
 """
 
 from __future__ import annotations
@@ -9,13 +9,17 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-from ..icd.capture.recording import OPS, ORDER_ONLY, Recording
-from ..icd.command_buffer.commands import kernel_name
+from ..icd.calls import kernel_name
+from ..icd.capture.recording import Recording
+from ..icd.command_buffer.commands import OPERATIONS, ORDER_ONLY
 from ..icd.command_buffer.order import Order
+from ..runtime.context import Context
+from ..runtime.interop import context_of, device_of
+from ..runtime.platform import Device
 from . import pyopencl_client as _client
 
 
-class Observer:
+class PyOpenCLObserver:
     """Answers a recording's questions with what PyOpenCL's frames tell, and remembers where each command was called."""
 
     def __init__(self, keep: Iterable[Any]) -> None:
@@ -71,16 +75,20 @@ class _Dependencies(Sequence[Sequence[int]]):
         return self._all[command.first_dep : command.first_dep + command.dep_count]
 
 
-class Block:
+class CapturedBlock:
     """The commands of a capture block.
 
     Attributes:
         recording: the native recording.
         queues: the pyopencl queues that were captured; `fl_command.queue` is a number in it.
+        segments: makes segments of its commands in executable graphs (segment.Replays).
         order: what each command comes directly after; empty before the block has ended.
     """
 
-    def __init__(self, recording: Recording, observer: Observer, queues: Sequence[Any]) -> None:
+    def __init__(
+        self, recording: Recording, observer: PyOpenCLObserver, queues: Sequence[Any], segments: Any
+    ) -> None:
+        self.segments = segments
         self.recording, self.queues = recording, tuple(queues)
         self._observer = observer
         self.order = Order((), ())
@@ -101,7 +109,7 @@ class Block:
         self._commands = commands
         self.order = Order(
             _Dependencies(self.recording),
-            [OPS[commands[node].op] in ORDER_ONLY for node in range(count)],
+            [OPERATIONS[commands[node].op] in ORDER_ONLY for node in range(count)],
         )
 
     def __len__(self) -> int:
@@ -111,6 +119,16 @@ class Block:
     def devices(self) -> list[int]:
         """The devices (handles) of the queues."""
         return [queue.device.int_ptr for queue in self.queues]
+
+    @cached_property
+    def context(self) -> Context:
+        """The runtime's context for the one that was captured in."""
+        return context_of(self.queues[0].context)
+
+    @cached_property
+    def runtime_devices(self) -> tuple[Device, ...]:
+        """The runtime's device of each queue."""
+        return tuple(device_of(queue.device) for queue in self.queues)
 
     def command(self, index: int) -> Any:
         """A pointer to a recorded command, which is not to be changed."""

@@ -11,67 +11,95 @@ from __future__ import annotations
 
 from contextlib import suppress
 from time import monotonic
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from ...loader.base.forks import in_child, new_lock
 from .._native import ffi
 from ..abi import OPENCL
+from ..calls import address, call, enqueue_marker, profile_of_device, properties_of
+from ..driver_profiles import DriverProfile
 from ..errors import OpenCLError, check
-from .commands import address, call, enqueue_marker, profile_of_device, properties_of
 
 _OUT_OF_ORDER: Final = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 
-#: Queues with commands, and the event of a marker behind these, 0 as long as others have a reference too and may enqueue more.
-_leaving: Final[dict[int, int]] = {}
-#: Of each queue above: how long it rests, in seconds. Its device may be gone by then.
-_delays: Final[dict[int, float]] = {}
-#: Queues whose commands were found to have ended, and until when each rests.
-_resting: Final[dict[int, float]] = {}
+
+class _Leaving(NamedTuple):
+    """A queue with commands, as it was when it was given up.
+
+    `marker` is the event of a marker behind its commands, 0 while others have a reference and may
+    enqueue more. `delay` (seconds) is taken at once and `keep` is the queue's device: some drivers
+    delete a device that has queues.
+    """
+
+    marker: int
+    delay: float
+    keep: Any
+
+
+#: Queues with commands.
+_leaving: Final[dict[int, _Leaving]] = {}
+#: Queues whose commands have ended: when each is released, and its device.
+_resting: Final[dict[int, tuple[float, Any]]] = {}
 _lock: Final = new_lock()
 
 
-def leave(queue: int) -> None:
-    """Give up a reference to a queue, at once or by and by. Nothing is waited for: this may be a thread of the driver's."""
-    delay = _rest_of(queue) if properties_of(queue) & _OUT_OF_ORDER else None
-    if delay is None:
-        call(queue, "clReleaseCommandQueue")
-        return
+def leave(
+    queue: int, profile: DriverProfile | None = None, *, marker: int = 0, keep: Any = None
+) -> None:
+    """Release a reference to a queue, at once or later. It waits for nothing: a driver's thread may call it.
+
+    Args:
+        queue: a cl_command_queue.
+        profile: its driver's; None has the queue's device asked, which must then be alive.
+        marker: the event of a marker behind all commands of a queue to which nobody else has a
+            reference. It is released.
+        keep: is held until the queue is released, as its device is.
+    """
+    delay = None
+    if properties_of(queue) & _OUT_OF_ORDER:
+        delay = (profile or _profile(queue)).final_release_delay
     with _lock:
-        if queue in _leaving:  # one reference is enough
-            call(queue, "clReleaseCommandQueue")
-        else:
-            _leaving[queue], _delays[queue] = _marker(queue), delay
+        is_new = delay is not None and queue not in _leaving  # one reference is enough
+        if is_new:
+            _leaving[queue] = _Leaving(marker or _marker(queue), delay or 0.0, keep)
+    if not is_new:
+        call(queue, "clReleaseCommandQueue")
+        if marker:
+            call(marker, "clReleaseEvent")
 
 
 def release_ended() -> bool:
     """Release the queues whose commands have ended, if they have rested; only in a thread of the program's. Whether others have commands
     still. Those that rest when the program ends are never released."""
     now = monotonic()
+    ended: list[int] = []
     with _lock:
-        for queue, marker in list(_leaving.items()):
-            if not marker:
-                _leaving[queue] = _marker(queue)
-            elif _number(marker, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS") <= 0:
-                call(marker, "clReleaseEvent")
+        for queue, left in list(_leaving.items()):
+            if not left.marker:
+                _leaving[queue] = left._replace(marker=_marker(queue))
+            elif _number(left.marker, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS") <= 0:
+                ended.append(left.marker)
                 del _leaving[queue]
-                _resting[queue] = now + _delays.pop(queue)
-        rested = [queue for queue, until in _resting.items() if until <= now]
+                _resting[queue] = now + left.delay, left.keep
+        rested = {queue: keep for queue, (until, keep) in _resting.items() if until <= now}
         for queue in rested:
             del _resting[queue]
-        busy = any(_leaving.values())
+        busy = any(left.marker for left in _leaving.values())
+    for marker in ended:
+        call(marker, "clReleaseEvent")
     for queue in rested:
         call(queue, "clReleaseCommandQueue")
     return busy
 
 
-def _rest_of(queue: int) -> float | None:
-    """How long a queue rests, in seconds; None: it is released at once."""
+def _profile(queue: int) -> DriverProfile:
+    """The profile of a queue's driver, told by its device."""
     device = ffi.new("uintptr_t *")
     check(
         call(queue, "clGetCommandQueueInfo", OPENCL["CL_QUEUE_DEVICE"], 8, address(device), None),
         "clGetCommandQueueInfo",
     )
-    return profile_of_device(device[0]).final_release_delay
+    return profile_of_device(device[0])
 
 
 def _marker(queue: int) -> int:
@@ -95,5 +123,4 @@ def _number(handle: int, routine: str, name: str) -> int:
 def _forget() -> None:
     """They are the parent's."""
     _leaving.clear()
-    _delays.clear()
     _resting.clear()

@@ -1,20 +1,33 @@
-"""Waits for drivers that allow only one thread at a time in their own wait.
+"""Waits for events and queues: Ctrl-C interrupts the main thread's, and some drivers allow one at a time.
 
-The habit `waits-one-at-a-time` (icd/driver_profiles.py) says which drivers these are. There a thread
-that waits also runs commands, and two such threads can wait for each other for ever. So one thread
-at a time is in the driver's wait, and the others wait for a callback.
+Python runs signal handlers between two of its instructions. A wait in the driver would put Ctrl-C
+off until its end. So the main thread waits in steps: it polls the event's status for some
+microseconds, then asks the driver for a callback.
+
+The habit `waits-one-at-a-time` (icd/driver_profiles.py) says which drivers must not have two threads
+in their own wait. There a thread that waits also runs commands, and two such threads can wait for
+each other for ever. So one thread at a time is in the driver's wait, and the others wait for a
+callback.
 
 Which wait is faster depends on the queue. For an in-order queue it is the driver's. For an
 out-of-order queue that takes 100 µs more than a callback, so a thread enters the driver's wait only
-after that time; then the command is long enough to be worth another core. A thread that a driver
-calls back uses the driver's wait in any case, because it may have to run what it waits for.
+after that time; then the command is long enough to be worth another core. The main thread never
+enters it, but starts another thread for that. A thread that a driver calls back uses the driver's
+wait in any case, because it may have to run what it waits for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Final
+
 from ...loader.base.forks import in_child
+from ...loader.base.interrupts import in_main_thread, stop_if_interrupted, stoppable
 from .._native import ffi, lib
-from ..errors import check
+from ..errors import OpenCLError, check
+
+_STEP: Final = 50  # milliseconds after which signals are looked for
+_FAILED: Final = "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"
 
 
 @in_child
@@ -23,11 +36,46 @@ def _forget() -> None:
     lib.fl_forget_waits()
 
 
-def wait(event: int, in_order: bool) -> None:
-    """clWaitForEvents of one event, of a queue of that kind. Raises OpenCLError."""
-    check(lib.fl_wait(ffi.cast("void *", event), in_order), "clWaitForEvents")
+def wait(event: int, in_order: bool, turns: bool = True) -> None:
+    """Wait for one event, as clWaitForEvents does.
+
+    Args:
+        event: a cl_event.
+        in_order: whether its queue is in order.
+        turns: whether one thread at a time may be in the driver's own wait.
+
+    Raises:
+        OpenCLError: Its command failed.
+        KeyboardInterrupt: Ctrl-C came, and this is the main thread.
+    """
+    if not in_main_thread():
+        check(lib.fl_wait(ffi.cast("void *", event), in_order), "clWaitForEvents")
+        return
+    check(_wait_in_steps(lib.fl_begin_wait, event, turns), "clWaitForEvents")
 
 
-def finish(queue: int, in_order: bool) -> None:
-    """clFinish. Raises OpenCLError."""
-    check(lib.fl_finish(ffi.cast("void *", queue), in_order), "clFinish")
+def finish(queue: int, in_order: bool, turns: bool = True) -> None:
+    """Wait for all commands of a queue, as clFinish does. See `wait`."""
+    if not in_main_thread():
+        check(lib.fl_finish(ffi.cast("void *", queue), in_order), "clFinish")
+        return
+    try:
+        check(_wait_in_steps(lib.fl_begin_finish, queue, turns), "clFinish")
+    except OpenCLError as error:
+        if error.code != _FAILED:  # SPEC clFinish: it succeeds, whatever became of commands
+            raise
+
+
+@stoppable
+def _wait_in_steps(begin: Callable[..., int], handle: int, turns: bool) -> int:
+    stop_if_interrupted()
+    waiting: Any = ffi.new("fl_waiting **")
+    code = begin(ffi.cast("void *", handle), turns, waiting)
+    if waiting[0] == ffi.NULL:
+        return code
+    try:
+        while code == lib.FL_STILL_WAITING:
+            code = lib.fl_go_on_waiting(waiting[0], _STEP)
+    finally:
+        lib.fl_end_wait(waiting[0])
+    return code

@@ -49,9 +49,9 @@ static void new_log(void) {
 static void begin_again(void) {
     pthread_mutex_init(&lock, NULL);
     new_log();
-    for (fl_layer *const *layer = fl_cl_thunks()->layers; layer != fl_cl_thunks()->layers_end; layer++)
-        if ((*layer)->taken)
-            fl_log_calls(*layer, calls);
+    for (fl_layer *layer = *fl_cl_thunks()->layers; layer; layer = layer->other)
+        if (layer->taken)
+            fl_log_calls(layer, calls);
 }
 
 /* A file is named where the program began, wherever it goes later. */

@@ -1,13 +1,15 @@
 /* Waits in which at most one thread at a time is in the driver's own wait; the others are called back. icd/command_buffer/waiting.py says where and why. */
 #include "native.h"
 
+#include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
+#include <sched.h>
 
 /* Nanoseconds: until the driver's wait is worth its own time, and until a thread looks again. */
-enum { SHORT = 100000, AGAIN = 1000000 };
+enum { SHORT = 100000, AGAIN = 1000000, POLLED = 30000 };
 
 static atomic_flag taken = ATOMIC_FLAG_INIT;   /* the driver's wait */
 
@@ -62,24 +64,38 @@ static void wait_for(void **table, cl_event event, shared *s) {
     give_back();
 }
 
-static cl_int called_back(void **table, cl_event event) {
+/* SPEC clWaitForEvents does so. */
+static void flush_queue_of(void **table, cl_event event) {
     cl_command_queue queue = NULL;
-    cl_int status = CL_COMPLETE;
-    shared *s = malloc(sizeof *s);
-    if (!s)
-        return CL_OUT_OF_HOST_MEMORY;
-    sem_init(&s->ended, 0, 0);
-    s->holders = 2;
     CALL(table, clGetEventInfo)(event, CL_EVENT_COMMAND_QUEUE, sizeof queue, &queue, NULL);
     if (queue)
-        CALL(table, clFlush)(queue);   /* SPEC clWaitForEvents does so */
-    cl_int code = CALL(table, clSetEventCallback)(event, CL_COMPLETE, (void *)ended, s);
-    if (code == CL_SUCCESS) {
-        wait_for(table, event, s);
-        code = status_of(table, event, &status);
-    } else {
-        let_go(s);   /* for the callback */
-    }
+        CALL(table, clFlush)(queue);
+}
+
+/* Have the semaphore of what is returned posted at the end of an event; NULL, and the code, if that cannot be. */
+static shared *call_back(void **table, cl_event event, cl_int *code) {
+    shared *s = malloc(sizeof *s);
+    *code = CL_OUT_OF_HOST_MEMORY;
+    if (!s)
+        return NULL;
+    sem_init(&s->ended, 0, 0);
+    s->holders = 2;
+    *code = CALL(table, clSetEventCallback)(event, CL_COMPLETE, (void *)ended, s);
+    if (*code == CL_SUCCESS)
+        return s;
+    let_go(s);
+    let_go(s);
+    return NULL;
+}
+
+static cl_int called_back(void **table, cl_event event) {
+    cl_int code, status = CL_COMPLETE;
+    flush_queue_of(table, event);
+    shared *s = call_back(table, event, &code);
+    if (!s)
+        return code;
+    wait_for(table, event, s);
+    code = status_of(table, event, &status);
     let_go(s);
     return code == CL_SUCCESS && status < 0 ? CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST : code;
 }
@@ -108,4 +124,105 @@ int32_t fl_finish(void *queue, int at_once) {
     code = called_back(table, marker);
     CALL(table, clReleaseEvent)(marker);
     return code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST ? CL_SUCCESS : code;   /* SPEC clFinish: whatever became of commands */
+}
+
+/* --- waits that the main thread can leave, to look for signals --- */
+
+struct fl_waiting {
+    shared *end;
+    void *event;
+    int in_turns, helped, is_marker;
+};
+
+static int64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
+}
+
+static int is_over(void **table, cl_event event, cl_int *code) {
+    cl_int status = CL_COMPLETE;
+    *code = status_of(table, event, &status);
+    if (*code == CL_SUCCESS && status < 0)
+        *code = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+    return *code != CL_SUCCESS || status <= CL_COMPLETE;
+}
+
+int32_t fl_begin_wait(void *event, int in_turns, fl_waiting **waiting) {
+    void **table = fl_table_of(event);
+    cl_int code;
+    *waiting = NULL;
+    if (is_over(table, event, &code))
+        return code;
+    flush_queue_of(table, event);
+    for (int64_t end = now() + POLLED; now() < end; sched_yield())
+        if (is_over(table, event, &code))
+            return code;
+    fl_waiting *w = malloc(sizeof *w);
+    shared *s = w ? call_back(table, event, &code) : NULL;
+    if (!s) {
+        free(w);
+        return w ? code : CL_OUT_OF_HOST_MEMORY;
+    }
+    *w = (fl_waiting){s, event, in_turns, 0, 0};
+    *waiting = w;
+    return FL_STILL_WAITING;
+}
+
+/* The driver's own wait, in a thread of its own: there it runs commands. */
+static void *help(void *event) {
+    void **table = fl_table_of(event);
+    CALL(table, clWaitForEvents)(1, (const cl_event *)&event);
+    CALL(table, clReleaseEvent)(event);
+    give_back();
+    return NULL;
+}
+
+static int begin_to_help(void *event) {
+    pthread_t thread;
+    if (!take())
+        return 0;
+    CALL(fl_table_of(event), clRetainEvent)(event);
+    if (pthread_create(&thread, NULL, help, event) == 0)
+        return pthread_detach(thread) == 0;
+    CALL(fl_table_of(event), clReleaseEvent)(event);
+    give_back();
+    return 0;
+}
+
+int32_t fl_go_on_waiting(fl_waiting *w, uint32_t milliseconds) {
+    void **table = fl_table_of(w->event);
+    cl_int code;
+    int ended = w->in_turns && !w->helped && ends_within(w->end, SHORT);
+    for (int64_t end = now() + milliseconds * INT64_C(1000000); !ended && now() < end;) {
+        if (w->in_turns && !w->helped)
+            w->helped = begin_to_help(w->event);
+        ended = ends_within(w->end, AGAIN) || is_over(table, w->event, &code);
+    }
+    if (!ended)
+        return FL_STILL_WAITING;
+    is_over(table, w->event, &code);
+    return code;
+}
+
+int32_t fl_begin_finish(void *queue, int in_turns, fl_waiting **waiting) {
+    void **table = fl_table_of(queue);
+    cl_event marker;
+    cl_int code = CALL(table, clEnqueueMarkerWithWaitList)(queue, 0, NULL, &marker);
+    *waiting = NULL;
+    if (code != CL_SUCCESS)
+        return code;
+    code = fl_begin_wait(marker, in_turns, waiting);
+    if (*waiting)
+        (*waiting)->is_marker = 1;
+    else
+        CALL(table, clReleaseEvent)(marker);
+    return code;
+}
+
+void fl_end_wait(fl_waiting *w) {
+    if (w->is_marker)
+        CALL(fl_table_of(w->event), clReleaseEvent)(w->event);
+    let_go(w->end);
+    free(w);
 }

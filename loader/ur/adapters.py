@@ -60,6 +60,13 @@ _NEEDS: Final = {
 }
 
 
+_NO_DEVICE: Final = "check that its device is in this machine and that this user may use it"
+#: What is missing where that library is there. An OpenCL loader does not find the drivers that pip installed.
+_NO_DRIVER: Final = {
+    "opencl": "install a driver where its OpenCL loader looks, name one in OCL_ICD_FILENAMES, or open it by "
+    "fairlead.adapters(), which tells it the drivers that fairlead finds",
+}
+
 #: What a plugin of each interface is called, and where one is named.
 _CALLED: Final = {
     "UR": ("a Unified Runtime adapter", "UR_ADAPTERS_FORCE_LOAD or plugins.conf"),
@@ -368,11 +375,7 @@ def _begin(plugin: Plugin) -> None:
         if absent
         else f"it has no platform: {own}"
     )
-    plugin.remedy = (
-        remedy
-        if absent
-        else "check that its device is in this machine and that this user may use it"
-    )
+    plugin.remedy = remedy if absent else _NO_DRIVER.get(plugin.candidate.backend, _NO_DEVICE)
 
 
 def backend_library(backend: str) -> str:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from . import (
     buffers,
+    clocks,
     contexts,
     devices,
+    event_info,
     events,
     kernel_info,
     kernels,
@@ -34,6 +36,7 @@ from .usm import transfers as usm_transfers
 __all__ = [
     "adapter",
     "buffers",
+    "clocks",
     "command_appends",
     "command_buffers",
     "command_launches",
@@ -41,6 +44,7 @@ __all__ = [
     "command_updates",
     "contexts",
     "devices",
+    "event_info",
     "events",
     "kernel_info",
     "kernels",

@@ -1,16 +1,17 @@
-"""The time of a device whose driver has no timer to be asked: that of a marker, in a queue that takes the times of its commands."""
+"""The time of a device: what the driver's timer says, or the time of a marker in a queue with profiling where there is none."""
 
 from __future__ import annotations
 
+import ctypes
 import time
 from typing import Final
 
-from ...icd.abi import OPENCL
+from ...icd.abi import CL_INVALID_OPERATION, OPENCL
 from ...icd.tables import query
 from ...loader.base.forks import new_lock
 from ...loader.ur.abi import UR
 from .contexts import Context, urContextCreate
-from .core import adapter
+from .core import adapter, check
 from .devices import Device
 from .queues import Queue, create_queue
 
@@ -19,10 +20,23 @@ _queues: Final[dict[Device, Queue]] = {}  # of root devices, which live as long 
 adapter.on_close.append(_queues.clear)
 
 
-def times(device: Device) -> tuple[int, int]:
+@adapter.entry
+def urDeviceGetGlobalTimestamps(hDevice: Device) -> tuple[int, int]:
+    device, host = ctypes.c_uint64(), ctypes.c_uint64()
+    if hDevice.has((2, 1)):
+        code = hDevice.table.clGetDeviceAndHostTimer(
+            hDevice.cl, ctypes.byref(device), ctypes.byref(host)
+        )
+        if code != CL_INVALID_OPERATION:  # which is said where there is no such timer
+            check(code, "clGetDeviceAndHostTimer")
+            return device.value, host.value
+    return _times_of_a_marker(hDevice)
+
+
+def _times_of_a_marker(device: Device) -> tuple[int, int]:
     """The device's time in nanoseconds, as the profiling of its commands has it, and the host's at that moment.
 
-    A part of a device has the clock of the whole. Raises OpenCLError.
+    A sub-device has the clock of its root device. Raises OpenCLError.
     """
     while device.parent is not None:
         device = device.parent

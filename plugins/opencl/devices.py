@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ...icd.abi import CL_INVALID_OPERATION, OPENCL
+from ...icd.abi import OPENCL
 from ...loader.base.forks import new_lock
 from ...loader.base.query import handles as ask_handles
 from ...loader.ur.abi import UR
@@ -223,7 +223,7 @@ def _partition(properties: Any) -> tuple[int, ...]:
     return (OPENCL[name], *values, *([0] if by_counts else []), 0)
 
 
-# binaries, time stamps, waiting
+# binaries
 
 _SPIRV: Final = {64: "spir64", 32: "spir"}
 
@@ -233,6 +233,11 @@ def takes_spirv(device: Device) -> bool:
     return device.has((2, 1), "cl_khr_il_program") and "SPIR-V" in device.icd.info(
         "CL_DEVICE_IL_VERSION"
     )
+
+
+def takes_specialization_constants(device: Device) -> bool:
+    """Whether programs of SPIR-V for it can be given values of specialization constants."""
+    return takes_spirv(device) and device.has((2, 2))
 
 
 def targets(device: Device) -> list[str]:
@@ -261,29 +266,6 @@ def urDeviceSelectBinary(hDevice: Device, pBinaries: Any, NumBinaries: int) -> i
 
 def _text(pointer: Any) -> str:
     return ffi.string(pointer).decode("utf-8", "replace") if pointer else ""
-
-
-@adapter.entry
-def urDeviceGetGlobalTimestamps(hDevice: Device) -> tuple[int, int]:
-    device, host = ctypes.c_uint64(), ctypes.c_uint64()
-    if hDevice.has((2, 1)):
-        code = hDevice.table.clGetDeviceAndHostTimer(
-            hDevice.cl, ctypes.byref(device), ctypes.byref(host)
-        )
-        if code != CL_INVALID_OPERATION:  # which is said where there is no such timer
-            check(code, "clGetDeviceAndHostTimer")
-            return device.value, host.value
-    from .clocks import times
-
-    return times(hDevice)
-
-
-@adapter.entry
-def urDeviceWaitExp(hDevice: Device) -> None:
-    assert adapter.registry is not None
-    for queue in list(adapter.registry.of("ur_queue_handle_t").values()):
-        if queue.device.is_part_of(hDevice):
-            queue.drain()
 
 
 from . import device_info  # noqa: E402, F401  # urDeviceGetInfo

@@ -12,14 +12,16 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...icd.abi import OPENCL
-from ...icd.command_buffer.waiting import wait as wait_in_turn
+from ...icd.command_buffer.waiting import wait as wait_for_event
 from ...icd.errors import OpenCLError
 from ...loader.base.forks import new_lock
+from ...loader.base.interrupts import in_main_thread
 from ...loader.ur.abi import UR
-from .contexts import Context, check_native
-from .core import CLObject, adapter, check, failure, handles, query, taken_over
+from .contexts import Context
+from .core import CLObject, adapter, check, failure, handles
 
 if TYPE_CHECKING:
+    from .platforms import Platform
     from .queues import Queue
 
 _Notify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_size_t)
@@ -31,10 +33,11 @@ _HostFunction: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 @adapter.kind
 class Event(CLObject):
     """The event of a command. `command` is a ur_command_t; `first` is the event of the first of several commands that are one to
-    the caller."""
+    the caller. `is_time_stamp`: its command records the device's time and does nothing else."""
 
     type = "ur_event_handle_t"
     release, retain_function = "clReleaseEvent", "clRetainEvent"
+    is_time_stamp = False
 
     def __init__(
         self,
@@ -115,9 +118,10 @@ class _Callback(threading.local):
 _callback: Final = _Callback()
 
 
-def waits_in_turns(context: Context) -> bool:
-    """Whether waits in a context are those of icd/command_buffer/waiting.py, and not the driver's."""
-    return context.platform.profile.waits_one_at_a_time and not _callback.runs
+def waits_itself(platform: Platform) -> bool:
+    """Whether this thread waits by icd/command_buffer/waiting.py, so that no call may block in the driver."""
+    one_at_a_time = platform.profile.waits_one_at_a_time
+    return not _callback.runs and (one_at_a_time or in_main_thread())
 
 
 def wait(events: Iterable[Event]) -> None:
@@ -128,8 +132,8 @@ def wait(events: Iterable[Event]) -> None:
     failed: OpenCLError | None = None
     for context, group in groups.items():
         try:
-            if waits_in_turns(context):
-                _wait_in_turn([event.now() for event in group])
+            if waits_itself(context.platform):
+                _wait_for_each([event.now() for event in group])
             else:
                 check(group[0].table.clWaitForEvents(len(group), handles(group)), "clWaitForEvents")
         except OpenCLError as error:
@@ -138,7 +142,7 @@ def wait(events: Iterable[Event]) -> None:
         raise failed
 
 
-def _wait_in_turn(events: Sequence[Event]) -> None:
+def _wait_for_each(events: Sequence[Event]) -> None:
     """clWaitForEvents, by icd/command_buffer/waiting.py."""
     failed: OpenCLError | None = None
     for queue in (
@@ -147,7 +151,11 @@ def _wait_in_turn(events: Sequence[Event]) -> None:
         check(queue.table.clFlush(queue.cl), "clFlush")  # one may wait for another
     for event in events:
         try:
-            wait_in_turn(event.cl, event.queue is not None and event.queue.in_order)
+            wait_for_event(
+                event.cl,
+                event.queue is not None and event.queue.in_order,
+                event.context.platform.profile.waits_one_at_a_time,
+            )
         except OpenCLError as error:
             failed = failed or error
     if failed is not None:
@@ -161,67 +169,6 @@ def urEventWait(phEventWaitList: Sequence[Event]) -> None:
     for event in phEventWaitList:
         event.check_usable()
     wait(phEventWaitList)
-
-
-def _status(event: Event) -> int:
-    status = event.status
-    return status if status >= 0 else UR["UR_EVENT_STATUS_ERROR"]
-
-
-adapter.info(
-    "urEventGetInfo",
-    {
-        "UR_EVENT_INFO_COMMAND_QUEUE": lambda event: event.queue,
-        "UR_EVENT_INFO_CONTEXT": lambda event: event.context,
-        "UR_EVENT_INFO_COMMAND_TYPE": lambda event: event.command,
-        "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": _status,
-        "UR_EVENT_INFO_REFERENCE_COUNT": lambda event: event.references,
-    },
-)
-
-
-_PROFILING: Final = {
-    "UR_PROFILING_INFO_COMMAND_QUEUED": "CL_PROFILING_COMMAND_QUEUED",
-    "UR_PROFILING_INFO_COMMAND_SUBMIT": "CL_PROFILING_COMMAND_SUBMIT",
-    "UR_PROFILING_INFO_COMMAND_START": "CL_PROFILING_COMMAND_START",
-    "UR_PROFILING_INFO_COMMAND_END": "CL_PROFILING_COMMAND_END",
-    "UR_PROFILING_INFO_COMMAND_COMPLETE": "CL_PROFILING_COMMAND_END",
-}
-
-
-def _profiling(opencl: str) -> Any:
-    def answer(event: Event) -> int:
-        event.check_there()
-        asked = (
-            event.first
-            if event.first is not None and opencl != "CL_PROFILING_COMMAND_END"
-            else event.now()
-        )
-        return int.from_bytes(
-            query(asked.table, "clGetEventProfilingInfo", asked.cl, OPENCL[opencl]), "little"
-        )
-
-    return answer
-
-
-adapter.info(
-    "urEventGetProfilingInfo", {name: _profiling(opencl) for name, opencl in _PROFILING.items()}
-)
-
-
-@adapter.entry
-def urEventGetNativeHandle(hEvent: Event) -> int:
-    hEvent.check_there()
-    return hEvent.cl
-
-
-@adapter.entry
-def urEventCreateWithNativeHandle(hNativeEvent: int, hContext: Context, pProperties: Any) -> Event:
-    check_native(hNativeEvent, hContext, "clGetEventInfo", "CL_EVENT_CONTEXT")
-    taken_over(
-        Event, hNativeEvent, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned)
-    )
-    return Event(hNativeEvent, hContext)
 
 
 # callbacks

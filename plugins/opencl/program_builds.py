@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
+from ...loader.base.interrupts import run_aside
 from ...loader.ur.abi import UR
 from .contexts import Context
 from .core import adapter, check, check_count, failure, handles
-from .devices import Device
+from .devices import Device, takes_specialization_constants
 from .programs import Program, text_of
 
 
@@ -41,26 +42,49 @@ _BUILD: Final = frozenset(
         "CL_INVALID_LINKER_OPTIONS",
     )
 )
-_LINK: Final = _BUILD | {
-    OPENCL.codes["CL_INVALID_OPERATION"]
-}  # PoCL's answer for a program that is not compiled
+_INVALID_OPERATION: Final = OPENCL.codes["CL_INVALID_OPERATION"]
+#: With PoCL's answer for a program that is not compiled.
+_LINK: Final = _BUILD | {_INVALID_OPERATION}
 
 
 def _options(text: str | None) -> bytes | None:
     return text.encode() if text else None
 
 
+def _run_aside(programs: Sequence[Program], work: Callable[[], Any]) -> Any:
+    """Call a function of the driver that may take long. Ctrl-C ends the wait for it, and it goes on with its programs."""
+    cls = [program.cl for program in programs]
+    table = programs[0].table
+
+    def call() -> Any:
+        try:
+            return work()
+        finally:
+            for cl in cls:
+                table.clReleaseProgram(cl)
+
+    for cl in cls:
+        table.clRetainProgram(cl)
+    return run_aside(call)
+
+
 def _build(program: Program, devices: Sequence[Device], options: str | None) -> None:
     """Build for these devices, or for all that the program is for."""
-    code = program.table.clBuildProgram(
-        program.cl, len(devices), handles(devices), _options(options), None, None
+    listed, text = handles(devices), _options(options)
+    code = _run_aside(
+        (program,),
+        lambda: program.table.clBuildProgram(program.cl, len(devices), listed, text, None, None),
     )
     _check_built(program, code, "clBuildProgram")
 
 
 def _compile(program: Program, devices: Sequence[Device], options: str | None) -> None:
-    code = program.table.clCompileProgram(
-        program.cl, len(devices), handles(devices), _options(options), 0, None, None, None, None
+    listed, text = handles(devices), _options(options)
+    code = _run_aside(
+        (program,),
+        lambda: program.table.clCompileProgram(
+            program.cl, len(devices), listed, text, 0, None, None, None, None
+        ),
     )
     _check_built(program, code, "clCompileProgram")
 
@@ -143,16 +167,20 @@ def _link(
         raise failure("INVALID_SIZE", "there is no program to link")
     context.check_same("a program", *programs)
     code = ctypes.c_int32()
-    cl = context.table.clLinkProgram(
-        context.cl,
-        len(devices),
-        handles(devices),
-        _options(options),
-        len(programs),
-        handles(programs),
-        None,
-        None,
-        ctypes.byref(code),
+    listed, text, parts = handles(devices), _options(options), handles(programs)
+    cl = _run_aside(
+        programs,
+        lambda: context.table.clLinkProgram(
+            context.cl,
+            len(devices),
+            listed,
+            text,
+            len(programs),
+            parts,
+            None,
+            None,
+            ctypes.byref(code),
+        ),
     )
     made = Program(cl, context) if cl else None
     if code.value and code.value not in _LINK:
@@ -171,8 +199,8 @@ def urProgramSetSpecializationConstants(hProgram: Program, count: int, pSpecCons
     if not count:
         raise failure("INVALID_SIZE", "there is no constant to set")
     check_count(count, "INVALID_SIZE", "constants")
-    if hProgram.context.platform.icd.version_number < (2, 2):
-        raise failure("UNSUPPORTED_FEATURE", "specialisation constants came with OpenCL 2.2")
+    if not any(map(takes_specialization_constants, hProgram.devices)):
+        raise failure("UNSUPPORTED_FEATURE", "specialization constants need SPIR-V and OpenCL 2.2")
     if not hProgram.il:
         raise failure(
             "INVALID_PROGRAM", "only a program made of SPIR-V has specialisation constants"
@@ -185,6 +213,8 @@ def urProgramSetSpecializationConstants(hProgram: Program, count: int, pSpecCons
         code = hProgram.table.clSetProgramSpecializationConstant(
             hProgram.cl, constant.id, constant.size, constant.pValue
         )
+        if code == _INVALID_OPERATION:  # the driver has the function, and does nothing in it
+            raise failure("UNSUPPORTED_FEATURE", f"the driver has no {routine}")
         check(code, routine, f"Its id is {constant.id}, its size {constant.size}.")
 
 

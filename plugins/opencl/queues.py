@@ -1,20 +1,28 @@
-"""Queues, and what is enqueued that is no transfer and no launch: waits, barriers, time stamps, host tasks, native commands."""
+"""Queues, and what is enqueued that is no transfer and no launch: waits, barriers, time stamps, host tasks, native commands.
+
+The commands of a queue go on after the program has released it. `drain_queues` waits for them too: a queue that is closed while
+commands may run leaves a marker behind them (`_UnfinishedCommands`).
+"""
 
 from __future__ import annotations
 
 import ctypes
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from ...icd.abi import OPENCL
 from ...icd.command_buffer.leaving import leave, release_ended
 from ...icd.command_buffer.waiting import finish
+from ...icd.command_buffer.waiting import wait as wait_for_event
+from ...icd.errors import OpenCLError
 from ...loader.ur.abi import UR
 from .contexts import Context, check_native
 from .core import CLObject, adapter, check, create, failure, handles, query, taken_over
 from .devices import Device, device_of
-from .events import Event, call_host, waits_in_turns, when
+from .events import Event, call_host, waits_itself, when
 
 _OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 _PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
@@ -38,6 +46,8 @@ class Queue(CLObject):
         self.shared = (
             False  # whether the program has its native handle, by which it may enqueue too
         )
+        self.borrowed = False  # whether it is the program's own, which only an event led to
+        _queues[id(self)] = self
 
     @property
     def in_order(self) -> bool:
@@ -45,24 +55,31 @@ class Queue(CLObject):
         return not self.flags & _OUT_OF_ORDER
 
     def close(self) -> None:
-        delayed = self.context.platform.profile.final_release_delay is not None
-        if self.owned and not self.in_order and delayed and (self.shared or self.enqueued):
-            leave(self.cl)
+        profile = self.context.platform.profile
+        may_run = not self.borrowed and (self.shared or self.enqueued != self._finished)
+        unfinished = _UnfinishedCommands.of(self) if may_run else None
+        used = may_run or (self.enqueued and profile.final_release_delay is not None)
+        if self.owned and not self.in_order and used:
+            marker = 0
+            if unfinished is not None and not self.shared:  # nobody enqueues after it
+                marker = unfinished.cl
+                check(self.table.clRetainEvent(marker), "clRetainEvent")
+            leave(self.cl, profile, marker=marker, keep=self.device)
         else:
             super().close()
 
     def who_waits(self, blocking: bool) -> tuple[bool, bool]:
         """For a command that is `blocking` to the program: whether it blocks in the driver, and
         whether we wait for its event afterwards."""
-        by_us = waits_in_turns(self.context)
+        by_us = waits_itself(self.context.platform)
         early = self.context.platform.profile.blocking_write_returns_early
         return bool(blocking and not by_us), bool(blocking and (by_us or early))
 
     def drain(self) -> None:
         """Wait until all that is enqueued is complete."""
         enqueued = self.enqueued
-        if waits_in_turns(self.context):
-            finish(self.cl, self.in_order)
+        if waits_itself(self.context.platform):
+            finish(self.cl, self.in_order, self.context.platform.profile.waits_one_at_a_time)
         else:
             check(self.table.clFinish(self.cl), "clFinish")
         self._finished = enqueued
@@ -117,6 +134,85 @@ class Queue(CLObject):
         )
 
 
+#: The queues that exist, by their `id`. A released queue exists as long as an event of its commands holds it.
+_queues: Final[WeakValueDictionary[int, Queue]] = WeakValueDictionary()
+
+
+class _UnfinishedCommands(CLObject):
+    """The commands of a closed queue: the event of a marker behind them.
+
+    It holds the device, which some drivers delete while a queue of it has commands, but not the context: the program's
+    deleters must not wait for it.
+    """
+
+    type = ""
+    release, retain_function = "clReleaseEvent", "clRetainEvent"
+
+    def __init__(self, cl: int, queue: Queue) -> None:
+        super().__init__(cl, queue.table)
+        self.context_cl, self.device, self.in_order = queue.context.cl, queue.device, queue.in_order
+
+    @classmethod
+    def of(cls, queue: Queue) -> _UnfinishedCommands | None:
+        """Remember the commands of a queue that is closed now. Nothing is waited for.
+
+        The answer is None if the driver refuses a marker.
+        """
+        cls.forget_ended()
+        marker = ctypes.c_void_p()
+        code = queue.table.clEnqueueMarkerWithWaitList(queue.cl, 0, None, ctypes.byref(marker))
+        if code or not marker.value:
+            return None
+        queue.table.clFlush(queue.cl)
+        unfinished = cls(marker.value, queue)
+        _unfinished[id(unfinished)] = unfinished
+        return unfinished
+
+    @staticmethod
+    def forget_ended() -> None:
+        """Release the markers that are complete."""
+        for key, one in list(_unfinished.items()):
+            with suppress(OpenCLError):
+                status = ctypes.c_int32.from_buffer_copy(
+                    one.query("CL_EVENT_COMMAND_EXECUTION_STATUS")
+                )
+                if status.value <= 0:
+                    _unfinished.pop(key, None)
+
+    def wait(self) -> None:
+        """Wait until the commands have ended. That one of them failed is no error here."""
+        with suppress(OpenCLError):
+            if waits_itself(self.device.platform):
+                one_at_a_time = self.device.platform.profile.waits_one_at_a_time
+                wait_for_event(self.cl, self.in_order, one_at_a_time)
+            else:
+                check(self.table.clWaitForEvents(1, handles([self])), "clWaitForEvents")
+
+
+_unfinished: Final[dict[int, _UnfinishedCommands]] = {}
+adapter.on_close.append(_unfinished.clear)
+
+
+def drain_queues(*, context: Context | None = None, device: Device | None = None) -> None:
+    """Wait for the commands of all queues of a context, or to a device and its sub-devices.
+
+    The queues that the program has released are among them. Raises OpenCLError.
+    """
+
+    def is_meant(context_cl: int, of: Device) -> bool:
+        return (context is None or context_cl == context.cl) and (
+            device is None or of.is_part_of(device)
+        )
+
+    for reference in _queues.valuerefs():
+        queue = reference()
+        if queue is not None and is_meant(queue.context.cl, queue.device):
+            queue.drain()
+    for one in list(_unfinished.values()):  # second: a queue that was closed meanwhile is here
+        if is_meant(one.context_cl, one.device):
+            one.wait()
+
+
 _PATIENCE: Final = 1.0  # seconds for commands that may wait for something that never comes
 
 
@@ -132,6 +228,7 @@ adapter.on_close.append(_release_all)
 def create_queue(context: Context, device: Device, flags: int) -> Queue:
     """A new queue. Raises OpenCLError; URError (INVALID_QUEUE_PROPERTIES) for flags that the device does not have."""
     release_ended()
+    _UnfinishedCommands.forget_ended()
     bits = 0
     if flags & _OUT_OF_ORDER:
         bits |= OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
@@ -187,6 +284,11 @@ def urQueueFinish(hQueue: Queue) -> None:
 
 
 @adapter.entry
+def urDeviceWaitExp(hDevice: Device) -> None:
+    drain_queues(device=hDevice)
+
+
+@adapter.entry
 def urQueueFlush(hQueue: Queue) -> None:
     check(hQueue.table.clFlush(hQueue.cl), "clFlush")
 
@@ -202,22 +304,38 @@ def urQueueCreateWithNativeHandle(
     hNativeQueue: int, hContext: Context, hDevice: Device | None, pProperties: Any
 ) -> Queue:
     check_native(hNativeQueue, hContext, "clGetCommandQueueInfo", "CL_QUEUE_CONTEXT")
-    taken_over(
-        Queue, hNativeQueue, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned)
-    )
-
-    def ask(name: str) -> int:
-        return int.from_bytes(
-            query(hContext.table, "clGetCommandQueueInfo", hNativeQueue, OPENCL[name]), "little"
-        )
-
-    if hDevice is not None and ask("CL_QUEUE_DEVICE") != hDevice.cl:
+    device = _ask_native(hNativeQueue, hContext, "CL_QUEUE_DEVICE")
+    if hDevice is not None and device != hDevice.cl:
         raise failure("INVALID_DEVICE", "the native queue is of another device")
-    bits = ask("CL_QUEUE_PROPERTIES")
+    owned = bool(pProperties and pProperties.isNativeHandleOwned)
+    return _of_native(hNativeQueue, hContext, hDevice or device_of(device), owned)
+
+
+def _ask_native(native: int, context: Context, name: str) -> int:
+    data = query(context.table, "clGetCommandQueueInfo", native, OPENCL[name])
+    return int.from_bytes(data, "little")
+
+
+def _of_native(native: int, context: Context, device: Device, owned: bool) -> Queue:
+    """A new object for a cl_command_queue."""
+    taken_over(Queue, native, context.table, owned)
+    bits = _ask_native(native, context, "CL_QUEUE_PROPERTIES")
     flags = _OUT_OF_ORDER if bits & OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"] else 0
     flags |= _PROFILING if bits & OPENCL["CL_QUEUE_PROFILING_ENABLE"] else 0
-    queue = Queue(hNativeQueue, hContext, hDevice or device_of(ask("CL_QUEUE_DEVICE")), flags)
+    queue = Queue(native, context, device, flags)
     queue.shared = True
+    return queue
+
+
+def queue_of(native: int, context: Context) -> Queue:
+    """The queue with a native handle: one that exists, or a new object for it. Raises URError, OpenCLError."""
+    found = (reference() for reference in _queues.valuerefs())
+    known = next((one for one in found if one is not None and one.cl == native), None)
+    if known is not None:
+        return known
+    device = device_of(_ask_native(native, context, "CL_QUEUE_DEVICE"))
+    queue = _of_native(native, context, device, owned=False)
+    queue.borrowed = True
     return queue
 
 
@@ -271,6 +389,7 @@ def urEnqueueTimestampRecordingExp(
         assert stamp is not None
         check(clock.table.clFlush(clock.cl), "clFlush")
         event, stamp.queue = stamp, hQueue
+    event.is_time_stamp = True
     if blocking:
         event.wait()
     return event

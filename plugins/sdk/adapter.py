@@ -27,10 +27,11 @@ from typing import Any, Final, TypeVar, overload
 
 from ...loader.base.abi import Function
 from ...loader.base.errors import CodeError, reason_of
+from ...loader.base.interrupts import in_main_thread
 from ...loader.base.log import LEVELS, logger
 from ...loader.base.search import secure_environ
 from ...loader.ur.abi import UR, URError
-from ._native import ffi
+from ._native import ffi, lib
 from .answers import is_handle
 from .objects import Object, Registry
 from .wrap import Entries, check_parameters, code_of
@@ -266,6 +267,9 @@ class Adapter(Object):
                 self.log("info", f"{routine}: {error}")
                 return code_of(name if isinstance(name, str) else name(error))
         self.explain(0, f"{type(error).__name__}: {error}")
+        if isinstance(error, KeyboardInterrupt) and in_main_thread():
+            lib.fl_put_off_interrupt()  # the caller gets it
+            return _UNKNOWN
         self.log("error", f"{routine} failed\n{_traceback(error)}")
         return _UNKNOWN
 

@@ -90,12 +90,12 @@ class Registry:
         self._free: deque[int] = deque()
         self._quarantined: deque[int] = deque()
         self._numbers = 0
-        self._owned: dict[str, dict[int, Any]] = {}
+        self._owned: dict[str, dict[int, Any]] = {kind: {} for kind in _KINDS}  # never changes
         self._lent: dict[int, ref[Object]] = {}
 
     def of(self, type_name: str) -> dict[int, Any]:
         """Handle → object, for one type of handle: those that are owned."""
-        return self._owned.setdefault(type_name, {})
+        return self._owned[type_name]
 
     def find_lent(self, type_name: str, handle: int) -> Object | None:
         """The object of a handle that is lent; None if there is no such handle."""

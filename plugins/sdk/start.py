@@ -25,10 +25,10 @@ import __main__
 
 from ...loader.base.errors import FairleadError
 from ...loader.base.forks import new_lock
+from ...loader.base.interrupts import ENTRY, defer_interrupts
 from ._native import ffi, lib
 from .adapter import Adapter
 from .build import settings
-from .interrupts import ENTRY, defer_interrupts
 from .objects import reap
 from .wrap import Entries, code_of
 
@@ -58,8 +58,9 @@ def start(address: int) -> None:
     shell = shell_at(address)
     adapter = load(settings(os.fsdecode(ffi.string(shell.config)))["module"])
     with _lock:
-        defer_interrupts()
+        defer_interrupts(lib.fl_put_off_interrupt, lambda: lib.fl_interrupt_due()[0] != 0)
         lib.fl_counting(_BEGUN in vars(__main__), lib.py_reap)
+        shell.interrupt_due, shell.interrupt = lib.fl_interrupt_due(), lib.fl_raise_interrupt
         shell.number = _number_of(adapter, shell)
         running = _running[shell.number]
         running.shells.append(shell)

@@ -8,8 +8,9 @@ import pyopencl as cl
 import pytest
 
 from fairlead.icd.abi import OPENCL
+from fairlead.icd.calls import call, new_queue
 from fairlead.icd.command_buffer import leaving
-from fairlead.icd.command_buffer.commands import call, new_queue
+from fairlead.icd.driver_profiles import DriverProfile
 
 
 class Releases:
@@ -18,7 +19,8 @@ class Releases:
     def __init__(self, queue: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.queue, self.count, self.now = queue, 0, 1e6
         monkeypatch.setattr(leaving, "monotonic", lambda: self.now)
-        monkeypatch.setattr(leaving, "_rest_of", lambda queue: 1.0)  # on every driver
+        profile = DriverProfile(final_release_delay=1.0)  # on every driver
+        monkeypatch.setattr(leaving, "_profile", lambda queue: profile)
         monkeypatch.setattr(leaving, "call", self.call)
 
     def call(self, handle: int, routine: str, *arguments: Any) -> int:
@@ -74,6 +76,6 @@ def test_without_the_habit_an_out_of_order_queue_is_released_at_once(
     context: cl.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     releases = Releases(_queue(context), monkeypatch)
-    monkeypatch.setattr(leaving, "_rest_of", lambda queue: None)
+    monkeypatch.setattr(leaving, "_profile", lambda queue: DriverProfile())
     leaving.leave(releases.queue)
     assert releases.count == 1

@@ -10,7 +10,7 @@ from helpers.graphs import refused
 from helpers.sycl import N, zeros
 
 from fairlead.graph import CommandGraph, Node, async_free, async_malloc
-from fairlead.runtime import USM, Handler, Program, Queue, malloc_device
+from fairlead.runtime import USM, Context, Handler, Program, Queue, malloc_device
 
 
 @pytest.fixture
@@ -170,3 +170,14 @@ def test_outside_of_graphs_memory_is_there_at_once_and_freed_in_order(
 
     queue.submit(free).wait()
     assert (out.array == 9).all() and not got
+
+
+def test_outside_of_graphs_memory_is_of_the_device_of_the_queue(queue: Queue) -> None:
+    """Not of the first of the context."""
+    if queue.device.info("MAX_COMPUTE_UNITS") < 2:
+        pytest.skip("a device with one compute unit has no sub-devices")
+    parts = queue.device.partition(counts=[1, 1])
+    second, got = Queue(Context(parts), parts[1]), list[USM]()
+    second.submit(lambda h: got.append(async_malloc(h, N, numpy.int32)))
+    assert got[0].device is parts[1]
+    second.wait()

@@ -14,7 +14,7 @@ from helpers.graphs import refused
 from helpers.sycl import N
 
 from fairlead.graph import CommandGraph
-from fairlead.loader.ur import UR
+from fairlead.loader.ur.abi import UR
 from fairlead.runtime import USM, Buffer, NDRange, Program, Queue
 from fairlead.runtime.commands import TRANSFERS, Transfer
 
@@ -73,12 +73,20 @@ def test_verbose_says_what_each_command_was_given(
 @pytest.mark.parametrize(
     ("row", "fields", "shown"),
     [
-        ("usm_copy", (0x1230, 1 << 46, 8 << 30), ["dst: 0x1230", "src: 0x400000000000", "size: 8589934592"]),
-        ("buffer_read", ("<Buffer>", 8 << 30, 16, 0xBEE0), ["src: <Buffer>", "offset: 8589934592", "size: 16", "dst: 0xbee0"]),
+        (
+            "usm_copy",
+            (0x1230, 1 << 46, 8 << 30),
+            ["dst: 0x1230", "src: 0x400000000000", "size: 8589934592"],
+        ),
+        (
+            "buffer_read",
+            ("<Buffer>", 8 << 30, 16, 0xBEE0),
+            ["src: <Buffer>", "offset: 8589934592", "size: 16", "dst: 0xbee0"],
+        ),
         ("mem_advise", (0xFF0, 5 << 30, 2), ["dst: 0xff0", "size: 5368709120", "advice: 2"]),
         ("prefetch", (0, 4, 1), ["dst: 0x0", "size: 4", "flags: 1"]),
     ],
-)  # fmt: skip
+)
 def test_an_address_is_one_by_its_parameter_however_small_it_is(
     row: str, fields: tuple[Any, ...], shown: list[str]
 ) -> None:

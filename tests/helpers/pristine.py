@@ -10,7 +10,8 @@ Needs root, debootstrap and unshare (Debian: apt-get install debootstrap util-li
     RELEASE  bookworm (Debian 12), trixie, sid (Debian unstable), jammy, noble (Ubuntu 24.04); bookworm if not given
     TESTS    the tests to run, as for `make test`: all if not given; `none` for `make demo` alone
     POCL     1 to install the release's pocl-opencl-icd too: with RELEASE=sid that is PoCL 7.1, an ICD 2 driver
-    MIRROR   the archive to install from, if it is not the one that this machine's apt uses
+    MIRROR   the archive to install from, if it is not the one that this machine's apt uses; needed for Ubuntu on Debian, where
+             debootstrap does not check Ubuntu's signatures either unless its keyring is there
     CACHE    where systems and downloads are kept; a system that is to be made anew is removed there (pristine/RELEASE/base)
 """
 
@@ -54,9 +55,7 @@ class Distribution(NamedTuple):
 
 
 DEBIAN: Final = Distribution("sid", "main", "Debian")
-UBUNTU: Final = Distribution(
-    "gutsy", "main,universe", "Ubuntu"
-)  # the script of all Ubuntu releases
+UBUNTU: Final = Distribution("gutsy", "main,universe", "Ubuntu")  # one script for all releases
 RELEASES: Final = {
     "bookworm": DEBIAN,
     "trixie": DEBIAN,
@@ -102,9 +101,8 @@ def require(release: str) -> None:
 def access() -> tuple[dict[str, str], list[Path]]:
     """How this machine reaches the world: variables, and the files and folders that they name."""
     variables = dict(os.environ)
-    for line in said(
-        sys.executable, "-m", "pip", "config", "list"
-    ):  # what its files say, then what its variables do
+    # what pip's files say, then what its variables do
+    for line in said(sys.executable, "-m", "pip", "config", "list"):
         key, _, value = line.partition("=")
         name = key.rpartition(".")[2].upper().replace("-", "_")
         variables[f"PIP_{name}"] = " ".join(str(ast.literal_eval(value)).split())
@@ -114,11 +112,28 @@ def access() -> tuple[dict[str, str], list[Path]]:
 
 
 def local_paths(value: str) -> Iterator[Path]:
-    """The files and folders that an option names. Of a folder it is the parent: the files of an index may lie beside it."""
+    """The files and folders that an option names. Of an index it is the parent: its files may lie beside it."""
     for word in value.split():
-        path = Path(unquote(urlsplit(word).path) if word.startswith("file://") else word)
-        if path.is_absolute():
-            yield path.parent if path.is_dir() and path.parent != Path("/") else path
+        if word.startswith("file://"):
+            yield Path(unquote(urlsplit(word).path)).parent
+        elif word.startswith("/"):
+            yield Path(word)
+
+
+#: What is mounted in a system before a command is run in it. The namespace takes it away again.
+_MOUNTS: Final = """set -e
+bind() {{
+    if [ -d "$1" ]; then mkdir -p "$2"; else mkdir -p "$(dirname "$2")"; [ -e "$2" ] || touch "$2"; fi
+    mount --bind "$1" "$2"
+    mount -o "remount,bind,$3" "$2"
+}}
+{binds}
+mount -t proc proc {root}/proc
+mount -t sysfs -o ro sysfs {root}/sys
+mount --rbind /dev {root}/dev
+mount -t tmpfs -o mode=1777 tmpfs {root}/dev/shm
+exec chroot {root} "$@"
+"""
 
 
 class Machine:
@@ -136,33 +151,19 @@ class Machine:
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         }
 
-    def call(self, root: Path, *command: str) -> int:
-        """Run a command in a system; its exit code. Its mounts and processes are its own."""
+    def call(self, root: Path, *command: str, shared: Sequence[Path] = ()) -> int:
+        """Run a command in a system that sees some of this machine's files; its exit code. Its mounts and processes are its own."""
         # downloads of pip and make go to ~/.cache, those of apt to its own folder: both are kept
-        kept = {self.downloads: "/root/.cache", self.packages: "/var/cache/apt/archives"}
-        shared = (
-            self.shared if root == self.run else ()
-        )  # not before ca-certificates, which writes there, is installed
-        lines = [
-            "set -e",
-            'bind() { mkdir -p "$(dirname "$2")"; [ -d "$1" ] && mkdir -p "$2" || touch "$2"; mount --rbind "$1" "$2"; }',
+        for path in (self.downloads, self.packages):
+            path.mkdir(exist_ok=True)
+        binds = [
+            *((path, str(path), "ro") for path in shared),
+            (self.downloads, "/root/.cache", "rw"),
+            (self.packages, "/var/cache/apt/archives", "rw"),
         ]
-        for source, target in [
-            *kept.items(),
-            *((path, str(path)) for path in shared),
-            (Path("/dev"), "/dev"),
-        ]:
-            if source in kept:
-                source.mkdir(exist_ok=True)
-            lines.append(f"bind {source} {root}{target}")
-        lines += [
-            f"mount -t proc proc {root}/proc",
-            f"mount -t sysfs -o ro sysfs {root}/sys",
-            f"mkdir -p {root}/dev/shm",
-            f"mount -t tmpfs -o mode=1777 tmpfs {root}/dev/shm",
-            f'exec chroot {root} "$@"',
-        ]
-        return self.isolated("sh", "-c", "\n".join(lines), "sh", *command)
+        lines = [shlex.join(["bind", str(at), f"{root}{to}", mode]) for at, to, mode in binds]
+        script = _MOUNTS.format(root=shlex.quote(str(root)), binds="\n".join(lines))
+        return self.isolated("sh", "-c", script, "sh", *command)
 
     def isolated(self, *command: str) -> int:
         """Run a command of this machine in namespaces of mounts and processes that end with it; its exit code."""
@@ -189,7 +190,7 @@ class Machine:
         if self.isolated("debootstrap", *options, release, str(self.base), mirror, given.script):
             place = mirror or "its usual archive"
             sys.exit(
-                f"test-pristine: debootstrap made no {release} from {place}; if it is not reached, MIRROR=… names another"
+                f"test-pristine: debootstrap made no {release} from {place}; MIRROR=… names another archive"
             )
         acquire = [
             line for line in said("apt-config", "dump", "Acquire") if "IndexTargets" not in line
@@ -243,7 +244,10 @@ def try_commands(machine: Machine, release: str) -> int:
     commands = [["make", "demo"]]
     if tests != "none":
         commands.append(["make", "test", *([f"TESTS={tests}"] if tests else [])])
-    codes = [machine.call(machine.run, "env", "-C", TREE, *command) for command in commands]
+    codes = [
+        machine.call(machine.run, "env", "-C", TREE, *command, shared=machine.shared)
+        for command in commands
+    ]
     ends = [
         f"{shlex.join(command)} {'failed' if code else 'passed'}"
         for command, code in zip(commands, codes, strict=True)

@@ -26,7 +26,10 @@ from fairlead.loader.trace.printing import Call
 #: Runs code in a child under the layer, with a driver and a loader: what it printed, and what its processes left.
 Traced: TypeAlias = Callable[..., tuple[Output, list[Process]]]
 
+#: A program of PyOpenCL, which has its own loader. Fairlead repairs the driver first: PoCL 3.0 builds nothing on a new CPU else.
 PYOPENCL = """
+from fairlead.icd.drivers import platforms
+platforms()
 import numpy, pyopencl, warnings
 warnings.simplefilter("ignore")
 (device,) = pyopencl.get_platforms()[0].get_devices()

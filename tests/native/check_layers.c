@@ -165,11 +165,11 @@ SCENARIO(layer_all_taken) {
     while (fl_new_layer(fl_ur_thunks(), own, 0))
         CHECK(++took <= LAYERS);
     CHECK(fl_new_layer(fl_ur_thunks(), own, 0) == NULL);
-    const fl_thunks *thunks = fl_ur_thunks();
-    EQUAL(thunks->layers_end - thunks->layers, LAYERS);
-    for (int i = 0; i < LAYERS; i++)
-        for (int k = 0; k < i; k++)
-            CHECK(thunks->layers[i]->table[0] != thunks->layers[k]->table[0]);
+    int count = 0;
+    for (fl_layer *layer = *fl_ur_thunks()->layers; layer; layer = layer->other, count++)
+        for (fl_layer *other = layer->other; other; other = other->other)
+            CHECK(layer->table[0] != other->table[0]);
+    EQUAL(count, LAYERS);
     uint32_t value = 0;
     OK(ask(1, &value, NULL));
     EQUAL(value, UNITS + 1);

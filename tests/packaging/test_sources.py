@@ -24,9 +24,8 @@ TREE = {
 }
 
 
-@pytest.mark.parametrize(
-    "git", ["folder", "file"]
-)  # a file in a second working tree of a repository
+# in a second working tree of a repository, .git is a file
+@pytest.mark.parametrize("git", ["folder", "file"])
 def test_what_was_built_is_not_copied_and_git_is_not_asked(
     git: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from fairlead.loader.ur.abi import UR
-from fairlead.runtime.arguments import MEMORY, POINTER, Argument, LocalMemory, argument
+from fairlead.runtime.arguments import MEMORY, POINTER, Argument, LocalMemory, argument, pack
 from fairlead.runtime.launch_updates import LAUNCH, NUMBER, REFERENCE, Block, describe
 from fairlead.runtime.launches import KernelLaunch
 
@@ -56,6 +56,21 @@ def _described(old: KernelLaunch, new: KernelLaunch) -> tuple[Any, Any]:
 )
 def test_what_is_packed_has_the_sizes_of_the_structs(form: Any, name: str) -> None:
     assert form.size == ctypes.sizeof(UR.struct(f"{_PREFIX}{name}_desc_t"))
+
+
+def test_arguments_of_launches_are_packed_as_the_struct_has_them() -> None:
+    buffer: Any = SimpleNamespace(memory=lambda context: 0x1122334455667788)
+    given = [_pointer(0xFEDCBA9876543210), Argument(MEMORY, 8, 0, 5, None, buffer)]
+    packed = pack(given, SimpleNamespace())  # pyright: ignore[reportArgumentType]
+    assert packed is not None
+    rows = (UR.struct("ur_exp_kernel_arg_properties_t") * 2).from_buffer_copy(packed)
+    assert len(packed) == ctypes.sizeof(rows)
+    for index, (row, kind) in enumerate(zip(rows, (POINTER, MEMORY), strict=True)):
+        assert row.stype == UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"] and not row.pNext
+        assert (row.type, row.index, row.size) == (kind, index, 8)
+    assert rows[0].value.pointer == 0xFEDCBA9876543210
+    assert rows[1].value.memObjTuple.hMem == 0x1122334455667788
+    assert rows[1].value.memObjTuple.flags == 5
 
 
 def test_only_what_differs_is_said() -> None:

@@ -10,6 +10,9 @@ import pytest
 from helpers.support import RunPython
 from helpers.sycl import SOURCE, N, zeros
 
+from fairlead.backends import registered
+from fairlead.icd import driver_profiles
+from fairlead.loader.base.search import Candidate
 from fairlead.runtime import Context, Device, Errc, Program, Queue, SYCLError, devices, platforms
 from fairlead.runtime.queue import default_context
 
@@ -80,15 +83,44 @@ else:
     assert said in ("cannot be divided runtime\n", "runs {7}\n")
 
 
-def test_other_adapters_can_be_forced(
-    real_plugins: Path, tmp_path: Path, run_python: RunPython
-) -> None:
+@pytest.fixture
+def intel_adapter(real_plugins: Path, tmp_path: Path) -> Path:
+    """Intel's adapter of 2025 beside the library that it needs."""
     adapter = tmp_path / "libur_adapter_opencl.so.0"
     adapter.symlink_to(real_plugins / "ur-then" / adapter.name)
     (tmp_path / "libumf.so.1").symlink_to(real_plugins / "umf/libumf.so.1")
+    return adapter
+
+
+def test_other_adapters_can_be_forced(
+    intel_adapter: Path, pocl_wheel: Candidate, run_python: RunPython
+) -> None:
+    """It has a loader of its own, which finds no driver that only pip installed: it is told one."""
     code = "from fairlead.runtime import devices; print({device.adapter.plugin.path for device in devices()})"
-    (path,) = eval(run_python(code, env={"UR_ADAPTERS_FORCE_LOAD": str(adapter)}).out)
-    assert Path(path) == adapter.resolve()
+    driver, _ = driver_profiles.locate(pocl_wheel)
+    env = {**registered([driver]), "UR_ADAPTERS_FORCE_LOAD": str(intel_adapter)}
+    (path,) = eval(run_python(code, env=env).out)
+    assert Path(path) == intel_adapter.resolve()
+
+
+def test_an_adapter_without_platforms_is_named_with_what_is_missing(
+    intel_adapter: Path, tmp_path: Path, run_python: RunPython
+) -> None:
+    code = """
+from fairlead.runtime import SYCLError, devices
+try:
+    devices()
+except SYCLError as error:
+    print(error)
+"""
+    env = {
+        "OCL_ICD_VENDORS": str(tmp_path),
+        "OCL_ICD_FILENAMES": None,
+        "UR_ADAPTERS_FORCE_LOAD": str(intel_adapter),
+    }
+    said = run_python(code, env=env).out
+    assert f"{intel_adapter.resolve()}: it has no platform: " in said
+    assert "fairlead.adapters()" in said and "run `fairlead doctor`" in said
 
 
 def test_a_device_is_divided(device: Device) -> None:

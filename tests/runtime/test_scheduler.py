@@ -426,3 +426,80 @@ def test_the_process_ends_whatever_is_pending(
     assert driver_name(device)
     done = run_python(EXIT, what, device.platform.version)
     assert (done.out, done.err) == ("end\n", "")
+
+
+#: Ends like a process of Python 3.12, which starts no thread once it has begun to end.
+NO_THREADS = """
+import atexit, sys, threading
+from fairlead.runtime import *
+
+device = next(one for one in devices() if one.platform.version == sys.argv[2])
+
+def refuse(*_):
+    raise RuntimeError("can't create new thread at interpreter shutdown")
+
+def use():
+    queue = Queue(Context(device), device)
+    memory = malloc_device(1 << 20, "uint8", queue)
+    queue.memset(memory, 1)
+    return queue, memory
+
+def begin_to_end():
+    threading.Thread.start = refuse
+    if sys.argv[1] == "again":
+        begin_to_end.used = use()
+
+finish, is_idle, asked = Context.finish, Context.is_idle, []
+
+def noted_finish(context):
+    finish(context)
+    print("waited", flush=True)
+
+def noted_idle(context):
+    asked.append(context)
+    if len(asked) == 3:
+        print("asked", is_idle(context) in (True, False), flush=True)
+    return len(asked) >= 3
+
+Context.finish, Context.is_idle = noted_finish, noted_idle
+if sys.argv[1] == "never":
+    threading.Thread.start = refuse
+used = use()
+atexit.register(begin_to_end)
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "says"),
+    [("early", "waited\n"), ("again", "waited\nwaited\n"), ("never", "asked True\n")],
+)
+def test_the_end_waits_for_commands_where_no_thread_can_be_started_any_more(
+    device: Device, when: str, says: str, run_python: RunPython
+) -> None:
+    done = run_python(NO_THREADS, when, device.platform.version)
+    assert (done.out, done.err) == (says, "")
+
+
+BOUNDED = """
+import atexit, sys, threading
+from fairlead.runtime import *
+from fairlead.runtime import context
+
+device = next(one for one in devices() if one.platform.version == sys.argv[2])
+context._LONGEST_END = 0.0
+never = threading.Event()
+Context.finish = lambda self: never.wait()
+Context.is_idle = lambda self: False
+if sys.argv[1] == "never":
+    def refuse(*_):
+        raise RuntimeError("can't start new thread")
+    threading.Thread.start = refuse
+made = Context(device)
+print("end", flush=True)
+"""
+
+
+@pytest.mark.parametrize("when", ["early", "never"])
+def test_the_end_gives_up_what_never_ends(device: Device, when: str, run_python: RunPython) -> None:
+    done = run_python(BOUNDED, when, device.platform.version)
+    assert (done.out, done.err) == ("end\n", "")

@@ -6,8 +6,8 @@
   to the next table (layer.h). It also has the stubs for slots that an adapter lacks, and says what a trace reads
   of each parameter.
 - layer_NAME.c is one layer: its table, and for each slot a *thunk*. That says which slot of which layer was called,
-  and jumps to the body. The file is compiled once and linked 16 times. Each copy has its own layer, and puts the
-  address into a section that thunks_NAME.c reads as an array. So 16 layers cost the compiler no more than one.
+  and jumps to the body. The file is compiled once and linked 16 times. Each copy has its own layer, and
+  adds it to a list when the library is loaded. So 16 layers cost the compiler no more than one.
 - thunks_NAME.h declares what the two share.
 
 icd/native/build.py makes those of OpenCL with the same function.
@@ -181,6 +181,7 @@ def _header(api: Any, name: str) -> Iterator[str]:
     yield from building.declarations(api)
     yield "#pragma GCC visibility push(hidden)"
     yield f"extern __thread fl_entry fl_current_{name} {_TLS};"
+    yield f"extern fl_layer *fl_layers_{name};"
     yield f"#define CURRENT fl_current_{name}"
     yield f"const fl_thunks *fl_{name}_thunks(void);"
     for index, signature in enumerate(_signatures(api)[0]):
@@ -202,9 +203,9 @@ def _layer(api: Any, name: str) -> Iterator[str]:
         )
     yield from _table(api, "table", (f"thunk_{slot}" for slot in range(len(indexes))))
     yield "static fl_layer layer = {.table = table};"
-    yield (
-        f'static fl_layer *const entry __attribute__((section("fl_layers_{name}"), used)) = &layer;'
-    )
+    yield "__attribute__((constructor)) static void add(void) {"
+    yield f"    layer.other = fl_layers_{name};"
+    yield f"    fl_layers_{name} = &layer;\n}}"
 
 
 def _thunks(api: Any, name: str, unsupported: str, uninitialized: str) -> Iterator[str]:
@@ -215,10 +216,11 @@ def _thunks(api: Any, name: str, unsupported: str, uninitialized: str) -> Iterat
     yield from _stubs(api, "unsupported", api.codes[unsupported])
     yield from _stubs(api, "uninitialized", api.codes[uninitialized])
     yield from _shapes(api)
-    first, end = f"__start_fl_layers_{name}", f"__stop_fl_layers_{name}"  # the linker defines them
-    yield f'extern fl_layer *const {first}[], *const {end}[] __attribute__((visibility("hidden")));'
+    yield f"fl_layer *fl_layers_{name};"
     yield f"const fl_thunks *fl_{name}_thunks(void) {{"
-    members = f"{len(api.slots)}, {first}, {end}, unsupported, uninitialized, shapes, first_shape"
+    members = (
+        f"{len(api.slots)}, &fl_layers_{name}, unsupported, uninitialized, shapes, first_shape"
+    )
     yield f"    static const fl_thunks thunks = {{{members}}};"
     yield "    return &thunks;\n}"
 

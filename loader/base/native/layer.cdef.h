@@ -22,6 +22,7 @@ struct fl_layer {
     struct fl_log *log;
     uint64_t orphan;
     void *const *table; /* of its thunks */
+    fl_layer *other;    /* of the same API */
     uint32_t taken;
 };
 
@@ -33,12 +34,11 @@ typedef struct fl_shape {
     uint16_t size;
 } fl_shape;
 
-/* All that is generated for an API. `layers` ends before `layers_end`. `shapes` are those of all functions one after the other;
+/* All that is generated for an API. `layers` leads to a list of its layers. `shapes` are those of all functions one after the other;
  * `first_shape` has slots + 1 entries. */
 struct fl_thunks {
     uint32_t slots;
     fl_layer *const *layers;
-    fl_layer *const *layers_end;
     void *const *unsupported;
     void *const *uninitialized;
     const fl_shape *shapes;

@@ -10,11 +10,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 fl_layer *fl_new_layer(const fl_thunks *thunks, void *const *next, uint64_t orphan) {
     fl_layer *found = NULL;
     pthread_mutex_lock(&lock);
-    for (fl_layer *const *layer = thunks->layers; layer != thunks->layers_end && !found; layer++)
-        if (!(*layer)->taken)
-            found = *layer;
+    for (fl_layer *layer = *thunks->layers; layer && !found; layer = layer->other)
+        if (!layer->taken)
+            found = layer;
     if (found)
-        *found = (fl_layer){.next = next, .thunks = thunks, .orphan = orphan, .table = found->table, .taken = 1};
+        found->next = next, found->thunks = thunks, found->orphan = orphan, found->taken = 1;
     pthread_mutex_unlock(&lock);
     return found;
 }

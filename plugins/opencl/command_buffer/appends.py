@@ -1,4 +1,4 @@
-"""The commands of a command-buffer: what every append has in common (`Place`), and those that move nothing and launch nothing.
+"""The commands of a command-buffer: what every append has in common (`Append`), and those that move nothing and launch nothing.
 
 | Unified Runtime | operation of the replay engine | where |
 |---|---|---|
@@ -20,15 +20,15 @@ from ....loader.ur.abi import UR
 from ..core import adapter, failure
 from ..events import CommandEvent, Event
 from ..usm.allocations import find
-from .command_buffers import Command, CommandBuffer
+from .command_buffers import URCommand, URCommandBuffer
 
 #: What every append gives back: sync-point, event, command.
-Appended = tuple[int, "CommandEvent | None", "Command | None"]
+Appended = tuple[int, "CommandEvent | None", "URCommand | None"]
 
 _NativeCommand: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-class Place:
+class Append:
     """What all appends have in common: where the command stands, and what the caller wants of it. Checked before anything is
     appended."""
 
@@ -36,7 +36,7 @@ class Place:
 
     def __init__(
         self,
-        buffer: CommandBuffer,
+        buffer: URCommandBuffer,
         sync_points: Sequence[int],
         events: Sequence[Event],
         event: bool,
@@ -77,22 +77,22 @@ class Place:
                 buffer.context, UR[f"UR_COMMAND_{command}"]
             )
         if self.command:
-            handle = buffer.updates[index] = Command(buffer, index)
+            handle = buffer.updates[index] = URCommand(buffer, index)
         return index + 1, event, handle
 
 
-def _check_allocation(place: Place, address: int, size: int) -> None:
+def _check_allocation(append: Append, address: int, size: int) -> None:
     """That a hint is about memory that there is. Raises URError (INVALID_SIZE) if it goes beyond an allocation."""
     if not size:
         raise failure("INVALID_SIZE")
-    found = find(place.buffer.context, address)
+    found = find(append.buffer.context, address)
     if found is not None and address + size > found.base + found.size:
         raise failure("INVALID_SIZE", "it goes beyond the allocation")
 
 
 @adapter.entry
 def urCommandBufferAppendUSMPrefetchExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     pMemory: int,
     size: int,
     flags: int,
@@ -101,14 +101,14 @@ def urCommandBufferAppendUSMPrefetchExp(
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
-    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    _check_allocation(place, pMemory, size)
-    return place.add("hint", "USM_PREFETCH")
+    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    _check_allocation(append, pMemory, size)
+    return append.add("hint", "USM_PREFETCH")
 
 
 @adapter.entry
 def urCommandBufferAppendUSMAdviseExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     pMemory: int,
     size: int,
     advice: int,
@@ -117,17 +117,17 @@ def urCommandBufferAppendUSMAdviseExp(
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
-    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    _check_allocation(place, pMemory, size)
-    return place.add("hint", "USM_ADVISE")
+    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    _check_allocation(append, pMemory, size)
+    return append.add("hint", "USM_ADVISE")
 
 
 @adapter.entry
 def urCommandBufferAppendNativeCommandExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     pfnNativeCommand: int,
     pData: int,
-    hChildCommandBuffer: CommandBuffer | None,
+    hChildCommandBuffer: URCommandBuffer | None,
     pSyncPointWaitList: list[int],
 ) -> int:
     """The function adds commands of its own to the driver's command-buffer; barriers set them off from what comes before and
@@ -137,9 +137,9 @@ def urCommandBufferAppendNativeCommandExp(
             "UNSUPPORTED_FEATURE",
             "OpenCL's command-buffers have no children, as COMMAND_BUFFER_SUBGRAPH_SUPPORT_EXP says",
         )
-    place = Place(hCommandBuffer, pSyncPointWaitList, (), False, False)
+    append = Append(hCommandBuffer, pSyncPointWaitList, (), False, False)
     native = hCommandBuffer.open_native()
     native.barrier()
     _NativeCommand(pfnNativeCommand)(pData)
     native.barrier()
-    return place.add("barrier", "ENQUEUE_NATIVE_EXP")[0]
+    return append.add("barrier", "ENQUEUE_NATIVE_EXP")[0]

@@ -14,14 +14,15 @@ from typing import Any, Final
 
 from ....icd._native import ffi as icd_ffi
 from ....icd._native import lib as icd_lib
-from ....icd.command_buffer.command_buffer import CommandBuffer as Runner
+from ....icd.command_buffer.command_buffer import CommandBuffer
+from ....icd.errors import check
 from ....icd.errors import error as opencl_error
 from ...sdk._native import ffi, lib
 from ..core import LONGEST, adapter, check_count, failure
 from ..events import CommandEvent, Event
 from ..kernels import Kernel
 from .arguments import refused
-from .command_buffers import Command, CommandBuffer
+from .command_buffers import URCommand, URCommandBuffer
 
 _CHANGES: Final = icd_ffi.typeof("fl_change[]")
 _WORDS: Final = ffi.typeof("uintptr_t[]")
@@ -49,7 +50,7 @@ def _work_sizes(
 class _Launch:
     """The sizes and the kernel that a command will have: only for updates that change them."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: URCommand) -> None:
         present = command.present
         self.command, self.kernel = command, command.kernel
         self.sizes = list(present.n[0:9])
@@ -85,25 +86,30 @@ class _Launch:
         self.dim, self.local, self.offset = dim, local is not None, self.offset or bool(new_offset)
 
     def commit(self, arguments: Any) -> bool:
-        """Change the command; `arguments` is the list for another kernel. The answer is whether there is one."""
-        command, present = self.command, self.command.present
+        """Change the command in the array; `arguments` is the list for another kernel. Returns whether there is one."""
+        present = self.command.present
         present.n[0:9] = self.sizes
         present.work_dim, present.has_local, present.has_offset = self.dim, self.local, self.offset
-        command.dim = self.dim
-        if self.kernel is command.kernel:
+        if self.kernel is self.command.kernel:
             return False
-        present.kernel = command.kernels[self.kernel]
+        present.kernel = self.command.kernels[self.kernel]
         present.arguments, old = arguments, present.arguments
         icd_lib.fl_release_arguments(old)
-        command.kernel = self.kernel
-        lib.fl_describe(command.handle, command.words)
         return True
+
+    def settle(self) -> None:
+        """The change is made: the command's handle says so too."""
+        command = self.command
+        command.dim = self.dim
+        if self.kernel is not command.kernel:
+            command.kernel = self.kernel
+            lib.fl_describe(command.handle, command.words)
 
 
 class _Arguments:
     """The new arguments of an update for a launch of `kernel`: `count` changes. Raises URError."""
 
-    def __init__(self, command: Command, kernel: Kernel, update: Any) -> None:
+    def __init__(self, command: URCommand, kernel: Kernel, update: Any) -> None:
         counts = update.numNewValueArgs, update.numNewPointerArgs, update.numNewMemObjArgs
         for count in counts:
             check_count(count, "INVALID_KERNEL_ARGUMENT_INDEX", "arguments")
@@ -124,6 +130,13 @@ class _Arguments:
         if code:
             raise refused(code, index[0], kernel)
 
+    def commit(self) -> None:
+        """Give the command these arguments. Raises OpenCLError."""
+        at = self.command.buffer.commands.array + self.command.index
+        for change in self.changes:
+            code = icd_lib.fl_set_argument(at, change.index, change.kind, change.size, change.value)
+            check(code, "urCommandBufferUpdateKernelLaunchExp")
+
     def indices(self) -> set[int]:
         """Which arguments they are."""
         return {change.index for change in self.changes}
@@ -143,7 +156,7 @@ def _live(kind: str, handle: int, code: str) -> Any:
     return found
 
 
-def _runner_of(buffer: CommandBuffer) -> Runner:
+def _runner_of(buffer: URCommandBuffer) -> CommandBuffer:
     """What runs a command-buffer that can be updated. Raises URError (INVALID_OPERATION) for others."""
     if buffer.runner is None or not buffer.updatable:
         raise failure(
@@ -155,14 +168,14 @@ def _runner_of(buffer: CommandBuffer) -> Runner:
 
 @adapter.entry
 def urCommandBufferUpdateKernelLaunchExp(
-    hCommandBuffer: CommandBuffer, numKernelUpdates: int, pUpdateKernelLaunch: Any
+    hCommandBuffer: URCommandBuffer, numKernelUpdates: int, pUpdateKernelLaunch: Any
 ) -> None:
     runner = _runner_of(hCommandBuffer)
     if not 0 < numKernelUpdates <= LONGEST:
         raise failure("INVALID_SIZE", f"{numKernelUpdates} updates")
-    with runner.lock, runner.changing():
+    with runner.changing():
         code = lib.FL_NOT_PLAIN
-        if not runner.has_native:
+        if not runner.native.python_updates:
             code = lib.fl_update_plainly(
                 hCommandBuffer.launches, pUpdateKernelLaunch, numKernelUpdates
             )
@@ -174,9 +187,9 @@ def urCommandBufferUpdateKernelLaunchExp(
             raise opencl_error(code, "urCommandBufferUpdateKernelLaunchExp")
 
 
-def _update(buffer: CommandBuffer, updates: list[Any]) -> None:
+def _update(buffer: URCommandBuffer, updates: list[Any]) -> None:
     """Updates of any kind."""
-    launches: dict[Command, _Launch] = {}
+    launches: dict[URCommand, _Launch] = {}
     arguments: list[_Arguments] = []
     for update in updates:
         command = _launch_command(buffer, update.hCommand)
@@ -197,7 +210,7 @@ def _update(buffer: CommandBuffer, updates: list[Any]) -> None:
     _commit(buffer, launches, arguments)
 
 
-def _launch_command(buffer: CommandBuffer, handle: int) -> Command:
+def _launch_command(buffer: URCommandBuffer, handle: int) -> URCommand:
     command = _live(
         "ur_exp_command_buffer_command_handle_t",
         handle,
@@ -210,62 +223,25 @@ def _launch_command(buffer: CommandBuffer, handle: int) -> Command:
     return command
 
 
-class _Before:
-    """What a launch is before an update that the driver may refuse."""
-
-    def __init__(self, command: Command) -> None:
-        self._command, self._dim = command, command.dim
-        self._launch = icd_ffi.new("fl_command *", command.present)
-        old = self._launch.arguments
-        self._launch.arguments = icd_lib.fl_change_arguments(
-            old, icd_lib.fl_argument_count(old), icd_ffi.NULL, 0
-        )
-        if not self._launch.arguments:
-            raise MemoryError("no memory for the update")
-
-    def restore(self) -> None:
-        """Make it so again."""
-        command, refused = self._command, self._command.present.arguments
-        command.buffer.commands.array[command.index] = self._launch[0]
-        self._launch.arguments, command.dim = refused, self._dim
-
-    def __del__(self) -> None:
-        icd_lib.fl_release_arguments(self._launch.arguments)
-
-
 def _commit(
-    buffer: CommandBuffer, launches: dict[Command, _Launch], arguments: list[_Arguments]
+    buffer: URCommandBuffer, launches: dict[URCommand, _Launch], arguments: list[_Arguments]
 ) -> None:
-    """Everything is in order: change the commands, and tell the runner. Raises OpenCLError if the driver's own command-buffer cannot be
-    changed; then nothing is."""
-    runner = _runner_of(buffer)
-    before = (
-        {new.command: _Before(new.command) for new in arguments}
-        if buffer.native is not None
-        else {}
-    )
-    changed = _relaunch(launches, arguments) if launches else {}
-    code = 0
-    for new in arguments:
-        changed.setdefault(new.command.index, False)
-        at = buffer.commands.array + new.command.index
-        for change in new.changes:
-            code = code or icd_lib.fl_set_argument(
-                at, change.index, change.kind, change.size, change.value
-            )
-    code = runner.update(changed) or code
-    if not code:
-        return
-    for launch in before.values():
-        launch.restore()
-    if before:  # SPEC clUpdateMutableCommandsKHR: then it has kept nothing; Intel's keeps what comes before what it refuses
-        runner.update(changed)
-    raise opencl_error(
-        code, "clUpdateMutableCommandsKHR" if before else "urCommandBufferUpdateKernelLaunchExp"
-    )
+    """Make changes that are known to be right. Raises OpenCLError if an engine refuses them; then nothing has changed."""
+
+    def change() -> dict[int, bool]:
+        changed = _relaunch(launches, arguments) if launches else {}
+        for new in arguments:
+            changed.setdefault(new.command.index, False)
+            new.commit()
+        return changed
+
+    numbers = [new.command.index for new in arguments]
+    _runner_of(buffer).change(numbers, change, "urCommandBufferUpdateKernelLaunchExp")
+    for launch in launches.values():
+        launch.settle()
 
 
-def _relaunch(launches: dict[Command, _Launch], arguments: list[_Arguments]) -> dict[int, bool]:
+def _relaunch(launches: dict[URCommand, _Launch], arguments: list[_Arguments]) -> dict[int, bool]:
     """Give commands other sizes and kernels: by their numbers, whether they launch another kernel now."""
     lists = {
         command: _list(arguments, launch)
@@ -289,7 +265,7 @@ def _list(arguments: list[_Arguments], launch: _Launch) -> Any:
 
 
 @adapter.entry
-def urCommandBufferUpdateSignalEventExp(hCommand: Command) -> Event:
+def urCommandBufferUpdateSignalEventExp(hCommand: URCommand) -> Event:
     buffer = hCommand.buffer
     _runner_of(buffer)
     old = buffer.signals.get(hCommand.index)
@@ -300,7 +276,7 @@ def urCommandBufferUpdateSignalEventExp(hCommand: Command) -> Event:
 
 
 @adapter.entry
-def urCommandBufferUpdateWaitEventsExp(hCommand: Command, phEventWaitList: list[Event]) -> None:
+def urCommandBufferUpdateWaitEventsExp(hCommand: URCommand, phEventWaitList: list[Event]) -> None:
     buffer = hCommand.buffer
     _runner_of(buffer)
     if len(phEventWaitList) != len(buffer.waits.get(hCommand.index, ())):

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from ....icd.command_buffer.command_buffer import Memory as MemoryFunctions
+from ....icd.command_buffer.commands import MemoryFunctions
 from ....loader.base.memory import read
 from ....loader.base.search import secure_environ
 from ....loader.ur.abi import UR
@@ -38,6 +38,7 @@ from ...sdk._native import ffi
 from ..contexts import Context
 from ..core import adapter, failure
 from ..devices import Device
+from ..queues import drain_queues
 from .registry import add, allocations, find, foreign, free, is_out_of_reach, remove
 from .strategies import STRATEGIES, Allocation, Buffers, Hints, Intel, Operation, Strategy
 
@@ -54,6 +55,9 @@ _KINDS: Final = {
     "device": UR["UR_USM_TYPE_DEVICE"],
     "shared": UR["UR_USM_TYPE_SHARED"],
 }
+
+#: Bytes. ur_api.h stops at the largest data type of the device, 128 bytes; SYCL programs ask for pages, and Intel's adapters give them.
+_LARGEST_ALIGNMENT: Final = 1 << 21
 
 # which strategy
 
@@ -232,10 +236,10 @@ def _check_descriptor(descriptor: Any, devices: Sequence[Device]) -> None:
     if descriptor.hints & ~sum(UR.groups["ur_usm_advice_flags_t"]):
         raise failure("INVALID_ENUMERATION", "ur_usm_advice_flags_t")
     align = descriptor.align
-    if align & (align - 1) or any(align > limits(device)[1] for device in devices):
+    if align & (align - 1) or align > _LARGEST_ALIGNMENT:
         raise failure(
             "INVALID_VALUE",
-            f"an alignment of {align} bytes: a power of two, and not above the size of the largest data type",
+            f"an alignment of {align} bytes: it is a power of two up to {_LARGEST_ALIGNMENT}",
         )
 
 
@@ -254,10 +258,24 @@ def allocate(
     align = descriptor.align if descriptor else 0
     hints = _hints(descriptor)
 
+    most = min(limits(one)[1] for one in devices)
+
     def new() -> Allocation:
-        return strategy.allocate(context, kind, device, size, align, hints)
+        if align <= most or strategy.aligns_freely:
+            return strategy.allocate(context, kind, device, size, align, hints)
+        return _padded(
+            strategy.allocate(context, kind, device, size + align, 0, hints), size, align
+        )
 
     return add(new() if pool is None else pool.take(context, kind, device, size, align, new)).base
+
+
+def _padded(allocation: Allocation, size: int, align: int) -> Allocation:
+    """An allocation of `align` bytes too many, from its first aligned address on."""
+    allocation.padding = -allocation.base % align
+    allocation.base += allocation.padding
+    allocation.size = size
+    return allocation
 
 
 @adapter.entry
@@ -298,14 +316,6 @@ def urUSMPitchedAllocExp(
     return allocate(hContext, "device", hDevice, pUSMDesc, pool, pitch * height), pitch
 
 
-def finish_queues(context: Context) -> None:
-    """Wait until nothing runs on a queue of the context. Raises OpenCLError."""
-    assert adapter.registry is not None
-    for queue in list(adapter.registry.of("ur_queue_handle_t").values()):
-        if queue.context.cl == context.cl:
-            queue.drain()
-
-
 def give_back(allocation: Allocation, *, wait: bool = False) -> None:
     """Free what nothing uses any more: to its pool, or to the driver. Raises OpenCLError."""
     if allocation.pool is not None:
@@ -319,7 +329,7 @@ def urUSMFree(hContext: Context, pMem: int) -> None:
     allocation = find(hContext, pMem)
     if allocation is None or allocation.base != pMem or allocation.imported:
         raise failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")
-    finish_queues(hContext)
+    drain_queues(context=hContext)
     give_back(remove(hContext, pMem), wait=True)
 
 
@@ -361,7 +371,7 @@ def _release(context: Context, address: int) -> None:
     allocation = find(context, address)
     if allocation is None or allocation.base != address or not allocation.imported:
         raise failure("INVALID_VALUE", "no memory that was made known begins there")
-    finish_queues(context)
+    drain_queues(context=context)
     remove(context, address)
 
 

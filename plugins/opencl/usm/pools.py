@@ -83,13 +83,25 @@ class Pool(Object):
         if context.cl != self.context.cl or (self.device is not None and device is not self.device):
             raise failure("INVALID_VALUE", "the pool is of another context, or of another device")
         key = kind, device, size, align
+        surplus: list[Allocation] = []
         with self._lock:
             kept = self._free.get(key)
             found = kept.pop() if kept else None
-            if found is None:
-                self._reserve(size)
-            self.used += size
-            self.used_high = max(self.used_high, self.used)
+            if found is None and self.maximum and self.reserved + size > self.maximum:
+                surplus = self._surplus(max(0, self.maximum - size))
+            is_full = found is None and bool(self.maximum) and self.reserved + size > self.maximum
+            if not is_full:
+                if found is None:
+                    self.reserved += size
+                    self.reserved_high = max(self.reserved_high, self.reserved)
+                self.used += size
+                self.used_high = max(self.used_high, self.used)
+        _free_all(surplus)
+        if is_full:
+            raise failure(
+                "OUT_OF_RESOURCES",
+                f"the pool may hold {self.maximum} bytes, and has {self.reserved}",
+            )
         try:
             allocation = found or self._made(key, new)
         except BaseException:
@@ -99,17 +111,6 @@ class Pool(Object):
             raise
         allocation.pool, allocation.key = self, key
         return allocation
-
-    def _reserve(self, size: int) -> None:
-        if self.maximum and self.reserved + size > self.maximum:
-            self.trim(max(0, self.maximum - size))
-            if self.reserved + size > self.maximum:
-                raise failure(
-                    "OUT_OF_RESOURCES",
-                    f"the pool may hold {self.maximum} bytes, and has {self.reserved}",
-                )
-        self.reserved += size
-        self.reserved_high = max(self.reserved_high, self.reserved)
 
     def _made(self, key: Key, new: Callable[[], Allocation]) -> Allocation:
         allocation = new()
@@ -139,12 +140,26 @@ class Pool(Object):
     def trim(self, keep: int) -> None:
         """Give memory that is not in use back to the driver until no more than `keep` bytes are held. Raises OpenCLError."""
         with self._lock:
-            while self.reserved > keep and (
-                key := next((key for key, kept in self._free.items() if kept), None)
-            ):
-                allocation = self._free[key].pop()
-                self.reserved -= allocation.size
-                free(allocation)
+            surplus = self._surplus(keep)
+        _free_all(surplus)
+
+    def _surplus(self, keep: int) -> list[Allocation]:
+        """Take out what is not in use until no more than `keep` bytes are held. The lock is held.
+
+        The caller frees it after the lock: a free may wait for a driver's callback that wants the lock.
+        """
+        surplus: list[Allocation] = []
+        for kept in self._free.values():
+            while kept and self.reserved > keep:
+                surplus.append(kept.pop())
+                self.reserved -= surplus[-1].size
+        return surplus
+
+
+def _free_all(allocations: list[Allocation]) -> None:
+    """Give memory back to the driver."""
+    for allocation in allocations:
+        free(allocation)
 
 
 def _create(context: Context, device: Device | None, descriptor: Any) -> Pool:

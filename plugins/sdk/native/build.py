@@ -36,7 +36,7 @@ LAYOUTS = ("2026.2", "2026.1", "2026.0")
 PI_VERSION = "15.47"  # of loader/pi/pi.abi
 
 #: What Python sees of the C, and what else C calls in Python.
-_CDEF = ("shell.cdef.h", "counts.cdef.h", "launches.cdef.h")
+_CDEF = ("shell.cdef.h", "counts.cdef.h", "interrupts.cdef.h", "launches.cdef.h")
 _OTHER_CALLBACKS = (
     "void py_teardown(uint32_t number); void py_reap(void);"
     " uintptr_t py_part(void *context, uintptr_t address);"
@@ -184,7 +184,7 @@ def _entry(function: Any, index: int) -> str:
         f"typedef int32_t body_{function.name}(uint32_t, {declared});\n"
         f'__attribute__((visibility("default"))) int32_t {function.name}({declared}) {{\n'
         f"    body_{function.name} *body = (body_{function.name} *)fl_body({index});\n"
-        f"    return body ? body(fl_shell_state.number, {names}) : fl_no_body({index});\n}}"
+        f"    return body ? fl_leave(body(fl_shell_state.number, {names})) : fl_no_body({index});\n}}"
     )
 
 
@@ -307,13 +307,20 @@ def ffibuilder() -> Any:
         )
     )
     ffi.cdef("#define FL_SHELL_VERSION ...")
-    headers = ("ur_types.h", "shell.cdef.h", "counts.cdef.h", "launches.h", "launches.cdef.h")
+    headers = (
+        "ur_types.h",
+        "shell.cdef.h",
+        "counts.cdef.h",
+        "interrupts.cdef.h",
+        "launches.h",
+        "launches.cdef.h",
+    )
     lines = [
         *(f'#include "{header}"' for header in headers),
         f"#define FL_SHELL_VERSION {version()}u",
         *_in_c(),
     ]
-    sources = [HERE / "counts.c", HERE / "launches.c"]
+    sources = [HERE / "counts.c", HERE / "interrupts.c", HERE / "launches.c"]
     options = building.extension(sources, [HERE, building.GENERATED], "-Wno-unused-function")
     options["depends"] += [os.path.relpath(ICD / name) for name in ("native.cdef.h", "busy.h")]
     ffi.set_source("fairlead.plugins.sdk._native", "\n".join(lines), **options)

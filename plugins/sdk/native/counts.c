@@ -9,6 +9,7 @@
  * levels knows these. */
 #include "counts.h"
 #include "counts.cdef.h"
+#include "interrupts.cdef.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -160,6 +161,7 @@ static int reap_now(void *unused) {
     (void)unused;
     reap_is_due = false;
     reap();
+    fl_raise_interrupt();
     return 0;
 }
 

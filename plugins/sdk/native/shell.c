@@ -28,6 +28,7 @@ __attribute__((used)) static const volatile char configuration[8192] = "FAIRLEAD
 static struct fl_shell fl_shell_state;
 static void *fl_body(unsigned entry);
 static int32_t fl_no_body(unsigned entry);
+static inline int32_t fl_leave(int32_t code);
 #ifdef FL_PI
 static bool fl_is_direct(unsigned entry);
 static int32_t fl_call(unsigned entry, uintptr_t handle);
@@ -49,6 +50,14 @@ static void *fl_body(unsigned entry) {
 static int32_t fl_no_body(unsigned entry) {
     int now = state;
     return now == RUNNING ? UNSUPPORTED_FEATURE : now >= CLOSED && fl_releases[entry] ? SUCCESS : UNINITIALIZED;
+}
+
+/* Every entry point returns by this. */
+static inline int32_t fl_leave(int32_t code) {
+    const volatile int *due = fl_shell_state.interrupt_due;
+    if (due && *due)
+        fl_shell_state.interrupt();
+    return code;
 }
 
 /* --- what Python calls --- */

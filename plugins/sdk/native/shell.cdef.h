@@ -10,6 +10,8 @@ typedef struct fl_shell {
     uint32_t code_count;
     void *const *table;         /* ur_dditable_t: the first word of every handle */
     const char *config;         /* lines `name=value` */
+    const int *interrupt_due;   /* where a number is that is not 0 while Ctrl-C waits for the end of an entry point */
+    void (*interrupt)(void);    /* raises it now */
     void (*close)(void);        /* from now on nothing reaches Python any more */
     void (*reset)(void);        /* the same, until it is asked for again */
     void (*at_exit)(void (*teardown)(uint32_t number));   /* call it before the drivers' own destructors, where Python does not */

@@ -356,3 +356,20 @@ class Model(RuleBasedStateMachine):
 
 TestModel = Model.TestCase
 TestModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+
+
+def test_kinds_that_are_asked_for_while_a_handle_is_looked_for_change_nothing(
+    registry: Registry,
+) -> None:
+    """Entry points are compiled in any thread, and ask for the objects of their kinds."""
+
+    class Asking(dict[int, Any]):
+        def __contains__(self, handle: object) -> bool:
+            for kind in ("ur_event_handle_t", "ur_mem_handle_t"):
+                registry.of(kind)
+            return super().__contains__(handle)
+
+    registry._owned["ur_adapter_handle_t"] = Asking()
+    handle = registry.give(thing := Counted())
+    registry.bury(handle)
+    assert not thing.handle and handle not in live(registry)

@@ -24,7 +24,7 @@ from helpers.command_bench import (
 )
 from helpers.ur_calls import Calls, array
 
-from fairlead.icd.command_buffer.engines.native import support_of
+from fairlead.icd.command_buffer.driver_command_buffer import support_of
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.adapters import Plugin
 from fairlead.loader.ur.devices import Device
@@ -45,8 +45,21 @@ def test_a_path_runs_in_order_as_often_as_it_is_enqueued(bench: Bench, mode: str
         and support_of(registry.of("ur_device_handle_t")[bench.device].cl) is not None
     )
     assert (
-        ("native cl_khr_command_buffer" in said) if native else mode == "auto" or "replay" in said
+        ("native  cl_khr_command_buffer" in said) if native else mode == "auto" or "replay" in said
     )
+    bench.ur.ok("urCommandBufferReleaseExp", buffer)
+
+
+def test_an_unknown_engine_is_an_error_when_it_is_finalized(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buffer = bench.buffer()
+    bench.launch(buffer, "bump", pointer(bench.address), value(1))
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "warp")
+    assert bench.ur("urCommandBufferFinalizeExp", buffer) == "INVALID_VALUE"
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "replay")
+    bench.finalize(buffer)
+    assert bench.run(buffer) == bumped(list(range(COUNT)), 1)
     bench.ur.ok("urCommandBufferReleaseExp", buffer)
 
 

@@ -11,7 +11,7 @@ from helpers.command_bench import COUNT, Bench, bumped, local, memory, pointer, 
 from helpers.ur_calls import array
 
 from fairlead.icd._native import lib
-from fairlead.icd.command_buffer import command_buffer
+from fairlead.icd.command_buffer import builds
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import Device
 from fairlead.plugins.opencl.core import adapter as reference
@@ -123,11 +123,11 @@ def test_other_kernels_come_before_other_arguments(
         def __getattr__(self, name: str) -> Any:
             return getattr(lib, name)
 
-        def fl_update_ways(self, ways: Any, command: int, relaunched: bool) -> int:
+        def fl_update_buffer(self, buffer: Any, command: int, relaunched: bool) -> int:
             order.append(relaunched)
-            return lib.fl_update_ways(ways, command, relaunched)
+            return lib.fl_update_buffer(buffer, command, relaunched)
 
-    monkeypatch.setattr(command_buffer, "lib", Watched())
+    monkeypatch.setattr(builds, "lib", Watched())
     buffer = bench.buffer(updatable=True)
     _, sized = bench.launch(buffer, "bump", pointer(bench.address), value(1), handle=True)
     _, other = bench.launch(

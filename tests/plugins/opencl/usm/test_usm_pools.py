@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from helpers.ur_calls import Calls, array
 from helpers.usm_ways import Way
 
 from fairlead.loader.ur.abi import UR
+from fairlead.plugins.opencl.core import adapter as reference
+from fairlead.plugins.opencl.usm import pools
 
 
 def new_pool(way: Way, *, flags: int = 0, limit: int | None = None) -> ctypes.c_void_p:
@@ -402,3 +405,39 @@ def test_what_cannot_be_allocated_or_freed_in_order(way: Way, ur: Calls) -> None
     assert way.info(address, "SIZE") == 64  # it is still there
     way.free(address)
     ur.ok("urUSMPoolRelease", pool)
+
+
+def test_a_pool_gives_memory_back_to_the_driver_without_its_lock(
+    way: Way, ur: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A free may wait for a driver's thread that calls `give`."""
+    made = new_pool(way, limit=1 << 20)
+    assert reference.registry is not None
+    pool = reference.registry.of("ur_usm_pool_handle_t")[made.value or 0]
+    real, lock, free_during_release = pools.free, pool._lock, list[bool]()
+
+    def free(allocation: Any) -> None:
+        def try_lock() -> None:
+            free_during_release.append(lock.acquire(blocking=False))
+            if free_during_release[-1]:
+                lock.release()
+
+        thread = threading.Thread(target=try_lock)
+        thread.start()
+        thread.join()
+        real(allocation)
+
+    monkeypatch.setattr(pools, "free", free)
+
+    def keep(*amounts: int) -> None:
+        way.free(*[way.alloc("device", amount, pool=made) for amount in amounts])
+
+    keep(1024, 2048)
+    pool.maximum = 4096
+    del pool  # its last reference is the program's
+    way.free(way.alloc("device", 3072, pool=made))  # there is no room beside the others
+    assert free_during_release == [True, True]
+    ur.ok("urUSMPoolTrimToExp", way.context, way.device.handle, made, 0)
+    keep(512)
+    ur.ok("urUSMPoolRelease", made)
+    assert free_during_release == [True] * 4

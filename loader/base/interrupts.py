@@ -1,0 +1,140 @@
+"""Ctrl-C in a Python program that calls an adapter: KeyboardInterrupt never cuts off an entry point, and is never lost in one.
+
+Python calls its signal handlers between any two instructions, also those of an entry point. An exception there would leave the work
+half done and become an error code. So our handler looks at the frames of the main thread. If one of them is an entry point, it asks C
+to raise the interrupt again as soon as the outermost entry point has returned (plugins/sdk/native/interrupts.c).
+
+Some entry points wait, and may be left in the middle: they do it in a function that is `stoppable`. The handler raises there at once,
+the entry point returns an error code, and the caller sees KeyboardInterrupt.
+
+A program with a handler of its own keeps it. A host that has no Python gets its signals itself.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType, FunctionType
+from typing import Any, Final, TypeVar, cast
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+T = TypeVar("T")
+
+#: The file name of a compiled entry point begins with this (plugins/sdk/wrap.py).
+ENTRY: Final = "<entry point "
+
+_stoppable: Final[set[CodeType]] = set()
+_put_off: Callable[[], None] | None = None
+_is_put_off: Callable[[], bool] | None = None
+
+
+def defer_interrupts(put_off: Callable[[], None], is_put_off: Callable[[], bool]) -> None:
+    """Install the handler, if this is the main thread and Python's default handler is installed.
+
+    Args:
+        put_off: has the interrupt raised again when the outermost entry point returns.
+        is_put_off: whether that is still to happen.
+    """
+    global _put_off, _is_put_off
+    _put_off, _is_put_off = put_off, is_put_off
+    if in_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupted)
+
+
+def in_main_thread() -> bool:
+    """Whether signal handlers run in this thread."""
+    return threading.get_ident() == threading.main_thread().ident
+
+
+def stoppable(function: _Function) -> _Function:
+    """Declare that KeyboardInterrupt may be raised in a function, also while an entry point runs it. A decorator.
+
+    The function calls `stop_if_interrupted` first, because Ctrl-C may have come earlier in the entry point.
+    """
+    _stoppable.add(cast(FunctionType, function).__code__)
+    return function
+
+
+def stop_if_interrupted() -> None:
+    """Raise KeyboardInterrupt if one was put off. Called in the main thread."""
+    if _is_put_off is not None and _is_put_off():
+        raise KeyboardInterrupt
+
+
+def run_aside(work: Callable[[], T]) -> T:
+    """Call `work`, and let Ctrl-C end the wait for it.
+
+    In the main thread another thread calls it, and goes on with it after an interrupt. `work` must keep alive what it uses.
+
+    Returns:
+        What `work` returns.
+
+    Raises:
+        KeyboardInterrupt: The program was interrupted.
+        BaseException: What `work` raised.
+    """
+    if not in_main_thread():
+        return work()
+    done, results, errors = threading.Event(), list[T](), list[BaseException]()
+
+    def call() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            done.set()
+
+    try:
+        threading.Thread(target=call, name="fairlead-aside", daemon=True).start()
+    except RuntimeError:  # no more threads can be started, or the process is ending
+        return work()
+    _wait(done)
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+_SLICE: Final = 0.004  # seconds
+_FASTEST_GROWTH: Final = 64
+
+
+def slices(total: int) -> Iterator[int]:
+    """Split many repetitions, which C makes, into parts of some milliseconds each. Signals are handled between them.
+
+    Args:
+        total: how many repetitions there are.
+
+    Yields:
+        How many to make next. The time until the next part is asked for is taken for theirs.
+    """
+    count = 1
+    while total:
+        count = min(count, total)
+        begin = time.perf_counter()
+        yield count
+        total -= count
+        took = time.perf_counter() - begin
+        count = max(1, int(count * min(_FASTEST_GROWTH, _SLICE / max(took, 1e-9))))
+
+
+@stoppable
+def _wait(done: threading.Event) -> None:
+    stop_if_interrupted()
+    done.wait()
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    inner, may_stop = frame, False
+    while inner is not None:
+        may_stop = may_stop or inner.f_code in _stoppable
+        if inner.f_code.co_filename.startswith(ENTRY):
+            assert _put_off is not None  # it was given with the handler
+            _put_off()
+            if may_stop:
+                break
+            return
+        inner = inner.f_back
+    signal.default_int_handler(number, frame)

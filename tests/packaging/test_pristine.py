@@ -1,0 +1,65 @@
+"""What the fresh systems of `make test-pristine` are given of this machine. (The run itself needs root and a network.)"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from helpers import pristine
+
+
+@pytest.mark.parametrize(
+    ("value", "paths"),
+    [
+        ("https://pypi.example/simple", []),
+        ("/etc/ssl/certs/all.crt", ["/etc/ssl/certs/all.crt"]),
+        ("file:///srv/a%20b/simple https://x.example /srv/wheels", ["/srv/a b", "/srv/wheels"]),
+        ("180", []),
+    ],
+)
+def test_files_that_an_option_names_are_seen(value: str, paths: list[str]) -> None:
+    assert [str(path) for path in pristine.local_paths(value)] == paths
+
+
+def test_the_configuration_of_pip_and_proxies_is_handed_on_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, config = tmp_path / "index/simple", tmp_path / "pip.conf"
+    index.mkdir(parents=True)
+    config.write_text(f"[global]\nextra-index-url =\n  file://{index}\n  https://pypi.example\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(config))
+    monkeypatch.setenv("PIP_RETRIES", "7")
+    monkeypatch.setenv("https_proxy", "http://proxy.example")
+    monkeypatch.setenv("PIP_TARGET", str(tmp_path))
+    monkeypatch.setenv("PIP_CACHE_DIR", str(tmp_path))
+    variables, paths = pristine.access()
+    assert variables["PIP_EXTRA_INDEX_URL"] == f"file://{index} https://pypi.example"
+    assert (variables["PIP_RETRIES"], variables["https_proxy"]) == ("7", "http://proxy.example")
+    assert not {"PIP_TARGET", "PIP_CACHE_DIR", "PIP_CONFIG_FILE", "PATH"} & set(variables)
+    assert index.parent in paths and tmp_path not in paths
+
+
+def test_exactly_the_packages_of_the_readme_are_installed() -> None:
+    *command, rest = pristine.packages().split(" gcc ")
+    assert command == ["apt-get install -q -y --no-install-recommends"]
+    assert rest.split() == ["g++", "libc6-dev", "make", "python3-dev", "python3-venv"]
+
+
+@pytest.mark.parametrize(
+    ("user", "release", "commands", "said"),
+    [
+        (1000, "sid", {"debootstrap", "unshare"}, "no root"),
+        (0, "potato", {"debootstrap", "unshare"}, "RELEASE=potato is unknown"),
+        (0, "sid", {"unshare"}, "apt-get install debootstrap"),
+        (0, "noble", {"debootstrap"}, "apt-get install util-linux"),
+        (0, "bookworm", {"debootstrap", "unshare"}, ""),
+    ],
+)
+def test_what_is_missing_is_named(
+    user: int, release: str, commands: set[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pristine.os, "geteuid", lambda: user)
+    monkeypatch.setattr(pristine.shutil, "which", lambda name: name if name in commands else None)
+    with pytest.raises(SystemExit, match=said) if said else nullcontext():
+        pristine.require(release)

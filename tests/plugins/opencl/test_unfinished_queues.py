@@ -1,0 +1,156 @@
+"""A queue's commands go on after its release: what waits for the queues of a context or device waits for them too."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from helpers.memory_calls import held_back, new_queue
+from helpers.ur_calls import Calls, array
+
+from fairlead.icd.command_buffer import leaving
+from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import Plugin
+from fairlead.loader.ur.devices import Device
+from fairlead.plugins.opencl.core import adapter as reference
+
+SIZE = 64
+
+
+@pytest.fixture
+def device(adapter: Plugin) -> Device:
+    """PoCL's, whose waits are calls of functions in its table."""
+    return next(found for found in adapter.devices if "Portable" in found.platform.name)
+
+
+@pytest.fixture
+def table(context: int) -> DispatchTable:
+    """The driver's functions."""
+    assert reference.registry is not None
+    return reference.registry.of("ur_context_handle_t")[context].table
+
+
+class Held:
+    """A copy into USM that a user event holds back, in a queue that was released. A wait for it opens the gate."""
+
+    def __init__(
+        self,
+        ur: Calls,
+        context: int,
+        device: int,
+        table: DispatchTable,
+        monkeypatch: pytest.MonkeyPatch,
+        *flags: str,
+    ) -> None:
+        self.ur = ur
+        self.gate, self._open = held_back(ur, context)
+        self.memory = ur.made("urUSMDeviceAlloc", context, device, None, None, SIZE).value or 0
+        self.host = ctypes.create_string_buffer(SIZE)
+        queue = new_queue(ur, context, device, *flags)
+        arguments = (queue, False, self.memory, self.host, SIZE, 1, array(self.gate))
+        self.copied = ur.made("urEnqueueUSMMemcpy", *arguments)
+        ur.ok("urQueueRelease", queue)
+        for name in ("clWaitForEvents", "clFinish"):
+            monkeypatch.setattr(table, name, self.opening(getattr(table, name)))
+
+    def opening(self, real: Callable[..., int]) -> Callable[..., int]:
+        def wait(*arguments: Any) -> int:
+            self._open()
+            return real(*arguments)
+
+        return wait
+
+    def is_complete(self) -> bool:
+        name = "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS"
+        return self.ur.number("urEventGetInfo", self.copied, name) == 0
+
+    def end(self) -> None:
+        self.ur.ok("urEventWait", 1, array(self.copied))
+        self.ur.ok("urEventRelease", self.copied)
+        self.ur.ok("urEventRelease", self.gate)
+
+
+@pytest.mark.parametrize("flags", [(), ("OUT_OF_ORDER_EXEC_MODE_ENABLE",)])
+def test_memory_is_freed_after_the_commands_of_a_released_queue(
+    ur: Calls,
+    context: int,
+    device: Device,
+    table: DispatchTable,
+    monkeypatch: pytest.MonkeyPatch,
+    flags: tuple[str, ...],
+) -> None:
+    held = Held(ur, context, device.handle, table, monkeypatch, *flags)
+    real, complete = table.clSVMFree, list[bool]()
+
+    def free(*arguments: Any) -> None:
+        complete.append(held.is_complete())
+        real(*arguments) if complete[-1] else None  # else the copy would write to free memory
+
+    monkeypatch.setattr(table, "clSVMFree", free)
+    ur.ok("urUSMFree", context, held.memory)
+    assert complete == [True]
+    held.end()
+
+
+def test_a_device_is_waited_for_with_the_commands_of_a_released_queue(
+    ur: Calls,
+    context: int,
+    device: Device,
+    table: DispatchTable,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = Held(ur, context, device.handle, table, monkeypatch)
+    ur.ok("urDeviceWaitExp", device.handle)
+    assert held.is_complete()
+    held.end()
+    ur.ok("urUSMFree", context, held.memory)
+
+
+def test_a_queue_that_only_its_event_holds_is_waited_for(
+    ur: Calls,
+    context: int,
+    device: Device,
+    table: DispatchTable,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The handle is gone, the queue is not."""
+    held = Held(ur, context, device.handle, table, monkeypatch)
+    assert reference.registry is not None
+    event = reference.registry.of("ur_event_handle_t")[held.copied.value or 0]
+    assert event.queue is not None and not event.queue.handle
+    ur.ok("urUSMFree", context, held.memory)
+    assert held.is_complete()
+    held.end()
+
+
+def test_a_queue_is_released_without_a_look_at_its_device(
+    ur: Calls, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PoCL 3.1 deletes a sub-device that has queues."""
+    properties = UR.struct("ur_device_partition_properties_t")
+    one = UR.struct("ur_device_partition_property_t")(UR["UR_DEVICE_PARTITION_EQUALLY"])
+    one.value.equally = 1
+    wanted = properties(
+        UR["UR_STRUCTURE_TYPE_DEVICE_PARTITION_PROPERTIES"], None, ctypes.addressof(one), 1
+    )
+    parts = (ctypes.c_void_p * 1)()
+    ur.ok("urDevicePartition", device.handle, ctypes.byref(wanted), 1, parts, None)
+    context = ur.made("urContextCreate", 1, parts, None).value or 0
+    gate, open_gate = held_back(ur, context)
+    queue = new_queue(ur, context, parts[0] or 0, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
+    last = ur.made("urEnqueueEventsWait", queue, 1, array(gate))
+    asked: list[int] = []
+    monkeypatch.setattr(leaving, "profile_of_device", asked.append)
+    ur.ok("urQueueRelease", queue)
+    open_gate()
+    ur.ok("urEventWait", 1, array(last))
+    ur.ok("urEventRelease", last)
+    ur.ok("urEventRelease", gate)
+    while leaving.release_ended():
+        pass
+    assert asked == []
+    ur.ok("urContextRelease", context)
+    ur.ok("urDeviceRelease", parts[0])
