@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...loader.base.forks import in_child
-from ...loader.base.interrupts import in_main_thread, stoppable
+from ...loader.base.interrupts import in_main_thread, stop_if_interrupted, stoppable
 from .._native import ffi, lib
 from ..errors import OpenCLError, check
 
@@ -68,6 +68,7 @@ def finish(queue: int, in_order: bool, turns: bool = True) -> None:
 
 @stoppable
 def _wait_in_steps(begin: Callable[..., int], handle: int, turns: bool) -> int:
+    stop_if_interrupted()
     waiting: Any = ffi.new("fl_waiting **")
     code = begin(ffi.cast("void *", handle), turns, waiting)
     if waiting[0] == ffi.NULL:

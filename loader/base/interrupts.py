@@ -26,20 +26,19 @@ T = TypeVar("T")
 ENTRY: Final = "<entry point "
 
 _stoppable: Final[set[CodeType]] = set()
+_put_off: Callable[[], None] | None = None
+_is_put_off: Callable[[], bool] | None = None
 
 
-def _put_off() -> None:
-    """What `put_off` replaces; see the module."""
-
-
-def defer_interrupts(put_off: Callable[[], None]) -> None:
+def defer_interrupts(put_off: Callable[[], None], is_put_off: Callable[[], bool]) -> None:
     """Install the handler, if this is the main thread and Python's default handler is installed.
 
     Args:
         put_off: has the interrupt raised again when the outermost entry point returns.
+        is_put_off: whether that is still to happen.
     """
-    global _put_off
-    _put_off = put_off
+    global _put_off, _is_put_off
+    _put_off, _is_put_off = put_off, is_put_off
     if in_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupted)
 
@@ -50,9 +49,18 @@ def in_main_thread() -> bool:
 
 
 def stoppable(function: _Function) -> _Function:
-    """Declare that KeyboardInterrupt may be raised in a function, also while an entry point runs it. A decorator."""
+    """Declare that KeyboardInterrupt may be raised in a function, also while an entry point runs it. A decorator.
+
+    The function calls `stop_if_interrupted` first, because Ctrl-C may have come earlier in the entry point.
+    """
     _stoppable.add(cast(FunctionType, function).__code__)
     return function
+
+
+def stop_if_interrupted() -> None:
+    """Raise KeyboardInterrupt if one was put off. Called in the main thread."""
+    if _is_put_off is not None and _is_put_off():
+        raise KeyboardInterrupt
 
 
 def run_aside(work: Callable[[], T]) -> T:
@@ -114,6 +122,7 @@ def slices(total: int) -> Iterator[int]:
 
 @stoppable
 def _wait(done: threading.Event) -> None:
+    stop_if_interrupted()
     done.wait()
 
 
@@ -122,6 +131,7 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
     while inner is not None:
         may_stop = may_stop or inner.f_code in _stoppable
         if inner.f_code.co_filename.startswith(ENTRY):
+            assert _put_off is not None  # it was given with the handler
             _put_off()
             if may_stop:
                 break

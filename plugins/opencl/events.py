@@ -17,8 +17,8 @@ from ...icd.errors import OpenCLError
 from ...loader.base.forks import new_lock
 from ...loader.base.interrupts import in_main_thread
 from ...loader.ur.abi import UR
-from .contexts import Context, check_native
-from .core import CLObject, adapter, check, failure, handles, query, taken_over
+from .contexts import Context
+from .core import CLObject, adapter, check, failure, handles
 
 if TYPE_CHECKING:
     from .platforms import Platform
@@ -33,10 +33,11 @@ _HostFunction: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 @adapter.kind
 class Event(CLObject):
     """The event of a command. `command` is a ur_command_t; `first` is the event of the first of several commands that are one to
-    the caller."""
+    the caller. `is_time_stamp`: its command records the device's time and does nothing else."""
 
     type = "ur_event_handle_t"
     release, retain_function = "clReleaseEvent", "clRetainEvent"
+    is_time_stamp = False
 
     def __init__(
         self,
@@ -168,67 +169,6 @@ def urEventWait(phEventWaitList: Sequence[Event]) -> None:
     for event in phEventWaitList:
         event.check_usable()
     wait(phEventWaitList)
-
-
-def _status(event: Event) -> int:
-    status = event.status
-    return status if status >= 0 else UR["UR_EVENT_STATUS_ERROR"]
-
-
-adapter.info(
-    "urEventGetInfo",
-    {
-        "UR_EVENT_INFO_COMMAND_QUEUE": lambda event: event.queue,
-        "UR_EVENT_INFO_CONTEXT": lambda event: event.context,
-        "UR_EVENT_INFO_COMMAND_TYPE": lambda event: event.command,
-        "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": _status,
-        "UR_EVENT_INFO_REFERENCE_COUNT": lambda event: event.references,
-    },
-)
-
-
-_PROFILING: Final = {
-    "UR_PROFILING_INFO_COMMAND_QUEUED": "CL_PROFILING_COMMAND_QUEUED",
-    "UR_PROFILING_INFO_COMMAND_SUBMIT": "CL_PROFILING_COMMAND_SUBMIT",
-    "UR_PROFILING_INFO_COMMAND_START": "CL_PROFILING_COMMAND_START",
-    "UR_PROFILING_INFO_COMMAND_END": "CL_PROFILING_COMMAND_END",
-    "UR_PROFILING_INFO_COMMAND_COMPLETE": "CL_PROFILING_COMMAND_END",
-}
-
-
-def _profiling(opencl: str) -> Any:
-    def answer(event: Event) -> int:
-        event.check_there()
-        asked = (
-            event.first
-            if event.first is not None and opencl != "CL_PROFILING_COMMAND_END"
-            else event.now()
-        )
-        return int.from_bytes(
-            query(asked.table, "clGetEventProfilingInfo", asked.cl, OPENCL[opencl]), "little"
-        )
-
-    return answer
-
-
-adapter.info(
-    "urEventGetProfilingInfo", {name: _profiling(opencl) for name, opencl in _PROFILING.items()}
-)
-
-
-@adapter.entry
-def urEventGetNativeHandle(hEvent: Event) -> int:
-    hEvent.check_there()
-    return hEvent.cl
-
-
-@adapter.entry
-def urEventCreateWithNativeHandle(hNativeEvent: int, hContext: Context, pProperties: Any) -> Event:
-    check_native(hNativeEvent, hContext, "clGetEventInfo", "CL_EVENT_CONTEXT")
-    taken_over(
-        Event, hNativeEvent, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned)
-    )
-    return Event(hNativeEvent, hContext)
 
 
 # callbacks

@@ -364,6 +364,17 @@ def test_launch_properties(
     assert numbers.read(queue) == list(range(4, 20))
 
 
+def test_a_cooperative_launch_needs_no_local_size(
+    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers, device: Device
+) -> None:
+    if not is_intel(device):
+        pytest.skip("needs a driver with cl_intel_concurrent_dispatch: Intel's")
+    together = chain(UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"])
+    arguments = numbers.argument, 5
+    code = launch(ur, queue, kernels["store"], (16,), *arguments, properties=together)
+    assert code == "SUCCESS" and numbers.read(queue) == list(range(5, 21))
+
+
 # threads
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from helpers.support import CHILD_TIMEOUT, ROOT
 
 from fairlead.plugins import build_adapter
@@ -47,3 +48,52 @@ def test_an_interrupt_comes_to_the_program_and_to_no_entry_point(tmp_path: Path)
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=CHILD_TIMEOUT)
         assert (out, err, child.returncode) == ("interrupted [0]\n", "", 0)
+
+
+#: Its one query is interrupted while it runs.
+ADAPTER = """
+import signal
+from fairlead.plugins import Adapter
+
+adapter = Adapter("interrupted")
+
+@adapter.entry
+def urAdapterGetInfo(propName):
+    signal.raise_signal(signal.SIGINT)
+    finished.append(propName)
+    return 1
+
+finished = []
+"""
+
+CALLER = """
+import ctypes, signal, sys, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs this may ignore it
+lib = ctypes.CDLL(sys.argv[1])
+assert lib.urGetAdapterProcAddrTable(12, (ctypes.c_void_p * 100)()) == 0
+adapter, value = ctypes.c_void_p(), ctypes.c_uint32()
+assert lib.urAdapterGet(1, ctypes.byref(adapter), None) == 0
+if sys.argv[2] == "default":  # as a notebook does for each cell
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    lib.urAdapterGetInfo(adapter, 0, ctypes.c_size_t(4), ctypes.byref(value), None)
+    threading.Event().wait()
+except KeyboardInterrupt:
+    print("interrupted", value.value)
+"""
+
+
+@pytest.mark.parametrize(("handler", "value"), [("ours", 1), ("default", 0)])
+def test_an_interrupt_in_an_entry_point_ends_what_follows(
+    tmp_path: Path, handler: str, value: int
+) -> None:
+    """Our handler lets the entry point finish. The default one cuts it off, and the program gets the exception all the same."""
+    (tmp_path / "interrupted.py").write_text(ADAPTER)
+    library = build_adapter(tmp_path / "interrupted.py", tmp_path / "libur_adapter_own.so.0")
+    child = subprocess.run(
+        [sys.executable, "-c", CALLER, str(library), handler],
+        capture_output=True,
+        text=True,
+        timeout=CHILD_TIMEOUT,
+    )
+    assert (child.stdout, child.stderr, child.returncode) == (f"interrupted {value}\n", "", 0)

@@ -1,0 +1,116 @@
+"""Ctrl-C while the main thread waits: KeyboardInterrupt comes at once, whatever it waits for. Real signals, in child processes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+from helpers.support import CHILD_TIMEOUT
+
+#: Says "ready" for each device as soon as the main thread is in the function that the argument names. Without the repair the
+#: parent waits for "interrupted" until its time is over.
+PROGRAM = """
+import os, signal, sys, threading
+import numpy, pyopencl
+from fairlead import capture
+from fairlead.graph import CommandGraph
+from fairlead.loader.base import interrupts
+from fairlead.plugins.opencl import program_builds
+from fairlead.runtime import Buffer, Program, Queue, devices, malloc_device
+from fairlead.runtime.interop import event_of, to_pyopencl
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs this may ignore it
+main = threading.main_thread().ident
+
+def tell(function):
+    while True:
+        frame = sys._current_frames()[main]
+        while frame is not None:
+            if frame.f_code.co_name == function:
+                print("ready", flush=True)
+                return
+            frame = frame.f_back
+
+def endless(work, *arguments):
+    while True:
+        work(*arguments)
+
+def replays(device):
+    context = pyopencl.Context([to_pyopencl(device)])
+    queue = pyopencl.CommandQueue(context)
+    buffer = pyopencl.Buffer(context, pyopencl.mem_flags.READ_WRITE, 16)
+    with capture(queue) as graph:
+        pyopencl.enqueue_fill_buffer(queue, buffer, numpy.int32(0), 0, 16)
+    graph.finalize().replay(queue, times=(1 << 32) - 1)
+
+def builds(queue):
+    stop = threading.Event()
+    program_builds.run_aside = lambda work: interrupts.run_aside(lambda: (work(), stop.wait()))
+    Program(queue, "kernel void nothing() {}")
+
+def accesses(queue, never, user):
+    with Buffer((4,), "int32") as buffer:
+        queue.submit(lambda h: (h.depends_on(never), h.fill(h.access(buffer, "write"), 0)))
+        try:
+            buffer.numpy()
+        finally:
+            user.set_status(pyopencl.command_execution_status.COMPLETE)
+
+for device in devices():
+    queue = Queue(device)
+    memory = malloc_device(4, "int32", queue)
+    user = pyopencl.UserEvent(to_pyopencl(queue.context))
+    never = event_of(user, queue.context)
+    graph = CommandGraph(queue)
+    graph.add(lambda h: h.memset(memory, 0))
+    loop = graph.finalize()
+    threading.Thread(target=tell, args=sys.argv[1:], daemon=True).start()
+    try:
+        ACTION
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    finally:
+        if user.command_execution_status:
+            user.set_status(pyopencl.command_execution_status.COMPLETE)
+print("done", flush=True)
+os._exit(0)  # what goes on aside may never end
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "action"),
+    [
+        ("urEventWait", "queue.memset(memory, 0, depends_on=never).wait()"),
+        ("urQueueFinish", "queue.memset(memory, 0, depends_on=never), queue.wait()"),
+        ("urEventWait", "endless(lambda: queue.memset(memory, 0).wait())"),
+        ("urEventWait", "endless(lambda: queue.graph(loop).wait())"),
+        ("urProgramBuild", "builds(queue)"),
+        ("numpy", "accesses(queue, never, user)"),
+        ("replay", "replays(device)"),
+    ],
+)
+def test_an_interrupt_ends_a_wait(function: str, action: str) -> None:
+    code = textwrap.dedent(PROGRAM).replace("ACTION", action)
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, function],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    watchdog = threading.Timer(CHILD_TIMEOUT, child.kill)
+    watchdog.start()
+    assert child.stdout is not None and child.stderr is not None
+    lines = []
+    for line in child.stdout:
+        lines.append(line.strip())
+        if line == "ready\n":
+            child.send_signal(signal.SIGINT)
+    watchdog.cancel()
+    assert lines[-1:] == ["done"] and lines[:2] == ["ready", "interrupted"], child.stderr.read()
+    assert lines[:-1] == ["ready", "interrupted"] * (len(lines) // 2)
+    child.communicate()
+    assert child.returncode == 0
