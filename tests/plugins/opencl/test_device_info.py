@@ -29,7 +29,7 @@ PROPERTIES: Final = [
 #: Prints {property: "code" or hex digits} of the first device whose platform's name has a word in it, by an adapter's library.
 PROGRAM: Final = """
 import ctypes, json, sys
-from fairlead.backends import nested_environment
+from fairlead.api import nested_environment
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.discovery import PluginCandidate
 from fairlead.loader.base.query import query
