@@ -110,12 +110,14 @@ def run(log: Path, *command: str | Path, cwd: Path, **variables: str) -> None:
 
 def copy_tree(target: Path) -> None:
     """Bring a copy of the tree up to date. What was built in it stays."""
-    copy_sources(ROOT, target)
-    with TemporaryDirectory(dir=target.parent) as folder:
-        copy_sources(target, Path(folder))
-        for path in _files(Path(folder)):
-            if not os.path.lexists(ROOT / path):
+    if target.exists():
+        with TemporaryDirectory(dir=target.parent) as folder:
+            copy_sources(
+                target, Path(folder)
+            )  # all that was not built: files may be gone, or links by now
+            for path in _files(Path(folder)):
                 (target / path).unlink()
+    copy_sources(ROOT, target)
 
 
 def _files(folder: Path) -> Iterator[Path]:

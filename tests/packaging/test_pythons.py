@@ -75,14 +75,16 @@ def test_a_python_that_is_named_has_to_be_there(tmp_path: Path) -> None:
 def test_a_copy_follows_the_tree_and_keeps_what_was_built(tree: Path) -> None:
     copy = tree / "build" / "pythons" / "3.10"
     (tree / "old.py").touch()
+    (tree / "link").symlink_to("old.py")
     pythons.copy_tree(copy)
     (copy / "built").touch()
     (tree / "old.py").rename(tree / "new.py")
+    (tree / "link").unlink()
     (tree / "link").symlink_to("new.py")
     pythons.copy_tree(copy)
     found = {path.name for path in copy.iterdir()}
     assert found == {"Makefile", ".gitignore", "new.py", "link", "built"}
-    assert (copy / "link").is_symlink()
+    assert (copy / "link").readlink() == Path("new.py")
 
 
 def test_each_python_has_a_line_and_one_that_fails_is_the_end(
