@@ -94,7 +94,9 @@ class CLObject(Object):
         return query(present.table, routine, present.cl, OPENCL[name], detail=f"({name})")
 
 
-def taken_over(kind: type[CLObject], native: int, table: DispatchTable, owned: bool) -> None:
+def retain_unless_owned(
+    kind: type[CLObject], native: int, table: DispatchTable, owned: bool
+) -> None:
     """A native handle comes in: if the caller keeps his reference (`isNativeHandleOwned` is false) we take one of our own."""
     if not native:
         raise failure("INVALID_NULL_HANDLE")
@@ -154,5 +156,5 @@ __all__ = [
     "handles",
     "icd",
     "query",
-    "taken_over",
+    "retain_unless_owned",
 ]

@@ -12,15 +12,15 @@ from ...icd.errors import OpenCLError
 from ...loader.base.query import text
 from ...loader.ur.abi import UR
 from .core import adapter, check, failure
-from .devices import Device
-from .kernels import Argument, Kernel, arguments_of, set_on
-from .queues import Queue
+from .devices import URDevice
+from .kernels import Argument, URKernel, arguments_of, set_on
+from .queues import URQueue
 from .usm.registry import allocations
 
 _INVALID_VALUE: Final = "CL_INVALID_VALUE"
 
 
-def _spilled(kernel: Kernel) -> list[int] | None:
+def _spilled(kernel: URKernel) -> list[int] | None:
     """The memory that registers are spilled to, for each device of the program."""
     devices = kernel.program.devices
     if any("cl_intel_required_subgroup_size" not in device.icd.extensions for device in devices):
@@ -70,7 +70,7 @@ _SIZES: Final = frozenset(
 
 
 @adapter.entry
-def urKernelGetGroupInfo(hKernel: Kernel, hDevice: Device, propName: int) -> Any:
+def urKernelGetGroupInfo(hKernel: URKernel, hDevice: URDevice, propName: int) -> Any:
     """Not for every property: the largest group that a source allows is no query of OpenCL's, a global size only built-in kernels have."""
     if propName not in _GROUP:
         return None
@@ -109,7 +109,7 @@ _WITHOUT: Final = {
 
 
 @adapter.entry
-def urKernelGetSubGroupInfo(hKernel: Kernel, hDevice: Device, propName: int) -> int:
+def urKernelGetSubGroupInfo(hKernel: URKernel, hDevice: URDevice, propName: int) -> int:
     hKernel.context.check_device(hDevice)
     try:
         if propName == _REQUIRED:
@@ -125,7 +125,7 @@ def urKernelGetSubGroupInfo(hKernel: Kernel, hDevice: Device, propName: int) -> 
         return _WITHOUT[propName]
 
 
-def _sub_group(kernel: Kernel, device: Device, name: int) -> int:
+def _sub_group(kernel: URKernel, device: URDevice, name: int) -> int:
     ask: Any = kernel.table.clGetKernelSubGroupInfo
     if device.icd.version_number < (2, 1):
         address = device.platform.icd.extension_function("clGetKernelSubGroupInfoKHR")
@@ -157,24 +157,24 @@ _INDIRECT: Final = tuple(
 )
 
 
-def _set(kernel: Kernel, name: int, value: Any, size: int) -> None:
+def _set(kernel: URKernel, name: int, value: Any, size: int) -> None:
     with kernel.lock:
         check(kernel.table.clSetKernelExecInfo(kernel.cl, name, size, value), "clSetKernelExecInfo")
         kernel.changed()
 
 
-def _has_usm(kernel: Kernel) -> bool:
+def _has_usm(kernel: URKernel) -> bool:
     return all(
         "cl_intel_unified_shared_memory" in device.icd.extensions
         for device in kernel.context.devices
     )
 
 
-def _has_svm(kernel: Kernel) -> bool:
+def _has_svm(kernel: URKernel) -> bool:
     return kernel.context.platform.icd.version_number >= (2, 0)
 
 
-def _set_indirect(kernel: Kernel, allowed: bool) -> None:
+def _set_indirect(kernel: URKernel, allowed: bool) -> None:
     """Whether the kernel reaches memory by pointers that it finds in memory. A CPU does in any case."""
     if _has_usm(kernel):
         value = ctypes.byref(ctypes.c_uint32(allowed or bool(kernel.shown)))
@@ -188,20 +188,20 @@ def _set_indirect(kernel: Kernel, allowed: bool) -> None:
         )
 
 
-def show_memory(kernel: Kernel) -> None:
+def show_memory(kernel: URKernel) -> None:
     """For a kernel that `reaches`: tell the driver of all SVM, block by block. The kernel's lock is held."""
     bases = [allocation.driver_base for allocation in allocations(kernel.context)]
     if bases and bases != kernel.shown:
         _show(kernel, bases)
 
 
-def _show(kernel: Kernel, pointers: list[int]) -> None:
+def _show(kernel: URKernel, pointers: list[int]) -> None:
     array = (ctypes.c_void_p * len(pointers))(*pointers)
     _set(kernel, OPENCL["CL_KERNEL_EXEC_INFO_SVM_PTRS"], array, ctypes.sizeof(array))
     kernel.shown = pointers
 
 
-def renew(kernel: Kernel) -> bool:
+def renew(kernel: URKernel) -> bool:
     """Exchange the cl_kernel for a new one with the same arguments, and say whether that was done. The kernel's lock is held.
 
     It helps where an argument that was an SVM pointer once cannot become anything else. A kernel
@@ -211,7 +211,7 @@ def renew(kernel: Kernel) -> bool:
     if not (sticks and kernel.had_pointers) or kernel.shared or _has_usm(kernel):
         return False
     arguments, shown = kernel.arguments, kernel.shown
-    new = Kernel(kernel.another(), kernel.program)
+    new = URKernel(kernel.another(), kernel.program)
     with new.lock:
         set_on(new, list(arguments.items()))
     kernel.exchange(new)
@@ -220,7 +220,7 @@ def renew(kernel: Kernel) -> bool:
     return True
 
 
-def _set_pointers(kernel: Kernel, size: int, pointers: int) -> None:
+def _set_pointers(kernel: URKernel, size: int, pointers: int) -> None:
     """The USM that it reaches besides its arguments."""
     if not size or size % ctypes.sizeof(ctypes.c_void_p):
         raise failure("INVALID_SIZE", "the value is an array of pointers")
@@ -243,7 +243,7 @@ def _set_pointers(kernel: Kernel, size: int, pointers: int) -> None:
 
 
 @adapter.entry
-def urKernelSetExecInfo(hKernel: Kernel, propName: int, propSize: int, pPropValue: int) -> None:
+def urKernelSetExecInfo(hKernel: URKernel, propName: int, propSize: int, pPropValue: int) -> None:
     if propName == UR["UR_KERNEL_EXEC_INFO_USM_PTRS"]:
         _set_pointers(hKernel, propSize, pPropValue)
     elif propName == UR["UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS"]:
@@ -265,8 +265,8 @@ def urKernelSetExecInfo(hKernel: Kernel, propName: int, propSize: int, pPropValu
 
 @adapter.entry
 def urKernelGetSuggestedLocalWorkSize(
-    hKernel: Kernel,
-    hQueue: Queue,
+    hKernel: URKernel,
+    hQueue: URQueue,
     numWorkDim: int,
     pGlobalWorkOffset: Any,
     pGlobalWorkSize: Any,
@@ -279,8 +279,8 @@ def urKernelGetSuggestedLocalWorkSize(
 
 @adapter.entry
 def urKernelGetSuggestedLocalWorkSizeWithArgs(
-    hKernel: Kernel,
-    hQueue: Queue,
+    hKernel: URKernel,
+    hQueue: URQueue,
     numWorkDim: int,
     pGlobalWorkOffset: Any,
     pGlobalWorkSize: Any,
@@ -301,8 +301,8 @@ def urKernelGetSuggestedLocalWorkSizeWithArgs(
 
 
 def _suggest(
-    kernel: Kernel,
-    queue: Queue,
+    kernel: URKernel,
+    queue: URQueue,
     dimensions: int,
     offset: Any,
     size: Any,
@@ -325,7 +325,9 @@ def _suggest(
         into[index] = value
 
 
-def _ask(kernel: Kernel, queue: Queue, offsets: list[int], sizes: list[int]) -> list[int] | None:
+def _ask(
+    kernel: URKernel, queue: URQueue, offsets: list[int], sizes: list[int]
+) -> list[int] | None:
     """What the driver suggests (cl_khr_suggested_local_work_size, in OpenCL since 3.1), None if it has no such function or it crashes."""
     routine = "clGetKernelSuggestedLocalWorkSize"
     platform = queue.context.platform
@@ -339,7 +341,7 @@ def _ask(kernel: Kernel, queue: Queue, offsets: list[int], sizes: list[int]) -> 
     return list(made)
 
 
-def suggestion(kernel: Kernel, device: Device, sizes: Sequence[int]) -> list[int]:
+def suggestion(kernel: URKernel, device: URDevice, sizes: Sequence[int]) -> list[int]:
     """A local size that divides the global one: of the preferred multiple in the first dimension where there is one, and leaving each
     compute unit a work-group."""
     required = kernel.required_size(device)

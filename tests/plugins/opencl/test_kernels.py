@@ -31,7 +31,7 @@ from fairlead.loader.ur.abi import UR, URError
 from fairlead.loader.ur.devices import Device
 from fairlead.plugins.opencl.core import adapter as own
 from fairlead.plugins.opencl.kernel_info import show_memory, suggestion
-from fairlead.plugins.opencl.kernels import Argument, Kernel
+from fairlead.plugins.opencl.kernels import Argument, URKernel
 
 GROUP, SUB_GROUP = "UR_KERNEL_GROUP_INFO_", "UR_KERNEL_SUB_GROUP_INFO_"
 
@@ -44,7 +44,7 @@ def kernel(ur: Calls, program: int) -> Iterator[int]:
     ur.ok("urKernelRelease", made)
 
 
-def object_of(handle: int) -> Kernel:
+def object_of(handle: int) -> URKernel:
     """The adapter's own object."""
     assert own.registry is not None
     return own.registry.of("ur_kernel_handle_t")[handle]
