@@ -135,14 +135,14 @@ def urDeviceCreateWithNativeHandle(hNativeDevice: int, pProperties: Any) -> URDe
     if not hNativeDevice:
         raise failure("INVALID_NULL_HANDLE")
     with _lock:
-        return _taken_in(hNativeDevice, bool(pProperties and pProperties.isNativeHandleOwned))
+        return _known_or_new(hNativeDevice, bool(pProperties and pProperties.isNativeHandleOwned))
 
 
-def _taken_in(native: int, owned: bool) -> URDevice:
+def _known_or_new(native: int, owned: bool) -> URDevice:
     """The device of a cl_device_id, which may be a sub-device that the program has made in OpenCL itself."""
     device = _known(native)
     if device is None:
-        return _made_elsewhere(native, owned)
+        return _from_native(native, owned)
     if owned and device.parent is not None:
         check(
             device.table.clReleaseDevice(native), "clReleaseDevice"
@@ -150,7 +150,7 @@ def _taken_in(native: int, owned: bool) -> URDevice:
     return device
 
 
-def _made_elsewhere(native: int, owned: bool) -> URDevice:
+def _from_native(native: int, owned: bool) -> URDevice:
     table = driver_of(native).table
 
     def ask(name: str) -> int:
@@ -161,7 +161,7 @@ def _made_elsewhere(native: int, owned: bool) -> URDevice:
         raise failure(
             "INVALID_DEVICE", "the handle is a root device, but none that its platform names"
         )
-    whole = _taken_in(parent, owned=False)
+    whole = _known_or_new(parent, owned=False)
     retain_unless_owned(URDevice, native, table, owned)
     return URDevice(native, platform_of(ask("CL_DEVICE_PLATFORM")), whole)
 

@@ -75,7 +75,7 @@ def _profiling(of_command: str, of_time_stamp: str) -> Any:
     def answer(event: UREvent) -> int:
         name = of_time_stamp if event.is_time_stamp else of_command
         begins = name != "CL_PROFILING_COMMAND_END"
-        asked = event.first if event.first is not None and begins else event.now()
+        asked = event.first if event.first is not None and begins else event.current_object()
         data = query(asked.table, "clGetEventProfilingInfo", asked.cl, OPENCL[name])
         return int.from_bytes(data, "little")
 

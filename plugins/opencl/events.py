@@ -53,7 +53,7 @@ class UREvent(CLObject):
         super().__init__(cl, context.table, owned)
         self.context, self.queue, self.command, self.first = context, queue, command, first
 
-    def now(self) -> UREvent:
+    def current_object(self) -> UREvent:
         return self
 
     def check_usable(self) -> None:
@@ -96,12 +96,12 @@ class URCommandEvent(UREvent):
         super().__init__(self.current.cl, context, None, command, owned=False)
         self.buffer, self.index = buffer, index
 
-    def become(self, cl: int, queue: URQueue) -> None:
+    def set_enqueued(self, cl: int, queue: URQueue) -> None:
         """The command has been enqueued again: this is its event, a reference of which is given here."""
         self.current = UREvent(cl, self.context, queue, self.command)
         self.cl, self.queue = cl, queue
 
-    def now(self) -> UREvent:
+    def current_object(self) -> UREvent:
         """The event that it is now, which lives as long as somebody holds it."""
         return self.current
 
@@ -133,7 +133,7 @@ def wait(events: Iterable[UREvent]) -> None:
     for context, group in groups.items():
         try:
             if waits_itself(context.platform):
-                _wait_for_each([event.now() for event in group])
+                _wait_for_each([event.current_object() for event in group])
             else:
                 check(group[0].table.clWaitForEvents(len(group), handles(group)), "clWaitForEvents")
         except OpenCLError as error:
@@ -193,7 +193,7 @@ def _completed(cl: int, status: int, number: int) -> None:
             _callback.runs = before
 
 
-def when(event: int, table: Any, status: int, action: Any) -> None:
+def call_on_status(event: int, table: Any, status: int, action: Any) -> None:
     """Call `action(status)` when a cl_event has reached an execution status. Raises OpenCLError."""
     number = next(_numbers)
     with _lock:
@@ -211,7 +211,7 @@ def urEventSetCallback(hEvent: UREvent, execStatus: int, pfnNotify: int, pUserDa
         execStatus == UR["UR_EXECUTION_INFO_QUEUED"]
     ):  # OpenCL has no callback for a state that is reached at once
         raise failure("UNSUPPORTED_ENUMERATION", "an event is queued from the start")
-    present = hEvent.now()
+    present = hEvent.current_object()
     registry = adapter.registry
     assert registry is not None
     registry.retain(hEvent)  # the callback is given its handle
@@ -223,7 +223,7 @@ def urEventSetCallback(hEvent: UREvent, execStatus: int, pfnNotify: int, pUserDa
             registry.release(hEvent)
 
     try:
-        when(present.cl, present.table, execStatus, action)
+        call_on_status(present.cl, present.table, execStatus, action)
     except BaseException:
         registry.release(hEvent)
         raise

@@ -120,7 +120,9 @@ def _named(call: Call, command: str) -> tuple[str, str, tuple[Any, ...]]:
     return routine, command, arguments
 
 
-def nothing(queue: URQueue, command: str, waits: Sequence[UREvent], wanted: bool) -> UREvent | None:
+def enqueue_marker(
+    queue: URQueue, command: str, waits: Sequence[UREvent], wanted: bool
+) -> UREvent | None:
     """A command that does nothing: it has its place in the order, and an event."""
     return queue.enqueue("clEnqueueMarkerWithWaitList", command, (), waits, wanted)
 

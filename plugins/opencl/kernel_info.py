@@ -160,7 +160,7 @@ _INDIRECT: Final = tuple(
 def _set(kernel: URKernel, name: int, value: Any, size: int) -> None:
     with kernel.lock:
         check(kernel.table.clSetKernelExecInfo(kernel.cl, name, size, value), "clSetKernelExecInfo")
-        kernel.changed()
+        kernel.note_setting()
 
 
 def _has_usm(kernel: URKernel) -> bool:
@@ -177,31 +177,31 @@ def _has_svm(kernel: URKernel) -> bool:
 def _set_indirect(kernel: URKernel, allowed: bool) -> None:
     """Whether the kernel reaches memory by pointers that it finds in memory. A CPU does in any case."""
     if _has_usm(kernel):
-        value = ctypes.byref(ctypes.c_uint32(allowed or bool(kernel.shown)))
+        value = ctypes.byref(ctypes.c_uint32(allowed or bool(kernel.declared_memory)))
         for name in _INDIRECT:
             _set(kernel, name, value, 4)
     else:
-        kernel.reaches = (
+        kernel.has_indirect_access = (
             allowed
             and _has_svm(kernel)
             and any(device.icd.type != "CPU" for device in kernel.context.devices)
         )
 
 
-def show_memory(kernel: URKernel) -> None:
+def declare_memory(kernel: URKernel) -> None:
     """For a kernel that `reaches`: tell the driver of all SVM, block by block. The kernel's lock is held."""
     bases = [allocation.driver_base for allocation in allocations(kernel.context)]
-    if bases and bases != kernel.shown:
-        _show(kernel, bases)
+    if bases and bases != kernel.declared_memory:
+        _declare(kernel, bases)
 
 
-def _show(kernel: URKernel, pointers: list[int]) -> None:
+def _declare(kernel: URKernel, pointers: list[int]) -> None:
     array = (ctypes.c_void_p * len(pointers))(*pointers)
     _set(kernel, OPENCL["CL_KERNEL_EXEC_INFO_SVM_PTRS"], array, ctypes.sizeof(array))
-    kernel.shown = pointers
+    kernel.declared_memory = pointers
 
 
-def renew(kernel: URKernel) -> bool:
+def recreate_kernel(kernel: URKernel) -> bool:
     """Exchange the cl_kernel for a new one with the same arguments, and say whether that was done. The kernel's lock is held.
 
     It helps where an argument that was an SVM pointer once cannot become anything else. A kernel
@@ -210,13 +210,13 @@ def renew(kernel: URKernel) -> bool:
     sticks = kernel.context.platform.profile.svm_arguments_stick
     if not (sticks and kernel.had_pointers) or kernel.shared or _has_usm(kernel):
         return False
-    arguments, shown = kernel.arguments, kernel.shown
-    new = URKernel(kernel.another(), kernel.program)
+    arguments, declared_memory = kernel.arguments, kernel.declared_memory
+    new = URKernel(kernel.create_copy(), kernel.program)
     with new.lock:
         set_on(new, list(arguments.items()))
     kernel.exchange(new)
-    if shown:
-        _show(kernel, shown)
+    if declared_memory:
+        _declare(kernel, declared_memory)
     return True
 
 
@@ -233,7 +233,7 @@ def _set_pointers(kernel: URKernel, size: int, pointers: int) -> None:
         "CL_KERNEL_EXEC_INFO_USM_PTRS_INTEL" if _has_usm(kernel) else "CL_KERNEL_EXEC_INFO_SVM_PTRS"
     )
     _set(kernel, OPENCL[name], pointers, size)
-    kernel.shown = list(
+    kernel.declared_memory = list(
         (ctypes.c_size_t * (size // ctypes.sizeof(ctypes.c_void_p))).from_address(pointers)
     )
     if _has_usm(

@@ -86,8 +86,10 @@ class URKernel(CLObject):
         #: Of a memory object only a reference, which may lead to nothing by now.
         self._arguments: dict[int, Argument | Callable[[], Any]] = {}
         self._settings = 0  # how often something was set on it that is no argument
-        self.reaches = False  # whether a driver has to be told of all SVM (kernel_info.show_memory)
-        self.shown: list[int] = []  # what it was told
+        self.has_indirect_access = (
+            False  # whether a driver has to be told of all SVM (kernel_info.declare_memory)
+        )
+        self.declared_memory: list[int] = []  # what it was told
         self.had_pointers = False  # whether an argument was ever an address
         self.shared = False  # whether others may know the cl_kernel
         self.value_sizes: dict[int, int] = {}  # of arguments by value, as the driver took them
@@ -108,12 +110,12 @@ class URKernel(CLObject):
         """Whether nothing but arguments was ever set on it."""
         return not self._settings
 
-    def another(self) -> int:
+    def create_copy(self) -> int:
         """A cl_kernel of the same function on which nothing is set."""
         name = self.query("CL_KERNEL_FUNCTION_NAME").rstrip(b"\0")
         return create(self.table, "clCreateKernel", self.program.cl, name)
 
-    def changed(self) -> None:
+    def note_setting(self) -> None:
         """Something was set that is no argument: the kernel is another one from now on."""
         self._settings += 1
 
@@ -155,7 +157,7 @@ class URKernel(CLObject):
         self.cl, other.cl = other.cl, self.cl
         self.owned, other.owned = other.owned, self.owned
         _locks[self.cl], _locks[other.cl] = self.lock, other.lock
-        self.had_pointers, self.shown = other.had_pointers, []
+        self.had_pointers, self.declared_memory = other.had_pointers, []
 
     def check_arguments(self) -> None:
         """Raise URError (INVALID_KERNEL_ARGS) if an argument is not there any more: a driver would use it."""

@@ -20,7 +20,7 @@ from ..sdk._native import ffi
 from .core import adapter, check, failure
 from .devices import URDevice
 from .events import UREvent
-from .kernel_info import renew, show_memory, suggestion
+from .kernel_info import declare_memory, recreate_kernel, suggestion
 from .kernels import Argument, URKernel, arguments_of, set_on
 from .queues import URQueue, create_queue
 
@@ -101,8 +101,8 @@ def _launch(
             set_on(kernel, arguments)
         if len(arguments) != kernel.argument_count:
             kernel.check_arguments()
-        if kernel.reaches:
-            show_memory(kernel)
+        if kernel.has_indirect_access:
+            declare_memory(kernel)
         if 0 in size:
             return queue.enqueue("clEnqueueMarkerWithWaitList", _COMMAND, (), waits, wanted)
         if together:
@@ -111,7 +111,7 @@ def _launch(
         try:
             return queue.enqueue(_ROUTINE, _COMMAND, given, waits, wanted)
         except OpenCLError as error:
-            if error.code != "CL_INVALID_KERNEL_ARGS" or not renew(kernel):
+            if error.code != "CL_INVALID_KERNEL_ARGS" or not recreate_kernel(kernel):
                 raise
         return queue.enqueue(_ROUTINE, _COMMAND, (kernel.cl, *given[1:]), waits, wanted)
 

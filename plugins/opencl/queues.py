@@ -22,7 +22,7 @@ from ...loader.ur.abi import UR
 from .contexts import URContext, check_native
 from .core import CLObject, adapter, check, create, failure, handles, query, retain_unless_owned
 from .devices import URDevice, device_of
-from .events import UREvent, call_host_function, waits_itself, when
+from .events import UREvent, call_host_function, call_on_status, waits_itself
 
 _OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 _PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
@@ -415,7 +415,7 @@ def urEnqueueHostTaskExp(
             hQueue.table.clSetUserEventStatus(done.cl, min(status, 0))
             before.finish()
 
-    when(
+    call_on_status(
         before.cl, hQueue.table, 0, run
     )  # first: if it fails, nothing is enqueued that would wait for ever
     made = hQueue.enqueue(task, "HOST_TASK_EXP", (), [done], phEvent)

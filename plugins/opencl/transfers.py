@@ -18,7 +18,7 @@ from .buffers import URBuffer
 from .contexts import URContext
 from .core import CLObject, adapter, create, failure, flags
 from .events import UREvent
-from .extensions import Call, enqueue_by, enqueue_in_sequence, nothing, wait_if_blocking
+from .extensions import Call, enqueue_by, enqueue_in_sequence, enqueue_marker, wait_if_blocking
 from .queues import URQueue
 
 Rect = tuple[int, int, int]
@@ -46,7 +46,7 @@ def _transfer(
 ) -> UREvent | None:
     """Enqueue one transfer. `who_waits` says who waits for a blocking one."""
     if not size:
-        return wait_if_blocking(nothing(queue, command, waits, wanted or blocking), blocking)
+        return wait_if_blocking(enqueue_marker(queue, command, waits, wanted or blocking), blocking)
     by_us = queue.split_blocking(blocking)[1]
     return wait_if_blocking(
         queue.enqueue(routine, command, arguments, waits, wanted or by_us), by_us
@@ -135,7 +135,7 @@ def urEnqueueMemBufferCopy(
 # rectangles
 
 
-def three(value: Any) -> Rect:
+def offset_of(value: Any) -> Rect:
     """A ur_rect_offset_t."""
     return value.x, value.y, value.z
 
@@ -198,14 +198,14 @@ def _host_rect(
 ) -> UREvent | None:
     """Between a buffer and host memory; the buffer's origin and pitches come first."""
     queue.context.check_same("the buffer", buffer)
-    origin, size = three(origins[0]), region_of(region)
+    origin, size = offset_of(origins[0]), region_of(region)
     check_pitches(size, *pitches[2:])
     check_rect(buffer, origin, size, *pitches[:2])
     arguments = (
         buffer.cl,
         queue.split_blocking(blocking)[0],
         _sizes(origin),
-        _sizes(three(origins[1])),
+        _sizes(offset_of(origins[1])),
         _sizes(size),
         *pitches,
         host,
@@ -293,7 +293,7 @@ def urEnqueueMemBufferCopyRect(
     phEvent: bool,
 ) -> UREvent | None:
     hQueue.context.check_same("a buffer", hBufferSrc, hBufferDst)
-    source, target, size = three(srcOrigin), three(dstOrigin), region_of(region)
+    source, target, size = offset_of(srcOrigin), offset_of(dstOrigin), region_of(region)
     check_rect(hBufferSrc, source, size, srcRowPitch, srcSlicePitch)
     check_rect(hBufferDst, target, size, dstRowPitch, dstSlicePitch)
     (source_cl, source), (target_cl, target) = (
@@ -329,7 +329,7 @@ def doubling_steps(have: int, size: int) -> list[tuple[int, int]]:
     return steps
 
 
-def scratch(context: URContext, data: bytes | int) -> URBuffer:
+def temporary_buffer(context: URContext, data: bytes | int) -> URBuffer:
     """A buffer with a copy of some bytes, or of so many. It may be dropped as soon as what uses it is enqueued (SPEC
     clReleaseMemObject).
     """
@@ -358,7 +358,7 @@ def fill_buffer(
     ):
         arguments = (memory.cl, pattern, len(pattern), offset, size)
         return queue.enqueue("clEnqueueFillBuffer", command, arguments, waits, wanted)
-    block = scratch(queue.context, repeated(pattern, size))
+    block = temporary_buffer(queue.context, repeated(pattern, size))
     calls: list[Call] = [("clEnqueueCopyBuffer", (block.cl, memory.cl, 0, offset, block.size))]
     calls += [
         ("clEnqueueCopyBuffer", (memory.cl, memory.cl, offset, offset + at, count))

@@ -230,7 +230,7 @@ class URCommandBuffer(Object):
             first = None
             if events:
                 for event, cl in zip(self.signals.values(), events, strict=False):
-                    event.become(cl, queue)
+                    event.set_enqueued(cl, queue)
                 first = (
                     UREvent(events[-1], self.context) if len(events) > len(self.signals) else None
                 )
@@ -259,7 +259,7 @@ class URCommandBuffer(Object):
 
 def _present(events: Sequence[UREvent]) -> Sequence[CLObject]:
     """What events are now."""
-    return [event.now() for event in events] if events else ()
+    return [event.current_object() for event in events] if events else ()
 
 
 def _native(things: Sequence[CLObject]) -> Sequence[int]:

@@ -23,7 +23,7 @@ _ROWS: Final = ffi.typeof("ur_exp_kernel_arg_properties_t[]")
 def copy_of(buffer: URCommandBuffer, kernel: URKernel, addresses: int) -> Any:
     """Our copy of a kernel, as it is now: one for all launches between which nothing but arguments
     was set on it. Where SVM arguments stick, the same arguments must also be `addresses`: see
-    kernel_info.renew."""
+    kernel_info.recreate_kernel."""
     sticks = kernel.context.platform.profile.svm_arguments_stick
     distinct = addresses if kernel.argument_count <= _BITS else object()
     identity = kernel.identity, distinct if sticks else 0
@@ -31,7 +31,7 @@ def copy_of(buffer: URCommandBuffer, kernel: URKernel, addresses: int) -> Any:
     if copy is None:
         with kernel.lock:  # another thread may set its arguments, which a driver copies as well
             if sticks and kernel.had_pointers and kernel.is_plain:
-                copy = icd_ffi.cast("void *", kernel.another())
+                copy = icd_ffi.cast("void *", kernel.create_copy())
             else:
                 copy = icd_lib.fl_clone_kernel(icd_ffi.cast("void *", kernel.cl))
         if not copy:

@@ -16,8 +16,8 @@ from ..transfers import (
     check_rect,
     in_parent_buffer,
     is_power_of_two,
+    offset_of,
     region_of,
-    three,
 )
 from ..usm.allocations import as_copy, as_fill
 from ..usm.strategies import Operation
@@ -41,12 +41,12 @@ def _rect(
 ) -> list[int]:
     """`fl_command.n` of a rectangle. Raises URError (INVALID_SIZE) for an empty one, or one that does not lie in its buffers."""
     size = region_of(region)
-    check_rect(first, three(origin), size, *pitches[:2])
+    check_rect(first, offset_of(origin), size, *pitches[:2])
     if second is None:  # host memory
         check_pitches(size, *pitches[2:])
     else:
-        check_rect(second, three(other), size, *pitches[2:])
-    return [*three(origin), *three(other), *size, *pitches]
+        check_rect(second, offset_of(other), size, *pitches[2:])
+    return [*offset_of(origin), *offset_of(other), *size, *pitches]
 
 
 def _check_context(append: Append, *things: URBuffer) -> None:
@@ -139,8 +139,8 @@ def urCommandBufferAppendMemBufferCopyRectExp(
         hDstMem,
     )
     (source, numbers[0:3]), (target, numbers[3:6]) = (
-        in_parent_buffer(hSrcMem, three(srcOrigin)),
-        in_parent_buffer(hDstMem, three(dstOrigin)),
+        in_parent_buffer(hSrcMem, offset_of(srcOrigin)),
+        in_parent_buffer(hDstMem, offset_of(dstOrigin)),
     )
     return append.add(
         "copy_rect",

@@ -100,7 +100,7 @@ def support(device: URDevice) -> dict[str, int]:
 # ranges
 
 
-def located(context: URContext, address: int, size: int) -> Allocation | None:
+def locate(context: URContext, address: int, size: int) -> Allocation | None:
     """The allocation that bytes lie in; None for host memory. Raises URError: INVALID_SIZE if an allocation ends before
     they do, INVALID_MEM_OBJECT if there is no memory at their first or their last byte, or device memory of another context.
     """
@@ -161,7 +161,7 @@ def required_strategy(context: URContext) -> type[Strategy]:
 
 def as_copy(context: URContext, target: int, source: int, size: int) -> Operation:
     """A copy as an operation of the replay engine. Raises URError for a range that there is not."""
-    to, at = located(context, target, size), located(context, source, size)
+    to, at = locate(context, target, size), locate(context, source, size)
     return required_strategy(context).copy((target, to), (source, at), size)
 
 
@@ -169,7 +169,7 @@ def as_fill(
     context: URContext, address: int, pattern: Any, pattern_size: int, size: int
 ) -> Operation:
     """A fill as an operation of the replay engine. `pattern` leads to one that OpenCL takes, and is handed on as it is."""
-    allocation = located(context, address, size)
+    allocation = locate(context, address, size)
     return required_strategy(context).fill((address, allocation), pattern, pattern_size, size)
 
 
@@ -363,7 +363,7 @@ def _import(context: URContext, address: int, size: int) -> None:
         )
     if find(context, address) is not None:
         raise failure("INVALID_VALUE", "the memory is USM already")
-    located(context, address, size)
+    locate(context, address, size)
     add(Allocation(address, size, "host", context, None, strategy, imported=True))
 
 

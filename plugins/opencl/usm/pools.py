@@ -22,8 +22,8 @@ from ...sdk.objects import Object
 from ..contexts import URContext
 from ..core import adapter, check, failure
 from ..devices import URDevice
-from ..events import UREvent, when
-from ..extensions import nothing
+from ..events import UREvent, call_on_status
+from ..extensions import enqueue_marker
 from ..queues import URQueue, create_queue
 from .allocations import allocate, find_chained, release_memory
 from .registry import add, free, remove
@@ -331,7 +331,9 @@ def _enqueue_allocation(
         pool = _set(queue.context, device)
     address = allocate(queue.context, kind, device, None, pool, size)
     try:
-        return address, nothing(queue, f"ENQUEUE_USM_{kind.upper()}_ALLOC_EXP", waits, wanted)
+        return address, enqueue_marker(
+            queue, f"ENQUEUE_USM_{kind.upper()}_ALLOC_EXP", waits, wanted
+        )
     except BaseException:
         release_memory(remove(queue.context, address))
         raise
@@ -381,9 +383,9 @@ def urEnqueueUSMFreeExp(
     try:
         if pPool is not None and allocation.pool is not pPool:
             raise failure("INVALID_VALUE", "the memory is of another pool")
-        event = nothing(hQueue, "ENQUEUE_USM_FREE_EXP", phEventWaitList, True)
+        event = enqueue_marker(hQueue, "ENQUEUE_USM_FREE_EXP", phEventWaitList, True)
         assert event is not None
-        when(event.cl, hQueue.table, 0, lambda status: release_memory(allocation))
+        call_on_status(event.cl, hQueue.table, 0, lambda status: release_memory(allocation))
     except BaseException:
         add(allocation)
         raise

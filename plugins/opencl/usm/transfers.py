@@ -17,13 +17,13 @@ from ....icd.errors import OpenCLError
 from ....loader.ur.abi import UR
 from ..contexts import URContext
 from ..core import adapter, failure
-from ..events import UREvent, when
+from ..events import UREvent, call_on_status
 from ..extensions import (
     Call,
     enqueue,
     enqueue_in_sequence,
+    enqueue_marker,
     enqueue_unordered,
-    nothing,
     wait_if_blocking,
 )
 from ..queues import URQueue, create_queue
@@ -33,9 +33,9 @@ from ..transfers import (
     fill_buffer,
     is_power_of_two,
     repeated,
-    scratch,
+    temporary_buffer,
 )
-from .allocations import located, required_strategy
+from .allocations import locate, required_strategy
 from .strategies import Allocation, Buffers, Operation, Strategy
 
 Place = tuple[int, "Allocation | None"]
@@ -85,7 +85,7 @@ def copy(
     """Copy bytes; see urEnqueueUSMMemcpy."""
     if not size:
         raise failure("INVALID_SIZE", "there is nothing to copy")
-    to, at = located(queue.context, target, size), located(queue.context, source, size)
+    to, at = locate(queue.context, target, size), locate(queue.context, source, size)
     known = to or at
     strategy = known.strategy if known is not None else required_strategy(queue.context)
     blocks, by_us = queue.split_blocking(blocking)
@@ -123,7 +123,7 @@ def _copy_between_host(
     wanted: bool,
 ) -> UREvent | None:
     """From host memory to host memory through a buffer, which is all that such a driver can do in its queue's order."""
-    between, (blocks, by_us) = scratch(queue.context, size), queue.split_blocking(blocking)
+    between, (blocks, by_us) = temporary_buffer(queue.context, size), queue.split_blocking(blocking)
     calls: list[Call] = [
         ("clEnqueueWriteBuffer", (between.cl, False, 0, size, source)),
         ("clEnqueueReadBuffer", (between.cl, blocks, 0, size, target)),
@@ -145,7 +145,7 @@ def _copy_rows_between_host(
     wanted: bool,
 ) -> UREvent | None:
     """The same, row by row."""
-    between = scratch(queue.context, width * height)
+    between = temporary_buffer(queue.context, width * height)
     zero, region = _sizes(0, 0, 0), _sizes(width, height, 1)
     calls: list[Call] = [
         (
@@ -199,10 +199,10 @@ def _check_rows(place: Place, pitch: int, width: int, height: int) -> None:
 
 def _rows_of(context: URContext, address: int, pitch: int, width: int, height: int) -> Place:
     """Where rows are. Raises URError."""
-    place = address, located(context, address, 1)
+    place = address, locate(context, address, 1)
     _check_rows(place, pitch, width, height)
     if place[1] is None:
-        located(context, address, pitch * (height - 1) + max(width, 1))
+        locate(context, address, pitch * (height - 1) + max(width, 1))
     return place
 
 
@@ -228,7 +228,7 @@ def urEnqueueUSMMemcpy2D(
     source = _rows_of(hQueue.context, pSrc, srcPitch, width, height)
     wanted = phEvent or bool(blocking)
     if not width:
-        event = nothing(hQueue, "USM_MEMCPY_2D", phEventWaitList, wanted)
+        event = enqueue_marker(hQueue, "USM_MEMCPY_2D", phEventWaitList, wanted)
     elif target[1] is None and source[1] is None and required_strategy(hQueue.context) is Buffers:
         place = pDst, dstPitch, pSrc, srcPitch, width, height
         event = _copy_rows_between_host(hQueue, *place, phEventWaitList, wanted)
@@ -362,7 +362,7 @@ def fill(
         True,
     )
     assert first is not None
-    when(
+    call_on_status(
         first.cl, queue.table, 0, lambda status, block=block: None
     )  # the copy reads it when it runs
     calls: list[Call] = [
@@ -389,7 +389,7 @@ def urEnqueueUSMFill(
 ) -> UREvent | None:
     if not patternSize or not size or size % patternSize:
         raise failure("INVALID_SIZE", f"{size} bytes with a pattern of {patternSize}")
-    place = pMem, located(hQueue.context, pMem, size)
+    place = pMem, locate(hQueue.context, pMem, size)
     return fill(
         hQueue,
         "USM_FILL",
@@ -483,16 +483,16 @@ def urEnqueueUSMPrefetch(
             return enqueue(hQueue, *_named(call, "USM_PREFETCH"), phEventWaitList, phEvent)
         except OpenCLError as refusal:  # Intel's CPU driver takes some prefetches and not others
             adapter.log("info", f"a prefetch is left out: {refusal}")
-    return nothing(hQueue, "USM_PREFETCH", phEventWaitList, phEvent)
+    return enqueue_marker(hQueue, "USM_PREFETCH", phEventWaitList, phEvent)
 
 
 @adapter.entry
 def urEnqueueUSMAdvise(hQueue: URQueue, pMem: int, size: int, phEvent: bool) -> UREvent | None:
     _hinted(hQueue, pMem, size)
-    return nothing(hQueue, "USM_ADVISE", (), phEvent)
+    return enqueue_marker(hQueue, "USM_ADVISE", (), phEvent)
 
 
 def _hinted(queue: URQueue, address: int, size: int) -> Allocation | None:
     if not size:
         raise failure("INVALID_SIZE")
-    return located(queue.context, address, size)
+    return locate(queue.context, address, size)
