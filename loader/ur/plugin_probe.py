@@ -6,6 +6,7 @@ The child (`main`, called by `children`) loads the candidate through the very `a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -98,8 +99,9 @@ def probe_all(
 def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
     """What the child does: load the candidate, describe it, close it."""
     candidate = PluginCandidate(**{**data["candidate"], "manifest": None})
+    os.environ.update(data["environment"])  # adapters in Python see them, too
     try:
-        plugin = load(candidate, environment=data["environment"], progress=progress)
+        plugin = load(candidate, progress=progress)
     except FairleadError as error:
         missing = error.missing if isinstance(error, LibraryError) else ()
         return {

@@ -50,6 +50,7 @@ class DriverReport:
     - "usable",
     - "idle": it loads, and has no device,
     - "refused": `reason` and `remedy` say why; also if none of its devices describes itself,
+    - "unprobed": its child process did not start, so nothing is known; a note says why,
     - "absent": its package registers it and did not install it (see `verdict`),
     - "excluded" by FAIRLEAD_EXCLUDE,
     - "duplicate": it is the same file as another one.
@@ -236,8 +237,11 @@ def _driver(report: ProbeReport) -> DriverReport:
     devices = [device for platform in report.platforms for device in platform.devices]
     faults = [item.fault for item in (*report.platforms, *devices) if item.fault]
     broken = report.ok and bool(faults) and all(device.fault for device in devices)
-    idle = (report.ok and not devices and not faults) or _NO_PLATFORM in report.reason
+    idle = (
+        report.ok and report.probed and not devices and not faults
+    ) or _NO_PLATFORM in report.reason
     state = "idle" if idle else "usable" if report.ok and not broken else "refused"
+    state = state if report.probed else "unprobed"
     return DriverReport(
         library=candidate.library,
         found_via=candidate.found_via,
