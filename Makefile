@@ -20,14 +20,14 @@ INTEL   := 'lib/libimf.so' 'lib/libintlc.so.5' 'lib/libirng.so' 'lib/libsvml.so'
 # Kernel caches are private to a run.
 RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
 
-.PHONY: help demo test test-pythons demo-pythons test-pristine lint types check bench sanitize clean
+.PHONY: help demo test test-pristine test-pythons demo-pythons lint types check bench sanitize clean
 help:
 	@echo 'make demo      the main job on the PoCL wheel: a wave equation, direct and replayed'
 	@echo 'make test      every test'
-	@echo 'make test-pythons  both, on every Python from 3.10 to 3.13 that is here (PYTHONS=… TESTS=…)'
-	@echo 'make demo-pythons  the demo with one wheel, and the import of every module, on each of them'
 	@echo 'make test-pristine  both on a fresh Debian 12, with the packages of README.md alone (as root; RELEASE=sid POCL=1 TESTS=…:'
 	@echo '               see tests/helpers/pristine.py)'
+	@echo 'make test-pythons  both, on every Python from 3.10 to 3.13 that is here (PYTHONS=… TESTS=…)'
+	@echo 'make demo-pythons  the demo with one wheel, and the import of every module, on each of them'
 	@echo 'make lint      ruff;  make types  pyright'
 	@echo 'make bench     the measurements of bench/, written to bench/results/'
 	@echo 'make sanitize  the C parts under ASan/UBSan and valgrind'
@@ -35,16 +35,23 @@ help:
 
 # Names what is missing in one line, before pip buries it.
 define REQUIRE
-import sys, sysconfig, shutil, os
+import sys, sysconfig, shutil, subprocess, os
 v = '%d.%d' % sys.version_info[:2]
 cc = os.environ.get('CC', 'cc').split()[0]
+def has_headers():
+    command = [shutil.which(cc) or 'gcc', '-E', '-x', 'c', '-']
+    return not subprocess.run(command, input=b'#include <stdio.h>', stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
 missing = (
     'Python 3.10 or newer is needed, this is %s: make PYTHON=python3.12 …' % v if sys.version_info < (3, 10)
     else 'no C compiler (%s): install one (Debian: apt-get install gcc)' % cc if not (shutil.which(cc) or shutil.which('gcc'))
     else 'the headers of Python %s are missing: install them (Debian: apt-get install python%s-dev)' % (v, v)
     if not os.path.exists(os.path.join(sysconfig.get_path('include'), 'Python.h'))
     else 'the module ensurepip of Python %s is missing: install it (Debian: apt-get install python%s-venv)' % (v, v)
-    if not __import__('importlib.util').util.find_spec('ensurepip') else '')
+    if not __import__('importlib.util').util.find_spec('ensurepip')
+    else 'the C compiler finds no <stdio.h>: install the headers of the C library (Debian: apt-get install libc6-dev)'
+    if not has_headers()
+    else 'no C++ compiler, which the tests need: install one (Debian: apt-get install g++)'
+    if 'test' in sys.argv and not any(map(shutil.which, [os.environ.get('CXX', 'c++').split()[0], 'c++', 'g++'])) else '')
 sys.exit('fairlead: ' + missing if missing else 0)
 endef
 export REQUIRE
@@ -62,7 +69,7 @@ $(VENV)/installed-demo: $(BIN)/python $(NATIVE)
 	@touch $@
 # It has all that the demo needs.
 $(VENV)/installed-test: $(BIN)/python $(NATIVE)
-	@$(PYTHON) -c "$$REQUIRE"
+	@$(PYTHON) -c "$$REQUIRE" test
 	FAIRLEAD_WERROR=1 $(BIN)/python -m pip install --quiet --editable '.[test]'
 	@touch $(VENV)/installed-demo $@
 
@@ -100,16 +107,15 @@ demo: $(VENV)/installed-demo
 test: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched
 	OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) $(RUN) $(BIN)/python -m pytest -q -n auto --dist loadfile $(TESTS)
 
+# Before every release: on bookworm, sid and noble.
+test-pristine:
+	@RELEASE='$(RELEASE)' TESTS='$(TESTS)' POCL='$(POCL)' MIRROR='$(MIRROR)' CACHE='$(CACHE)' PYTHONPATH=tests $(PYTHON) -m helpers.pristine
 # Before every release. PYTHONS names others: make test-pythons PYTHONS='python3.12 /opt/python/bin/python'.
 test-pythons:
 	@PYTHONPATH=tests $(PYTHON) -m helpers.pythons suite $(PYTHONS) --tests '$(TESTS)'
 
 demo-pythons: $(BIN)/python
 	@PYTHONPATH=tests $(BIN)/python -m helpers.pythons demo $(PYTHONS)
-
-# Before every release: on bookworm, sid and noble.
-test-pristine:
-	@RELEASE='$(RELEASE)' TESTS='$(TESTS)' POCL='$(POCL)' MIRROR='$(MIRROR)' CACHE='$(CACHE)' PYTHONPATH=tests $(PYTHON) -m helpers.pristine
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .

@@ -7,8 +7,8 @@ from typing import Any, Final
 from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
 from .contexts import Context, check_native
-from .core import adapter, check, create, query, taken_over
-from .events import Event
+from .core import adapter, query, taken_over
+from .events import Event, completed_event
 from .queues import Queue, queue_of
 
 _TYPES: Final = {
@@ -73,7 +73,6 @@ _PROFILING: Final = {
 
 def _profiling(of_command: str, of_time_stamp: str) -> Any:
     def answer(event: Event) -> int:
-        event.check_there()
         name = of_time_stamp if event.is_time_stamp else of_command
         begins = name != "CL_PROFILING_COMMAND_END"
         asked = event.first if event.first is not None and begins else event.now()
@@ -90,7 +89,6 @@ adapter.info(
 
 @adapter.entry
 def urEventGetNativeHandle(hEvent: Event) -> int:
-    hEvent.check_there()
     return hEvent.cl
 
 
@@ -98,9 +96,7 @@ def urEventGetNativeHandle(hEvent: Event) -> int:
 def urEventCreateWithNativeHandle(hNativeEvent: int, hContext: Context, pProperties: Any) -> Event:
     """Without a native handle the event is a new one that is complete, as in other adapters."""
     if not hNativeEvent:
-        made = Event(create(hContext.table, "clCreateUserEvent", hContext.cl), hContext)
-        check(hContext.table.clSetUserEventStatus(made.cl, 0), "clSetUserEventStatus")
-        return made
+        return Event(completed_event(hContext), hContext)
     check_native(hNativeEvent, hContext, "clGetEventInfo", "CL_EVENT_CONTEXT")
     owned = bool(pProperties and pProperties.isNativeHandleOwned)
     taken_over(Event, hNativeEvent, hContext.table, owned)

@@ -142,7 +142,9 @@ def suite(python: Python, log: Path, tests: str) -> str:
 
 
 def _last_line(log: Path) -> str:
-    lines = re.findall(r"^.*\d+ (?:passed|failed|error).*$", log.read_text("utf-8"), re.M)
+    lines = re.findall(
+        r"^.*\d+ (?:passed|failed|error).*$|^no tests ran.*$", log.read_text("utf-8"), re.M
+    )
     return lines[-1].strip("= ") if lines else "pytest did not run"
 
 

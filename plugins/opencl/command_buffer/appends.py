@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -28,11 +29,25 @@ Appended = tuple[int, "CommandEvent | None", "URCommand | None"]
 _NativeCommand: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
+def split_waits(
+    buffer: URCommandBuffer, events: Sequence[Event]
+) -> tuple[list[CommandEvent], list[Event]]:
+    """The events of a wait list that commands of this command-buffer signal, and the others."""
+    inside: list[CommandEvent] = []
+    outside: list[Event] = []
+    for event in events:
+        if isinstance(event, CommandEvent) and event.buffer() is buffer:
+            inside.append(event)
+        else:
+            outside.append(event)
+    return inside, outside
+
+
 class Append:
     """What all appends have in common: where the command stands, and what the caller wants of it. Checked before anything is
     appended."""
 
-    __slots__ = ("after", "buffer", "command", "event", "events")
+    __slots__ = ("after", "buffer", "command", "event", "inside", "outside")
 
     def __init__(
         self,
@@ -50,8 +65,11 @@ class Append:
             )
         if events:
             buffer.context.check_same("an event of the wait list", *events)
+        self.inside, self.outside = split_waits(buffer, events)
         self.buffer, self.after = buffer, buffer.after(sync_points)
-        self.events, self.event, self.command = events, event, command
+        if self.inside and not buffer.in_order:
+            self.after = tuple(dict.fromkeys((*self.after, *(one.index for one in self.inside))))
+        self.event, self.command = event, command
 
     def add(
         self,
@@ -70,11 +88,13 @@ class Append:
     def finish(self, index: int, command: str) -> Appended:
         """What the caller is given for the command that was appended under a number."""
         buffer, event, handle = self.buffer, None, None
-        if self.events:
-            buffer.waits[index] = list(self.events)
+        if self.outside:
+            buffer.waits[index] = self.outside
+        if self.inside:
+            buffer.inner_waits[index] = [one.index for one in self.inside]
         if self.event:
             event = buffer.signals[index] = CommandEvent(
-                buffer.context, UR[f"UR_COMMAND_{command}"]
+                buffer.context, UR[f"UR_COMMAND_{command}"], weakref.ref(buffer), index
             )
         if self.command:
             handle = buffer.updates[index] = URCommand(buffer, index)

@@ -3,9 +3,9 @@
 A command-buffer is an array of commands (`CommandArray`) with what each comes after. A sync-point is the number of its command plus one;
 0 is none. It keeps what its commands need, also after its release, until the device is done (`_unfinished`).
 
-A command's event is a real event from each enqueue on that has the command in it, and none before the first: it cannot be waited
-for then. Every enqueue gives it another cl_event, which is what "reset" means here, and the events that a command waits for are
-looked at anew. (Unified Runtime, EXP-COMMAND-BUFFER 1.12; appends.py and updates.py have the rest.)
+A command's event is complete before the first enqueue. Every enqueue gives it another cl_event, which is what "reset" means here, and
+the events that a command waits for are looked at anew. A wait for the event of a command of the same command-buffer is an edge, like a
+sync-point. (Unified Runtime, EXP-COMMAND-BUFFER 1.12; appends.py and updates.py have the rest.)
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class URCommand(Object):
     """A command that can be updated; it belongs to its command-buffer and lives as long.
 
     `index` is its place in the array. `kernels` are those that it may launch, with our copies; the first is the one of its creation.
+    `arguments` are those that it launched another kernel with before (fl_arguments), for an update back to that kernel.
     """
 
     type, counted = "ur_exp_command_buffer_command_handle_t", False
@@ -57,6 +58,7 @@ class URCommand(Object):
         self.index = index
         self.kernels: dict[Any, Any] = {}
         self.kernel: Any = None
+        self.arguments: dict[Any, Any] = {}
         self.dim = 0  # of its work size
 
     @property
@@ -91,7 +93,8 @@ class URCommandBuffer(Object):
         self.context, self.device = context, device
         self.updatable, self.in_order, self.profiling = updatable, in_order, profiling
         self.commands = CommandArray()
-        self.waits: dict[int, list[Event]] = {}
+        self.waits: dict[int, list[Event]] = {}  # for events of elsewhere
+        self.inner_waits: dict[int, list[int]] = {}  # for the events of these commands
         self.signals: dict[int, CommandEvent] = {}
         self.updates: dict[int, URCommand] = {}
         self.launches = launches_of(context, self.commands)  # as C reads them

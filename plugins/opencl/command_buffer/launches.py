@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from ....icd._native import ffi as icd_ffi
 from ....icd._native import lib as icd_lib
+from ....icd.calls import address
 from ...sdk._native import ffi, lib
-from ..core import adapter, failure
+from ..core import adapter, check, failure
 from ..events import Event
-from ..kernels import Argument, Kernel
+from ..kernels import Argument, Kernel, argument_rows
 from .appends import Append, Appended
 from .arguments import refused
 from .command_buffers import URCommandBuffer
@@ -37,6 +38,19 @@ def copy_of(buffer: URCommandBuffer, kernel: Kernel, addresses: int) -> Any:
             raise failure("INVALID_KERNEL", "the driver can make no copy of it")
         buffer.copies[identity] = copy  # which keeps the kernel, too
     return copy
+
+
+def _check_values(kernel: Kernel, copy: int, rows: Any, count: int) -> None:
+    """Raise OpenCLError for an argument by value of a size that the driver does not take.
+
+    Only the driver knows the sizes: it is given each once, on a copy of ours.
+    """
+    known = kernel.value_sizes
+    for kind, index, size, value in argument_rows(rows, count):
+        if kind == Argument.VALUE and known.get(index) != size:
+            code = kernel.table.clSetKernelArg(copy, index, size, value)
+            check(code, "clSetKernelArg", f"It is argument {index}.")
+            known[index] = size
 
 
 def _append_launch(
@@ -76,6 +90,8 @@ def _append_launch(
     commands = buffer.commands
     try:
         copy = copy_of(buffer, kernel, done.addresses)
+        if not native:
+            _check_values(kernel, address(copy), rows, count)
         copies = (
             {other: copy_of(buffer, other, done.addresses) for other in others} if others else {}
         )

@@ -300,8 +300,8 @@ def urCommandBufferAppendUSMMemcpyExp(
     phCommand: bool,
 ) -> Appended:
     append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    if not size:
-        raise failure("INVALID_SIZE", "there is nothing to copy")
+    if not size:  # as libsycl has it on queues
+        return append.add("hint", "USM_MEMCPY")
     return _add(append, "USM_MEMCPY", as_copy(hCommandBuffer.context, pDst, pSrc, size))
 
 
@@ -318,6 +318,8 @@ def urCommandBufferAppendUSMFillExp(
     phCommand: bool,
 ) -> Appended:
     append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    if not size and patternSize:
+        return append.add("hint", "USM_FILL")
     pattern = _pattern(pPattern, patternSize, size)
     commands = hCommandBuffer.commands
     if _is_pattern(patternSize, pMemory):

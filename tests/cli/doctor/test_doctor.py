@@ -459,6 +459,19 @@ def test_a_driver_that_pyopencl_does_not_see_is_named(
     assert f"it does not see {seen}" not in text
 
 
+@pytest.mark.parametrize("vendors", [None, "/nowhere"], ids=["default", "missing"])
+def test_doctor_and_pyopencl_agree_on_the_driver_of_the_wheel(
+    run_python: RunPython, pocl_wheel: Candidate, vendors: str | None
+) -> None:
+    """A missing default directory does not stop PyOpenCL's loader; a missing OCL_ICD_VENDORS does."""
+    code = "import pyopencl; print([p.version for p in pyopencl.get_platforms()])"
+    env = {"OCL_ICD_VENDORS": vendors}
+    listed = "PoCL 3.0-rc2" in run_python(code, env=env, check=False).out
+    done = run_python(COMMAND, "doctor", "--json", env=env, check=False)
+    reads = json.loads(done.out)["pyopencl"]["reads"]
+    assert listed == any(str(pocl_wheel.manifest) == file for file in reads)
+
+
 @pytest.mark.parametrize(
     ("content", "kind", "symbols"),
     [
