@@ -13,6 +13,7 @@ from typing import Any
 
 from ..base.children import Request, run_all, with_printed
 from ..base.errors import FairleadError, LibraryError, reason_of
+from ..base.process_state import ProcessState
 from ..base.search import Candidate
 from .adapters import backend_library, load
 from .devices import Platform
@@ -100,6 +101,7 @@ def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
     """What the child does: load the candidate, describe it, close it."""
     candidate = PluginCandidate(**{**data["candidate"], "manifest": None})
     os.environ.update(data["environment"])  # adapters in Python see them, too
+    state = ProcessState.now()
     try:
         plugin = load(candidate, progress=progress)
     except FairleadError as error:
@@ -115,6 +117,7 @@ def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
     platforms = [
         _describe(number, platform, warnings) for number, platform in enumerate(plugin.platforms)
     ]
+    warnings += state.changes()
     answer = {
         "ok": True,
         "real_path": plugin.path,

@@ -64,6 +64,7 @@ class DriverReport:
         seconds: how long its probe took.
         quirks: the ids of the repairs that were applied.
         habits: the ids of the habits that apply.
+        handlers: the signals whose handlers it changes in the process, "SIGINT".
         notes: what is odd about it although it works.
     """
 
@@ -80,6 +81,7 @@ class DriverReport:
     platforms: tuple[PlatformReport, ...] = ()
     quirks: tuple[str, ...] = ()
     habits: tuple[str, ...] = ()
+    handlers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -256,6 +258,7 @@ def _driver(report: ProbeReport) -> DriverReport:
         platforms=report.platforms,
         quirks=report.quirks,
         habits=report.habits,
+        handlers=report.handlers,
         notes=report.notes,
     )
 
