@@ -44,11 +44,30 @@ def test_nothing_comes_back_unless_it_is_wanted(queue: Queue, program: Program) 
     fixed.flags.writeable = False
     later = Buffer(data)
     later.set_write_back(False)
-    for buffer in (Buffer(data, write_back=False), Buffer(fixed), later):
+    for buffer in (Buffer(data, write_back=False), Buffer(fixed, write_back=False), later):
         queue.submit(add(buffer, program, 5))
         assert (buffer.numpy() == 5).all()
         buffer.close()
     assert not data.any() and not fixed.any()
+
+
+def test_a_result_is_not_lost_in_a_read_only_array(queue: Queue, program: Program) -> None:
+    fixed, final = numpy.ones(N, numpy.int32), numpy.zeros(N, numpy.int32)
+    fixed.flags.writeable = False
+    with Buffer(fixed) as buffer:
+        assert (buffer.numpy() == 1).all()
+        for use in (lambda: queue.submit(add(buffer, program, 5)), lambda: write(buffer)):
+            with pytest.raises(SYCLError, match="read-only") as caught:
+                use()
+            assert caught.value.errc is Errc.invalid and "write_back=False" in caught.value.remedy
+        buffer.set_final_data(final)
+        queue.submit(add(buffer, program, 5))
+    assert (final == 6).all() and (fixed == 1).all()
+
+
+def write(buffer: Buffer) -> None:
+    with buffer.host_access("write"):
+        pass
 
 
 def test_contents_go_to_the_array_that_is_named_last(queue: Queue, program: Program) -> None:
