@@ -11,7 +11,7 @@ from helpers.support import RunPython
 from helpers.sycl import SOURCE, N, zeros
 
 from fairlead.backends import registered
-from fairlead.icd import quirks
+from fairlead.icd import driver_profiles
 from fairlead.loader.base.search import Candidate
 from fairlead.runtime import Context, Device, Errc, Program, Queue, SYCLError, devices, platforms
 from fairlead.runtime.queue import default_context
@@ -97,7 +97,7 @@ def test_other_adapters_can_be_forced(
 ) -> None:
     """It has a loader of its own, which finds no driver that only pip installed: it is told one."""
     code = "from fairlead.runtime import devices; print({device.adapter.plugin.path for device in devices()})"
-    driver, _ = quirks.locate(pocl_wheel)
+    driver, _ = driver_profiles.locate(pocl_wheel)
     env = {**registered([driver]), "UR_ADAPTERS_FORCE_LOAD": str(intel_adapter)}
     (path,) = eval(run_python(code, env=env).out)
     assert Path(path) == intel_adapter.resolve()
