@@ -26,6 +26,7 @@ import numpy
 
 from ..loader.base.forks import new_lock
 from ..loader.ur.abi import UR
+from .afterwards import Afterwards
 from .arguments import MAKERS, MEMORY, Argument
 from .checks import element_type, expect, no, whole
 from .errors import Errc, SYCLError, invalid
@@ -48,6 +49,9 @@ MODES: Final = {
 
 #: Held while a submission looks at buffers and is entered into them: one at a time.
 lock: Final = new_lock()
+
+#: Closes buffers that were collected while a submission held the lock.
+_closing: Final = Afterwards()
 
 _HOST: Final = None  # in `_valid`: the host's copy
 
@@ -357,11 +361,19 @@ class Buffer(Memory):
         self.close()
 
     def __del__(self) -> None:
-        """As SYCL's destructor does: nobody is left who could be told of an error. Commands that are not with an adapter yet hold their
-        buffers, so that nothing is waited for that this thread has yet to do."""
-        if not sys.is_finalizing():
-            with suppress(Exception):
-                self.close()
+        """Close it, as SYCL's destructor does, and wait for that. Nobody is left who could be told of an error. Commands that are not with
+        an adapter yet hold their buffers, so that nothing is waited for that this thread has yet to do. In the middle of a submission
+        another thread closes it: a host task that is waited for may want the lock."""
+        if sys.is_finalizing() or self._closed:
+            return
+        if lock._is_owned():
+            _closing.add(self._close_quietly)
+        else:
+            self._close_quietly()
+
+    def _close_quietly(self) -> None:
+        with suppress(Exception):
+            self.close()
 
     def __len__(self) -> int:
         return self.shape[0]

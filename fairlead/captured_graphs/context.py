@@ -21,8 +21,10 @@ from ..icd.abi import CL_INVALID_CONTEXT
 from ..icd.capture.recording import CaptureError, Recording
 from ..icd.errors import error
 from ..icd.tables import parse_version
+from ..loader.base.forks import forks
 from ..runtime import interop
 from ..runtime.context import Context
+from ..runtime.errors import Errc, SYCLError
 from ..runtime.platform import Device
 from . import pyopencl_client as _client
 from .block import Block, Observer
@@ -48,7 +50,18 @@ class CapturedGraph(CommandGraph):
         self.block = block
         self.queue: Any = None
         self.state = "recording"
+        self._forks = forks()
         self._begin()
+
+    def check_process(self, routine: str) -> None:
+        """Raise SYCLError (runtime) in a child that was forked after the capture: the threads of its drivers are not there."""
+        if self._forks != forks():
+            raise SYCLError(
+                Errc.runtime,
+                "the graph was captured before this process was forked",
+                routine=routine,
+                remedy='capture in the child; of multiprocessing\'s start methods use "spawn"',
+            )
 
     def _end(self, failed: bool) -> None:
         self.queue = None
@@ -126,6 +139,7 @@ class CapturedGraph(CommandGraph):
                 cost on the device. On an in-order queue it makes no difference.
             updatable, enable_profiling, policy: as of any command graph.
         """
+        self.check_process("finalize")
         if self.state != "captured":
             why = (
                 "the block has not ended"
