@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from threading import RLock
 from typing import Any, Final, NoReturn
 
@@ -23,13 +23,13 @@ from ..runtime.buffer import MODES, Accessor, Buffer
 from ..runtime.checks import check_group, several
 from ..runtime.commands import Barrier, Command
 from ..runtime.context import Context, default_context
-from ..runtime.errors import invalid, unsupported
+from ..runtime.errors import SYCLError, invalid, unsupported
 from ..runtime.handler import Handler
 from ..runtime.interop import queue_of
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
 from .dynamic import DynamicCommandGroup, check_dynamic
-from .executable import ExecutableGraph, GraphExecution
+from .executable import ExecutableGraph, GraphExecution, Snapshot
 from .node import Node
 from .nodes import Nodes
 from .partition import POLICIES
@@ -107,27 +107,39 @@ class CommandGraph(Nodes, Pictured):
                 remedy="leave that property out",
             )
         self.devices = wanted
-        self._nodes: list[Node] = []
-        self._begin(no_cycle_check, assume_buffer_outlives_graph, assume_data_outlives_buffer)
-
-    def _begin(
-        self,
-        no_cycle_check: bool = False,
-        assume_buffer_outlives_graph: bool = False,
-        assume_data_outlives_buffer: bool = False,
-    ) -> None:
-        """What a graph has besides its context, its devices and its nodes."""
         super().__init__()
         self.id = next(_ids)
         self.no_cycle_check = no_cycle_check
         self.assume_buffer_outlives_graph = assume_buffer_outlives_graph
         self.assume_data_outlives_buffer = assume_data_outlives_buffer
-        self.lock = RLock()
+        self.lock: AbstractContextManager[Any] = RLock()
+        self._nodes: list[Node] = []
         self._self: weakref.ref[CommandGraph] = weakref.ref(self)
         self.recorder = GraphRecorder(self._self)
         #: of each buffer: the node that wrote last, and those that have read since
         self._uses: dict[Buffer, tuple[Node | None, list[Node]]] = {}
         self.allocations: Any = None  # allocation.Allocations, once there are any
+
+    @property
+    def command_graph(self) -> CommandGraph:
+        """Itself. What stands for a command graph, such as a captured graph, gives that one."""
+        return self
+
+    def all_nodes(self) -> list[Node]:
+        return self._nodes
+
+    def adopt(self, nodes: list[Node], lock: AbstractContextManager[Any]) -> None:
+        """Have these nodes from now on, and no others yet.
+
+        Args:
+            nodes: with their edges. They name each other, so their edges are cut when the graph goes: what they keep is not kept until
+                a collection.
+            lock: guards the graph from now on.
+        """
+        self._nodes, self.lock = nodes, lock
+        for node in nodes:
+            node.belong_to(self._self)
+        weakref.finalize(self, cut_edges, nodes).atexit = False
 
     @property
     def device(self) -> Device:
@@ -359,12 +371,7 @@ class CommandGraph(Nodes, Pictured):
 
     def _check_explicit(self, routine: str) -> None:
         if self.is_recording:
-            raise invalid(
-                f'Explicit API "{routine[0].upper()}{routine[1:]}()" function cannot be called when a queue is currently '
-                "recording commands to a graph.",
-                routine=routine,
-                remedy="end the recording first",
-            )
+            raise explicit_while_recording(routine)
 
     # the end
 
@@ -381,6 +388,12 @@ class CommandGraph(Nodes, Pictured):
         Waits until the buffers that it uses are ready. Raises SYCLError (feature_not_supported) for a command that the adapter's
         command-buffers do not have, naming it. (command_graph::finalize)
         """
+        return self.make_executable(updatable, enable_profiling, policy)
+
+    def make_executable(
+        self, updatable: bool, profiling: bool, policy: str, schedule: str = "auto"
+    ) -> ExecutableGraph:
+        """`finalize`, with a schedule for the commands that are not the adapter's (Command.segment_maker)."""
         if policy not in POLICIES:
             raise invalid(
                 f"there is no policy {policy!r}",
@@ -397,7 +410,14 @@ class CommandGraph(Nodes, Pictured):
                     remedy="finalize without updatable=True, or use the reference adapter",
                 )
             return ExecutableGraph(
-                self, updatable=updatable, profiling=enable_profiling, policy=policy
+                self.context,
+                self.devices,
+                Snapshot(self._nodes),
+                updatable=updatable,
+                profiling=profiling,
+                policy=policy,
+                allocations=self.allocations,
+                schedule=schedule,
             )
 
     def of_context(self, context: Context) -> NoReturn:
@@ -416,6 +436,23 @@ class CommandGraph(Nodes, Pictured):
 
     def __repr__(self) -> str:
         return f"<CommandGraph of {len(self)} nodes{', recording' if self.is_recording else ''}>"
+
+
+def explicit_while_recording(routine: str) -> SYCLError:
+    """The error for a graph that is changed while a queue records to it."""
+    return invalid(
+        f'Explicit API "{routine[0].upper()}{routine[1:]}()" function cannot be called '
+        "when a queue is currently recording commands to a graph.",
+        routine=routine,
+        remedy="end the recording first",
+    )
+
+
+def cut_edges(nodes: Iterable[Node]) -> None:
+    """Cut all edges of nodes whose graph is gone."""
+    for node in nodes:
+        node.predecessors.clear()
+        node.successors.clear()
 
 
 def _connected(src: Node, dst: Node) -> bool:

@@ -287,6 +287,7 @@ def _graph(value: Any, routine: str) -> CommandGraph:
     """A modifiable graph. Raises SYCLError (invalid) for anything else."""
     from .command_graph import CommandGraph
 
+    value = getattr(value, "command_graph", value)  # of what stands for one
     expect(
         value,
         CommandGraph,

@@ -30,6 +30,7 @@ from .segments import ORDER_ONLY, BufferSegment, EmptySegment, HostSegment, Segm
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from .allocation import Allocations
     from .command_graph import CommandGraph
 
 
@@ -80,24 +81,28 @@ class Snapshot:
         self.predecessors.append(before)
         self.successors.append(after)
 
-    def engines(self) -> list[Hashable] | None:
+    def segment_makers(self) -> list[Hashable] | None:
         """What each node's partition must have in common: what runs it, or the device of those that the adapter runs. None if all have.
 
         A node that is only there for its order is with a neighbour, so that it parts none of them; host tasks are apart in any case.
         """
-        if len(set(self.devices)) < 2 and all(command.engine is None for command in self.commands):
+        if len(set(self.devices)) < 2 and all(
+            command.segment_maker is None for command in self.commands
+        ):
             return None
-        engines: list[Hashable] = [
-            None if isinstance(command, (HostTask, *ORDER_ONLY)) else command.engine or device
+        makers: list[Hashable] = [
+            None
+            if isinstance(command, (HostTask, *ORDER_ONLY))
+            else command.segment_maker or device
             for command, device in zip(self.commands, self.devices, strict=True)
         ]
-        for node, engine in enumerate(engines):
-            if engine is None:
+        for node, maker in enumerate(makers):
+            if maker is None:
                 near = (
-                    engines[other] for other in (*self.predecessors[node], *self.successors[node])
+                    makers[other] for other in (*self.predecessors[node], *self.successors[node])
                 )
-                engines[node] = next((one for one in near if one is not None), self.devices[node])
-        return engines
+                makers[node] = next((one for one in near if one is not None), self.devices[node])
+        return makers
 
     def _inline(self, inner: Snapshot) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Put a sub-graph's nodes here; the answer is those that nothing of it comes before, and after."""
@@ -149,6 +154,7 @@ class ExecutableGraph(Pictured):
     Attributes:
         partitions: how it is divided, and which policy did it (graph/partition.py).
         snapshot: its commands and edges.
+        schedule: a hint for the segments of commands that are not the adapter's.
         requirements: an accessor for each buffer that it uses.
         beyond_queue: whether it is anything but one command-buffer for one device. This, `requirements`, `host_memory` and `execute` are
             what a queue asks of a command.
@@ -157,21 +163,35 @@ class ExecutableGraph(Pictured):
     host_memory = False
 
     def __init__(
-        self, graph: CommandGraph, *, updatable: bool, profiling: bool, policy: str
+        self,
+        context: Context,
+        devices: tuple[Device, ...],
+        snapshot: Snapshot,
+        *,
+        updatable: bool,
+        profiling: bool,
+        policy: str,
+        allocations: Allocations | None = None,
+        schedule: str = "auto",
+        whole: Segment | None = None,
     ) -> None:
-        self._begin(updatable, profiling)
-        self.context: Context = graph.context
-        self.devices: tuple[Device, ...] = graph.devices
-        self.snapshot = Snapshot(graph.nodes)
-        self.allocations = graph.allocations.hold(self) if graph.allocations is not None else None
-        commands = self.snapshot.commands
-        self.requirements = _required(self.snapshot)
+        self.context, self.devices, self.snapshot = context, devices, snapshot
+        self.updatable, self.profiling, self.schedule = updatable, profiling, schedule
+        self.allocations = allocations.hold(self) if allocations is not None else None
+        self._lock = RLock()
+        #: The last submission, and where it was.
+        self._last: Event | None = None
+        self._queue: Queue | None = None
+        self._queues: dict[Device, Queue] = {}
+        self._not_profiled = "" if profiling else "the graph was finalized without enable_profiling"
+        commands = snapshot.commands
+        self.requirements = _required(snapshot)
         self.make_ready(self.requirements)
         self.partitions = partition(
-            self.snapshot.successors,
-            self.snapshot.predecessors,
+            snapshot.successors,
+            snapshot.predecessors,
             host=[isinstance(command, HostTask) for command in commands],
-            devices=self.snapshot.engines(),
+            devices=snapshot.segment_makers() if whole is None else None,
             policy=policy,
             not_in_order=[
                 index
@@ -179,25 +199,22 @@ class ExecutableGraph(Pictured):
                 if isinstance(command, Transfer) and "rect" in command.title
             ],
         )
-        self._places = [self._places_of(part) for part in self.partitions.partitions]
-        self._segments = list(map(self._segment, self.partitions.partitions, self._places))
-        only = self._segments[0] if len(self._segments) == 1 else None
-        if only is not None and not isinstance(only, HostSegment) and len(self.devices) == 1:
-            self._only, self.beyond_queue = only, False
+        parts = self.partitions.partitions
+        self._places = [self._places_of(part) for part in parts]
+        self._segments = (
+            [whole] if whole is not None else list(map(self._segment, parts, self._places))
+        )
+        #: The segment that is the whole graph, None if there are several, or a host task.
+        self.only = whole
+        if len(self._segments) == 1 and len(devices) == 1:
+            only = self._segments[0]
+            self.only = None if isinstance(only, HostSegment) else only
+        self.beyond_queue = self.only is None
 
-    def _begin(self, updatable: bool, profiling: bool) -> None:
-        """What it has whatever its nodes are."""
-        self.updatable, self.profiling = updatable, profiling
-        self.requirements: Sequence[Accessor] = ()
-        self.allocations: Any = None
-        self._lock = RLock()
-        #: The last submission, and where it was.
-        self._last: Event | None = None
-        self._queue: Queue | None = None
-        self._queues: dict[Device, Queue] = {}
-        self._only: Segment | None = None
-        self.beyond_queue = True
-        self._not_profiled = "" if profiling else "the graph was finalized without enable_profiling"
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """What runs the partitions, in their order."""
+        return self._segments
 
     def _places_of(self, part: Partition) -> Sequence[Device]:
         """The devices of a partition's nodes, but for those that are there for their order alone."""
@@ -220,8 +237,8 @@ class ExecutableGraph(Pictured):
         )
         if first is None:
             return EmptySegment()
-        if first.engine is not None:
-            return first.engine.segment(self, part)
+        if first.segment_maker is not None:
+            return first.segment_maker.segment(self, part)
         return BufferSegment(
             self.context,
             places[0],
@@ -288,7 +305,7 @@ class ExecutableGraph(Pictured):
             ):
                 before = last.parts() if last.others else (last,)
                 dependencies = [*dependencies, *[part for part in before if part.error is None]]
-            only = self._only
+            only = self.only
             event = (
                 self._run_only(only, queue, dependencies)
                 if only
@@ -368,7 +385,9 @@ class ExecutableGraph(Pictured):
 
     # updates
 
-    def update(self, what: CommandGraph | Node | Iterable[Node], *, strict: bool = False) -> None:
+    def update(
+        self, what: update.HasCommandGraph | Node | Iterable[Node], *, strict: bool = False
+    ) -> None:
         """Take over what has changed: in nodes of the graph that it was made of, or of a whole graph of the same topology.
 
         All of it is taken over or, if an error is raised, nothing. Submissions that were made before are not affected; one that

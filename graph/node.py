@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from ..runtime.commands import Command
 from ..runtime.errors import Errc, SYCLError, invalid
 from ..runtime.event import Event
-from ..runtime.launches import KernelLaunch, NDRange, sizes
+from ..runtime.launches import Launch, NDRange, sizes
 from .execution_order import leads_to
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Node:
 
     def __init__(
         self,
-        graph: weakref.ref[CommandGraph],
+        graph: Callable[[], CommandGraph | None],
         command: Command,
         device: Device | None,
         queue: Queue | None = None,
@@ -68,12 +68,17 @@ class Node:
     @property
     def device(self) -> Device:
         """The device that it runs on."""
-        return self._device  # pyright: ignore[reportReturnType]  # a captured node looks it up itself
+        assert self._device is not None  # a captured node looks it up itself
+        return self._device
 
     @property
     def graph(self) -> CommandGraph | None:
         """Its graph, None if that is gone."""
         return self._graph()
+
+    def belong_to(self, graph: Callable[[], CommandGraph | None]) -> None:
+        """Be a node of another graph, which has taken it over."""
+        self._graph = graph
 
     @property
     def queue(self) -> Queue | None:
@@ -134,28 +139,29 @@ class Node:
 
     def _update_range(self, range: Any, is_nd: bool, routine: str) -> None:
         command = self.command
-        if not isinstance(command, KernelLaunch):
+        if not isinstance(command, Launch):
             raise invalid(
                 "Cannot update execution range of nodes which are not kernel nodes",
                 routine=routine,
                 remedy="update kernel nodes",
             )
-        if is_nd != (routine == "update_nd_range") or bool(command.local_size) != is_nd:
-            there = "an nd-range" if command.local_size else "a range"
+        present, work_group, _ = command.sizes
+        if is_nd != (routine == "update_nd_range") or bool(work_group) != is_nd:
+            there = "an nd-range" if work_group else "a range"
             raise invalid(
                 f"Cannot update node with {'an nd-range' if is_nd else 'a range'}: it was created with {there}",
                 routine=routine,
                 remedy="update_nd_range(NDRange(…)) for nodes with work-groups, update_range(…) for others",
             )
         whole, local, offset = sizes(range, routine)
-        if len(whole) != len(command.global_size):
+        if len(whole) != len(present):
             raise SYCLError(
                 Errc.invalid,
-                f"Cannot update the node's range: it has {len(command.global_size)} dimensions, not {len(whole)}",
+                f"Cannot update the node's range: it has {len(present)} dimensions, not {len(whole)}",
                 routine=routine,
                 remedy="keep the number of dimensions",
             )
-        command.global_size, command.local_size, command.offset = whole, local, offset
+        command.set_sizes((whole, local, offset))
 
     def __repr__(self) -> str:
         return f"<Node {self.id}: {self.command}>"

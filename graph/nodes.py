@@ -12,18 +12,21 @@ from .node import Node
 class Nodes:
     """`graph[3]`, slices, iteration and `nodes` give nodes; `edges` gives pairs of their places."""
 
-    _nodes: list[Node]
     lock: AbstractContextManager[Any]
 
     def __init__(self) -> None:
         #: a list of nodes, how many of it were looked at for leaves, and those that there were
         self._leaves: tuple[list[Node], int, list[Node]] = [], 0, []
 
+    def all_nodes(self) -> list[Node]:
+        """The list of nodes itself. The caller holds `lock`."""
+        raise NotImplementedError
+
     @property
     def nodes(self) -> list[Node]:
         """All nodes, in the order in which they were made. (get_nodes)"""
         with self.lock:
-            return list(self._nodes)
+            return list(self.all_nodes())
 
     @property
     def roots(self) -> list[Node]:
@@ -34,7 +37,7 @@ class Nodes:
     def leaves(self) -> list[Node]:
         """The nodes that none comes after."""
         with self.lock:
-            nodes, (of, seen, leaves) = self._nodes, self._leaves
+            nodes, (of, seen, leaves) = self.all_nodes(), self._leaves
             found = (
                 leaves + nodes[seen:] if of is nodes else nodes
             )  # no other can be one: edges do not go away
@@ -55,10 +58,10 @@ class Nodes:
 
     def empty(self) -> bool:
         """Whether it has no node."""
-        return not self._nodes
+        return not self.all_nodes()
 
     def __len__(self) -> int:
-        return len(self._nodes)
+        return len(self.all_nodes())
 
     def __bool__(self) -> bool:
         return True
@@ -74,4 +77,4 @@ class Nodes:
         with self.lock:
             if isinstance(index, int) and not -len(self) <= index < len(self):
                 raise IndexError(f"the graph has {len(self)} nodes, there is no node {index}")
-            return self._nodes[index]
+            return self.all_nodes()[index]

@@ -17,6 +17,7 @@ from ..runtime.errors import invalid
 from ..runtime.event import Event
 from ..runtime.handler import Handler
 from ..runtime.queue import Queue
+from ..runtime.queue_order import QueueOrder
 
 if TYPE_CHECKING:
     from .command_graph import CommandGraph
@@ -28,15 +29,14 @@ _lock: Final = new_lock()
 
 
 class Track:
-    """What a queue gives its commands to, and what is remembered of the queue: if it is in order the last node, else the last barrier, and
-    the nodes that nothing of the queue comes after."""
+    """What a queue gives its commands to while it records. It knows what the queue's next node comes after, and which nodes
+    of an out-of-order queue nothing of the queue comes after."""
 
-    __slots__ = ("_barrier", "_exits", "_graph", "_last")
+    __slots__ = ("_exits", "_graph", "_order")
 
     def __init__(self, graph: weakref.ref[CommandGraph]) -> None:
         self._graph = graph
-        self._last: Node | None = None
-        self._barrier: Node | None = None
+        self._order: QueueOrder[Node] = QueueOrder()
         self._exits: dict[Node, None] = {}
 
     @property
@@ -66,26 +66,19 @@ class Track:
             handler.graph, handler.recorded = graph, True
             handler.after = self._before(queue, handler)
             node = graph.insert(handler, queue.device, queue)
-            if queue.in_order:
-                self._last = node
-            else:
-                self._remember(node)
+            self._order.follow(node, queue.in_order, isinstance(node.command, Barrier))
+            if not queue.in_order:
+                for followed in node.predecessors:
+                    self._exits.pop(followed, None)
+                self._exits[node] = None
             return node.event()
 
     def _before(self, queue: Queue, handler: Handler) -> Sequence[Node]:
         """What the queue itself says that a node comes after."""
-        if queue.in_order:
-            return () if self._last is None else (self._last,)
-        if isinstance(handler.command, Barrier) and not handler.dependencies:
+        if isinstance(handler.command, Barrier) and not handler.dependencies and not queue.in_order:
             return tuple(self._exits)
-        return () if self._barrier is None else (self._barrier,)
-
-    def _remember(self, node: Node) -> None:
-        if isinstance(node.command, Barrier):
-            self._barrier = node
-        for followed in node.predecessors:
-            self._exits.pop(followed, None)
-        self._exits[node] = None
+        last = self._order.last
+        return () if last is None else (last,)
 
 
 class GraphRecorder:

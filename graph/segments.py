@@ -2,7 +2,7 @@
 
 A partition of host code is a `HostSegment`; one of commands for a device is a `BufferSegment`, which is a command-buffer of the adapter;
 one of nothing but empty nodes is an `EmptySegment`. Commands of other kinds, such as captured OpenCL calls, name what makes the segments
-of theirs (`Command.engine`).
+of theirs (`Command.segment_maker`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..runtime.buffer import MODES, Buffer
-from ..runtime.command_buffer import CommandBuffer
+from ..runtime.command_buffer import AdapterCommandBuffer
 from ..runtime.commands import Barrier, Command, Empty, HostTask
 from ..runtime.context import Context
 from ..runtime.errors import SYCLError
@@ -43,7 +43,7 @@ class Segment(Protocol):
     def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None: ...
 
 
-class Engine(Protocol):
+class SegmentMaker(Protocol):
     """What runs commands of another kind than the adapter's: commands of equal ones can be in one partition, for which it makes a
     segment of its own."""
 
@@ -126,7 +126,7 @@ class BufferSegment:
         updatable: bool,
         profiling: bool,
     ) -> None:
-        self.buffer = CommandBuffer(
+        self.buffer = AdapterCommandBuffer(
             context,
             device,
             updatable=updatable,

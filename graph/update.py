@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..runtime.checks import several
 from ..runtime.commands import Barrier, Command, HostTask, Transfer
 from ..runtime.errors import SYCLError, invalid
-from ..runtime.launches import KernelLaunch
+from ..runtime.launches import Launch
 from .node import Node
 
 if TYPE_CHECKING:
@@ -20,8 +20,15 @@ _UPDATABLE: Final = frozenset(("kernel", "host_task", "empty", "ext_oneapi_barri
 _SAME: Final = "make the second graph by the same calls as the first"
 
 
+class HasCommandGraph(Protocol):
+    """A command graph, or what has one, such as a captured graph."""
+
+    @property
+    def command_graph(self) -> CommandGraph: ...
+
+
 def changes(
-    executable: ExecutableGraph, what: CommandGraph | Node | Iterable[Node], strict: bool
+    executable: ExecutableGraph, what: HasCommandGraph | Node | Iterable[Node], strict: bool
 ) -> dict[int, Command]:
     """What `ExecutableGraph.update` puts in the place of commands, by index. Raises SYCLError (invalid)."""
     executable.context.adapter.check_open("update")
@@ -33,14 +40,13 @@ def changes(
         )
     if isinstance(what, Node):
         return _of_nodes(executable, (what,))
-    from .command_graph import CommandGraph
-
-    if isinstance(what, CommandGraph):
-        return _of_graph(executable, what, strict)
+    given: Any = what
+    if hasattr(given, "command_graph"):
+        return _of_graph(executable, given.command_graph, strict)
     return _of_nodes(
         executable,
         several(
-            what, Node, "update", "give a node, several, or a CommandGraph", "Node or CommandGraph"
+            given, Node, "update", "give a node, several, or a CommandGraph", "Node or CommandGraph"
         ),
     )
 
@@ -63,7 +69,7 @@ def _of_nodes(executable: ExecutableGraph, nodes: Iterable[Node]) -> dict[int, C
                 remedy="finalize the graph again",
             )
         assert index is not None
-        if isinstance(command, (KernelLaunch, HostTask)):
+        if isinstance(command, (Launch, HostTask)):
             changes[index] = command.copy()
     return changes
 
@@ -80,8 +86,8 @@ def _of_graph(executable: ExecutableGraph, graph: CommandGraph, strict: bool) ->
     _check_topology(old, new, strict)
     changes: dict[int, Command] = {}
     for index, (before, after) in enumerate(zip(old.commands, new.commands, strict=True)):
-        if isinstance(before, (KernelLaunch, HostTask)) or (
-            before.engine is not None and not isinstance(before, Barrier)
+        if isinstance(before, (Launch, HostTask)) or (
+            before.segment_maker is not None and not isinstance(before, Barrier)
         ):
             changes[index] = after
         elif before.node_type not in _UPDATABLE and not _same(before, after):
@@ -106,18 +112,18 @@ def _check_topology(old: Snapshot, new: Snapshot, strict: bool) -> None:
                 raise _differs(
                     f"{prefix} edges of node {index}: {len(edges[index])} and {len(others[index])}."
                 )
-        if before.node_type != after.node_type or before.engine != after.engine:
+        if before.node_type != after.node_type or before.segment_maker != after.segment_maker:
             raise _differs(
                 f"Cannot update using a graph with mismatched node types. Node {index}: {before.node_type}, {after.node_type}."
             )
         if (
-            isinstance(before, KernelLaunch)
-            and isinstance(after, KernelLaunch)
-            and before.kernel.name != after.kernel.name
+            isinstance(before, Launch)
+            and isinstance(after, Launch)
+            and before.kernel_name != after.kernel_name
         ):
             raise _differs(
                 "Cannot update using a graph with mismatched kernel types. "
-                f"Source node type {after.kernel.name}, target {before.kernel.name} (node {index})."
+                f"Source node type {after.kernel_name}, target {before.kernel_name} (node {index})."
             )
         if strict and sorted(old.successors[index]) != sorted(new.successors[index]):
             raise _differs(

@@ -22,24 +22,28 @@ from ..loader.base.search import Candidate
 from .driver_profiles import habits_of
 from .drivers import load
 from .errors import check
-from .objects import Device, Platform
+from .objects import CLDevice, CLPlatform
 
 
 @dataclass(frozen=True)
 class DeviceReport:
-    """A device as the child saw it; `global_mem` in bytes."""
+    """A device as the child saw it; `global_mem` in bytes.
+
+    `fault` says which question it failed to answer; what was not asked then has its default.
+    """
 
     name: str
-    type: str
-    version: str
-    driver_version: str
-    compute_units: int
-    global_mem: int
+    type: str = ""
+    version: str = ""
+    driver_version: str = ""
+    compute_units: int = 0
+    global_mem: int = 0
+    fault: str = ""
 
 
 @dataclass(frozen=True)
 class PlatformReport:
-    """A platform as the child saw it."""
+    """A platform as the child saw it; `fault` says why its devices could not be listed."""
 
     name: str
     vendor: str
@@ -48,6 +52,7 @@ class PlatformReport:
     icd_version: int
     notes: tuple[str, ...]
     devices: tuple[DeviceReport, ...]
+    fault: str = ""
 
 
 @dataclass(frozen=True)
@@ -159,7 +164,7 @@ def describe(candidate: Candidate, progress: Callable[[str], None]) -> ProbeRepo
     )
 
 
-def _habits(platforms: Sequence[Platform]) -> tuple[str, ...]:
+def _habits(platforms: Sequence[CLPlatform]) -> tuple[str, ...]:
     rows = [
         row.id
         for platform in platforms
@@ -169,17 +174,21 @@ def _habits(platforms: Sequence[Platform]) -> tuple[str, ...]:
 
 
 def _platform_report(
-    platform: Platform, notes: list[str], progress: Callable[[str], None]
+    platform: CLPlatform, notes: list[str], progress: Callable[[str], None]
 ) -> PlatformReport:
-    devices: tuple[DeviceReport, ...] = ()
+    devices: list[DeviceReport] = []
+    faults: list[str] = []
+    fault = ""
     try:
         progress(f"asking the platform {platform.name!r} for its devices")
-        devices = tuple(map(_device_report, platform.devices))
-        for device in platform.devices:
-            progress(f"making a context for the device {device.name!r}")
-            _try_context(device)
+        for number, device in enumerate(platform.devices):
+            report = _device_report(device, number, progress)
+            devices.append(report)
+            faults.append(report.fault or _context_fault(device, progress))
+        notes += platform.device_faults
     except FairleadError as error:
-        notes.append(str(error))
+        fault = reason_of(error, with_code=True)
+    notes += filter(None, (fault, *faults))
     values = (
         platform.name,
         platform.vendor,
@@ -188,15 +197,34 @@ def _platform_report(
         platform.icd_version,
         platform.notes,
     )
-    return PlatformReport(*values, devices)
+    return PlatformReport(*values, tuple(devices), fault)
 
 
-def _device_report(device: Device) -> DeviceReport:
-    sizes = device.info("CL_DEVICE_MAX_COMPUTE_UNITS"), device.info("CL_DEVICE_GLOBAL_MEM_SIZE")
-    return DeviceReport(device.name, device.type, device.version, device.driver_version, *sizes)
+def _device_report(device: CLDevice, number: int, progress: Callable[[str], None]) -> DeviceReport:
+    values: dict[str, Any] = {"name": f"device {number}"}
+    try:
+        progress(f"asking device {number} of the platform {device.platform.name!r} about itself")
+        for name in ("name", "type", "version", "driver_version"):
+            values[name] = getattr(device, name)
+        values["compute_units"] = device.info("CL_DEVICE_MAX_COMPUTE_UNITS")
+        values["global_mem"] = device.info("CL_DEVICE_GLOBAL_MEM_SIZE")
+    except FairleadError as error:
+        fault = f"the device {values['name']!r} fails to describe itself: "
+        return DeviceReport(**values, fault=fault + reason_of(error, with_code=True))
+    return DeviceReport(**values)
 
 
-def _try_context(device: Device) -> None:
+def _context_fault(device: CLDevice, progress: Callable[[str], None]) -> str:
+    """Why no context can be made for a device; "" if one can."""
+    progress(f"making a context for the device {device.name!r}")
+    try:
+        _try_context(device)
+    except FairleadError as error:
+        return reason_of(error, with_code=True)
+    return ""
+
+
+def _try_context(device: CLDevice) -> None:
     code, devices = ctypes.c_int32(), (ctypes.c_void_p * 1)(device.handle)
     context = device.table.clCreateContext(None, 1, devices, None, None, ctypes.byref(code))
     check(code.value, "clCreateContext", f"(device {device.name!r})")

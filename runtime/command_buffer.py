@@ -13,7 +13,7 @@ from .launch_updates import Block, Change, describe
 from .platform import Device
 
 
-class CommandBuffer(Object):
+class AdapterCommandBuffer(Object):
     """A command-buffer for one device (ur_exp_command_buffer_handle_t).
 
     One thread appends to it, and there are many launches, so that some things are made once: `append_launch` is the adapter's function,

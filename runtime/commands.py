@@ -21,7 +21,7 @@ from .event import Event
 from .scheduler import run_on_host, submit
 
 if TYPE_CHECKING:
-    from .command_buffer import CommandBuffer
+    from .command_buffer import AdapterCommandBuffer
     from .context import Context
     from .queue import Queue
 
@@ -37,7 +37,7 @@ class Command:
         title: what it is called in messages, "USM copy".
         requirements: the accessors that it uses.
         keep: what has to live as long as the command does.
-        engine: what runs it in a graph in place of the adapter's command-buffers, if something does (graph/segments.py).
+        segment_maker: makes what runs it in a graph in place of the adapter's command-buffers, if something does (graph/segments.py).
         beyond_queue: whether some of it runs elsewhere than on the queue that it is submitted to: its order has to be said by events.
         host_memory: whether it reads or writes memory that Python alone keeps alive.
     """
@@ -49,7 +49,7 @@ class Command:
     title: str = "empty command"
     requirements: Sequence[Accessor] = ()
     keep: Any = None
-    engine: Any = None
+    segment_maker: Any = None
     beyond_queue: bool = False
     host_memory: bool = False
 
@@ -65,12 +65,12 @@ class Command:
         """Give it to a queue after `count` events; the handle of its own event."""
         raise NotImplementedError
 
-    def append(self, buffer: CommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
+    def append(self, buffer: AdapterCommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
         """Record it into a command-buffer after `count` sync-points; its own sync-point, and the handle by which it can be updated,
         0 if it cannot be. Raises SYCLError (feature_not_supported) if the adapter's command-buffers do not have it."""
         raise NotImplementedError
 
-    def _appended(self, buffer: CommandBuffer, code: int, routine: str) -> None:
+    def _appended(self, buffer: AdapterCommandBuffer, code: int, routine: str) -> None:
         """Raise SYCLError unless it was appended."""
         if code == UNSUPPORTED:
             raise unsupported(
@@ -268,7 +268,7 @@ class Transfer(Command):
             queue.adapter.check(code, row.enqueue, f"({self})")
         return event.value or 0
 
-    def append(self, buffer: CommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
+    def append(self, buffer: AdapterCommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
         row, point = self.row, ctypes.c_uint32()
         arguments = row.appended(*self._in(buffer.context))
         function = getattr(buffer.adapter.ur, row.append)
@@ -382,7 +382,7 @@ class NativeCommand(Command):
         queue.adapter.check(code, "urEnqueueNativeCommandExp", f"({self})")
         return event.value or 0
 
-    def append(self, buffer: CommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
+    def append(self, buffer: AdapterCommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
         point = ctypes.c_uint32()
         call = _Call(self.function, InteropHandle(buffer.context, buffer=buffer))
         code = buffer.adapter.ur.urCommandBufferAppendNativeCommandExp(
@@ -405,7 +405,7 @@ class InteropHandle:
 
     context: Context
     queue: Queue | None = None
-    buffer: CommandBuffer | None = None
+    buffer: AdapterCommandBuffer | None = None
 
     def native_queue(self) -> int:
         """The native queue (OpenCL: cl_command_queue), 0 while a command-buffer is recorded."""

@@ -17,7 +17,7 @@ from .event import Event
 from .handles import array
 
 if TYPE_CHECKING:
-    from .command_buffer import CommandBuffer
+    from .command_buffer import AdapterCommandBuffer
     from .program import Kernel
     from .queue import Queue
 
@@ -84,7 +84,34 @@ def _tuple(sizes: Any, routine: str) -> tuple[int, ...]:
     return found
 
 
-class KernelLaunch(Command):
+#: Global size, local size and offset in work-items; the last two are () where none is given.
+Sizes = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
+class Launch(Command):
+    """A launch of a kernel, whoever runs it: what a graph asks of one."""
+
+    __slots__ = ()
+
+    node_type = "kernel"
+    title = "kernel"
+
+    @property
+    def kernel_name(self) -> str:
+        """The function that the kernel is of."""
+        raise NotImplementedError
+
+    @property
+    def sizes(self) -> Sizes:
+        """Its range."""
+        raise NotImplementedError
+
+    def set_sizes(self, sizes: Sizes) -> None:
+        """Give it another range, of as many dimensions."""
+        raise NotImplementedError
+
+
+class KernelLaunch(Launch):
     """A kernel's launch: its range in work-items, by OpenCL's order of dimensions, and its arguments by index.
 
     `local` and `offset` are () where none is given. `alternatives` are the kernels that an update may put in its place.
@@ -101,13 +128,10 @@ class KernelLaunch(Command):
         "requirements",
     )
 
-    node_type = "kernel"
-    title = "kernel"
-
     def __init__(
         self,
         kernel: Kernel,
-        sizes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
+        sizes: Sizes,
         arguments: tuple[Argument, ...],
     ) -> None:
         self.kernel = kernel
@@ -115,6 +139,17 @@ class KernelLaunch(Command):
         self.arguments = arguments
         self.requirements: Sequence[Accessor] = ()
         self.alternatives: Sequence[Kernel] = ()
+
+    @property
+    def kernel_name(self) -> str:
+        return self.kernel.name
+
+    @property
+    def sizes(self) -> Sizes:
+        return self.global_size, self.local_size, self.offset
+
+    def set_sizes(self, sizes: Sizes) -> None:
+        self.global_size, self.local_size, self.offset = sizes
 
     def _sizes(self) -> tuple[int, bytes | None, bytes, bytes | None]:
         whole, local, offset = self.global_size, self.local_size, self.offset
@@ -144,7 +179,7 @@ class KernelLaunch(Command):
             queue.adapter.check(code, "urEnqueueKernelLaunchWithArgsExp", f"({self})")
         return event.value or 0
 
-    def append(self, buffer: CommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
+    def append(self, buffer: AdapterCommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
         others, point, command = self.alternatives, buffer.point, buffer.command
         command.value = None
         code = buffer.append_launch(

@@ -27,6 +27,7 @@ from .handler import Handler
 from .handles import Object, struct
 from .launches import NDRange
 from .platform import Device, devices
+from .queue_order import QueueOrder
 from .scheduler import check_not_own
 
 if TYPE_CHECKING:
@@ -100,8 +101,7 @@ class Queue(Object):
         self.keep = keep  # what its handle was made of
         self.recorder: Recorder | None = None
         self.lock = RLock()
-        self._last: Event | None = None  # of an in-order queue
-        self._barrier: Event | None = None  # one that the adapter does not know of
+        self._order: QueueOrder[Event] = QueueOrder()
         self._unsettled = (
             Unfinished()
         )  # host tasks, and what the adapter did not have when it was submitted
@@ -151,7 +151,7 @@ class Queue(Object):
 
     def _run(self, command: Command, dependencies: Sequence[Event]) -> Event:
         of_all = isinstance(command, Barrier) and not dependencies
-        last = self._last if self.in_order else self._barrier
+        last = self._order.last
         if last is not None and (
             command.beyond_queue
             or last.deferred is not None
@@ -163,10 +163,7 @@ class Queue(Object):
             dependencies = [*dependencies, *self._unsettled]
         self._busy = True
         event = command.execute(self, dependencies)
-        if self.in_order:
-            self._last = event
-        elif isinstance(command, Barrier):
-            self._barrier = event
+        self._order.follow(event, self.in_order, isinstance(command, Barrier))
         if event.deferred is not None or event.error is not None or event.others:
             self._unsettled.add(event)
         if command.host_memory:
@@ -337,10 +334,9 @@ class Queue(Object):
             raise
         self.context.let_go()
         with self.lock:
-            if self._last is not None and self._last.deferred is None:
-                self._last = None
-            if self._barrier is not None and self._barrier.deferred is None:
-                self._barrier = None
+            last = self._order.last
+            if last is not None and last.deferred is None:
+                self._order.last = None
         if failed is not None:
             raise failed
 

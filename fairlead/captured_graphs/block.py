@@ -1,6 +1,6 @@
 """What a capture block has recorded, and what keeps it usable: the commands, their order, and the Python objects that own their memory.
 
-A `Block` is what a captured graph, its nodes and everything that is made of them share. It leads back to none of them.
+A `CapturedBlock` is what a captured graph, its nodes and everything that is made of them share. It leads back to none of them.
 """
 
 from __future__ import annotations
@@ -9,13 +9,19 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-from ..icd.capture.recording import OPS, ORDER_ONLY, Recording
-from ..icd.command_buffer.commands import kernel_name
+from ..icd.calls import kernel_name
+from ..icd.capture.recording import Recording
+from ..icd.command_buffer.commands import OPERATIONS, ORDER_ONLY
 from ..icd.command_buffer.order import Order
+from ..loader.base.forks import forks
+from ..runtime.context import Context
+from ..runtime.errors import Errc, SYCLError
+from ..runtime.interop import context_of, device_of
+from ..runtime.platform import Device
 from . import pyopencl_client as _client
 
 
-class Observer:
+class PyOpenCLObserver:
     """Answers a recording's questions with what PyOpenCL's frames tell, and remembers where each command was called."""
 
     def __init__(self, keep: Iterable[Any]) -> None:
@@ -71,26 +77,41 @@ class _Dependencies(Sequence[Sequence[int]]):
         return self._all[command.first_dep : command.first_dep + command.dep_count]
 
 
-class Block:
+class CapturedBlock:
     """The commands of a capture block.
 
     Attributes:
         recording: the native recording.
         queues: the pyopencl queues that were captured; `fl_command.queue` is a number in it.
+        segments: makes segments of its commands in executable graphs (segment.Replays).
         order: what each command comes directly after; empty before the block has ended.
     """
 
-    def __init__(self, recording: Recording, observer: Observer, queues: Sequence[Any]) -> None:
+    def __init__(
+        self, recording: Recording, observer: PyOpenCLObserver, queues: Sequence[Any], segments: Any
+    ) -> None:
+        self.segments = segments
         self.recording, self.queues = recording, tuple(queues)
         self._observer = observer
         self.order = Order((), ())
         self._commands: Any = None
         self._names: dict[int, str] = {}
+        self._forks = forks()
 
     def __del__(self) -> None:
         """What owns memory goes before the recording, which frees SVM that it uses itself: PyOpenCL may have it freed by a queue, and
         PoCL reads PyOpenCL's list for that when it is gone."""
         self._observer.held.clear()
+
+    def check_process(self, routine: str) -> None:
+        """Raise SYCLError (runtime) in a child that was forked after the capture: the threads of its drivers are not there."""
+        if self._forks != forks():
+            raise SYCLError(
+                Errc.runtime,
+                "the graph was captured before this process was forked",
+                routine=routine,
+                remedy='capture in the child; of multiprocessing\'s start methods use "spawn"',
+            )
 
     def end(self, failed: bool) -> None:
         """The block has ended: what was recorded is there to be used, unless it failed."""
@@ -101,7 +122,7 @@ class Block:
         self._commands = commands
         self.order = Order(
             _Dependencies(self.recording),
-            [OPS[commands[node].op] in ORDER_ONLY for node in range(count)],
+            [OPERATIONS[commands[node].op] in ORDER_ONLY for node in range(count)],
         )
 
     def __len__(self) -> int:
@@ -111,6 +132,16 @@ class Block:
     def devices(self) -> list[int]:
         """The devices (handles) of the queues."""
         return [queue.device.int_ptr for queue in self.queues]
+
+    @cached_property
+    def context(self) -> Context:
+        """The runtime's context for the one that was captured in."""
+        return context_of(self.queues[0].context)
+
+    @cached_property
+    def runtime_devices(self) -> tuple[Device, ...]:
+        """The runtime's device of each queue."""
+        return tuple(device_of(queue.device) for queue in self.queues)
 
     def command(self, index: int) -> Any:
         """A pointer to a recorded command, which is not to be changed."""

@@ -1,33 +1,38 @@
 """A finalized capture: `replay(queue)` enqueues all of its commands on a pyopencl queue; `runtime.Queue.graph` takes it, too.
 
-A graph that is as it was recorded is a single command-buffer (`captured_segment`), which a replay enqueues by one native call. One that was
-changed is an executable graph like any other (graph/executable.py), with a segment for each partition; if it is more than one segment of
-captured commands, a replay runs it on a queue of its own, between two barriers of the caller's. A replay comes after the one before it,
-also on another queue; it need not be waited for.
+A graph that is as it was recorded is a single command-buffer (segment.py), which a replay enqueues by one native call. One that was changed
+has an executable graph (graph/executable.py) with a segment for each partition. If these are more than one segment of captured commands, a
+replay runs them on a queue of its own, between two barriers of the caller's. A replay comes after the one before it, also on another
+queue; it need not be waited for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property, partial
+from functools import partial
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 from ..graph.executable import ExecutableGraph, Snapshot
-from ..graph.partition import Partitions, partition
+from ..graph.picture import Pictured
 from ..icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
+from ..icd.calls import call, enqueue_marker
 from ..icd.capture.recording import CaptureError, is_captured
-from ..icd.command_buffer.commands import call, enqueue_marker
 from ..icd.errors import error
 from ..runtime.event import Event
 from ..runtime.queue import Queue
 from . import pyopencl_client as _client
-from .nodes import command_of
+from .commands import command_of
+from .nodes import nodes_of
 from .segment import CapturedSegment, ReplayError, event_from
 
 if TYPE_CHECKING:
+    from ..graph.node import Node
+    from ..graph.partition import Partitions
+    from ..graph.update import HasCommandGraph
     from ..runtime.context import Context
     from ..runtime.platform import Device
-    from .context import CapturedGraph
+    from .graph import CapturedGraph
 
 __all__ = ["SCHEDULES", "Executable", "ReplayError"]
 
@@ -41,14 +46,14 @@ def _has(queue: Any, name: str) -> bool:
     return bool(queue.properties & getattr(pyopencl.command_queue_properties, name))
 
 
-def _is_in_order(queue: Any) -> bool:
-    return not _has(queue, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
-
-
-class Executable(ExecutableGraph):
+class Executable(Pictured):
     """What `graph.finalize()` gives. It keeps the graph, and with it all memory that the commands use, alive.
 
     Thread-safe: replays from several threads follow each other.
+
+    Attributes:
+        graph: what it was made of.
+        schedule, updatable, profiling: as they were given to `finalize`.
     """
 
     def __init__(
@@ -66,43 +71,74 @@ class Executable(ExecutableGraph):
                 routine="finalize",
                 remedy=f"one of {', '.join(SCHEDULES)}",
             )
-        self.graph, self.schedule = graph, schedule
-        self._block = graph.block
+        self.graph, self.schedule, self._policy = graph, schedule, policy
+        self.updatable, self.profiling = updatable, profiling
+        self._block, self._lock = graph.block, RLock()
         self._own_queues: dict[Device, Queue] = {}
+        #: All commands, where the graph is as it was recorded.
+        self._whole: CapturedSegment | None = None
+        self._executable_graph: ExecutableGraph | None = None
         if graph.is_as_recorded and not updatable:
-            self._begin(updatable, profiling)
-            self._only = CapturedSegment.whole(
+            self._whole = CapturedSegment.whole(
                 self._block, partial(command_of, self._block), schedule, profiled=profiling
             )
-            self.beyond_queue = False
         else:
-            super().__init__(graph, updatable=updatable, profiling=profiling, policy=policy)
+            self._executable_graph = graph.command_graph.make_executable(
+                updatable, profiling, policy, schedule
+            )
 
-    # what a graph that is as it was recorded is only asked for when it is drawn, made a sub-graph, or run on a runtime queue
+    # its executable graph, which one that is as it was recorded only needs to be drawn, to be a sub-graph, or on a runtime queue
 
-    @cached_property
-    def context(self) -> Context:  # pyright: ignore[reportIncompatibleVariableOverride]
+    @property
+    def executable_graph(self) -> ExecutableGraph:
+        """What command graphs and runtime queues take it for."""
+        with self._lock:
+            if self._executable_graph is None:
+                self._executable_graph = ExecutableGraph(
+                    self._block.context,
+                    self.graph.devices,
+                    Snapshot(nodes_of(self._block, lambda: None)),
+                    updatable=False,
+                    profiling=self.profiling,
+                    policy=self._policy,
+                    schedule=self.schedule,
+                    whole=self._whole,
+                )
+            return self._executable_graph
+
+    @property
+    def context(self) -> Context:
         """The runtime's context for the one that was captured in."""
-        return self.graph.context
+        return self._block.context
 
-    @cached_property
-    def devices(self) -> tuple[Device, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    @property
+    def devices(self) -> tuple[Device, ...]:
         """The runtime's devices that it runs on."""
         return self.graph.devices
 
-    @cached_property
-    def snapshot(self) -> Snapshot:  # pyright: ignore[reportIncompatibleVariableOverride]
+    @property
+    def snapshot(self) -> Snapshot:
         """Its commands and edges."""
-        from .context import nodes_of
+        return self.executable_graph.snapshot
 
-        return Snapshot(nodes_of(self._block, self.graph._self))
+    @property
+    def partitions(self) -> Partitions:
+        """How it is divided."""
+        return self.executable_graph.partitions
 
-    @cached_property
-    def partitions(self) -> Partitions:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """It is one partition."""
-        return partition(
-            self.snapshot.successors, self.snapshot.predecessors, host=[False] * len(self)
-        )
+    def of_context(self, context: Context) -> ExecutableGraph:
+        """What a submission asks for: its executable graph. Raises SYCLError (invalid) for another context than its own."""
+        return self.executable_graph.of_context(context)
+
+    def update(
+        self, what: HasCommandGraph | Node | Iterable[Node], *, strict: bool = False
+    ) -> None:
+        """Take over what has changed in nodes, or a whole graph of the same topology. See `ExecutableGraph.update`."""
+        self.executable_graph.update(what, strict=strict)
+
+    def required_memory(self) -> int:
+        """How many bytes its own allocations (async_malloc) need. (get_required_mem_size)"""
+        return self.executable_graph.required_memory()
 
     # replays
 
@@ -133,15 +169,18 @@ class Executable(ExecutableGraph):
                 remedy="replay on a queue that is not in a capture block",
             )
         profiled = self.profiling and _has(queue, "PROFILING_ENABLE")
-        only = self._only
-        if isinstance(only, CapturedSegment):
-            return self._end(
-                queue,
-                *only.run(handle, queue.device.int_ptr, _is_in_order(queue), times, waits),
-                profiled,
-            )
+        only = self._only()
+        if only is not None:
+            return self._end(queue, *only.run(handle, times, waits), profiled)
         with self._lock:
             return self._replay_parts(queue, handle, times, waits, profiled)
+
+    def _only(self) -> CapturedSegment | None:
+        """The segment that all of it is, if it is one of captured commands."""
+        if self._executable_graph is None:
+            return self._whole
+        only = self._executable_graph.only
+        return only if isinstance(only, CapturedSegment) else None
 
     def _end(self, queue: Any, end: int, first: int, profiled: bool) -> Any:
         """A replay's event, of the native events of its end and of its first command (0: none)."""
@@ -170,9 +209,9 @@ class Executable(ExecutableGraph):
         call(handle, "clFlush")  # SPEC clFlush: another queue's commands wait for it
         event = Event(self.context, event_from(begin, self.context))
         own = self._own_queue(queue)
-        first = event = self.execute(own, [event])
+        first = event = self.executable_graph.execute(own, [event])
         for _ in range(times - 1):
-            event = self.execute(own, [event])
+            event = self.executable_graph.execute(own, [event])
         own.adapter.call("urQueueFlush", own.handle)
         parts = list(event.parts())
         if profiled or any(part.deferred is not None or part.error is not None for part in parts):
@@ -192,7 +231,7 @@ class Executable(ExecutableGraph):
         return ended or end
 
     def _own_queue(self, queue: Any) -> Queue:
-        device = self.graph.devices_of_queues[self._block.devices.index(queue.device.int_ptr)]
+        device = self._block.runtime_devices[self._block.devices.index(queue.device.int_ptr)]
         if device not in self._own_queues:
             self._own_queues[device] = Queue(self.context, device, profiling=self.profiling)
         return self._own_queues[device]
@@ -200,27 +239,20 @@ class Executable(ExecutableGraph):
     def explain(self, queue: Any = None) -> str:
         """How a replay on this queue is run, and why so, in a few words; without a queue, how the graph is divided."""
         if queue is None:
-            return super().explain()
-        handle = self._checked(queue, "explain")
-        where = handle, queue.device.int_ptr, _is_in_order(queue)
-        if isinstance(self._only, CapturedSegment):
-            return self._only.explain(*where)
-        captured = (
-            (number, one)
-            for number, one in enumerate(self._segments)
-            if isinstance(one, CapturedSegment)
-        )
+            return self.executable_graph.explain()
+        handle, only = self._checked(queue, "explain"), self._only()
+        if only is not None:
+            return only.explain(handle)
         own = self._own_queue(queue).native()
-        return "\n".join(
-            [
-                super().explain(),
-                *(f"  {number}: {one.explain(own, where[1], False)}" for number, one in captured),
-            ]
-        )
+        lines = [self.executable_graph.explain()]
+        for number, segment in enumerate(self.executable_graph.segments):
+            if isinstance(segment, CapturedSegment):
+                lines.append(f"partition {number}: {segment.explain(own)}")
+        return "\n".join(lines)
 
     def _checked(self, queue: Any, routine: str) -> int:
         """The handle of a queue that is one, and of the graph's context. A forked child is refused: the drivers' threads are not there."""
-        self.graph.check_process(routine)
+        self._block.check_process(routine)
         handle = _client.handle(queue, "CommandQueue", routine)
         if _client.context_of(queue, routine) != self._block.recording.context:
             remedy = "replay on a queue of that context"
@@ -259,7 +291,9 @@ class Executable(ExecutableGraph):
     # looks
 
     def __len__(self) -> int:
-        return len(self._block) if "snapshot" not in self.__dict__ else super().__len__()
+        if self._executable_graph is None:
+            return len(self._block)
+        return len(self._executable_graph)
 
     def __repr__(self) -> str:
         return f"<Executable of {len(self)} nodes>"

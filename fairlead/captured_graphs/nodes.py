@@ -1,312 +1,24 @@
-"""The nodes of captured graphs, and their commands: what PyOpenCL gave to a queue, as a command graph has it.
+"""The nodes of captured graphs.
 
-    node = graph[3]
-    print(node.label, node.where, node.details)
-    node.set_arg(2, numpy.float32(0.5))         # executable graphs see it after their update(node)
-
-A command is a view of the recording's. A launch that is changed becomes a copy, which is its own.
+node = graph[3]
+print(node.label, node.where, node.details)
+node.set_arg(2, numpy.float32(0.5))         # executable graphs see it after their update(node)
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ..graph.node import Node
-from ..icd._native import ffi
-from ..icd.abi import OPENCL
-from ..icd.capture.recording import OPS
-from ..icd.command_buffer.commands import address, call, describe
-from ..icd.command_buffer.edits import (
-    MEMORY,
-    POINTER,
-    SAMPLER,
-    UNSET,
-    VALUE,
-    argument_count,
-    argument_of,
-    copy_of,
-    set_argument,
-)
-from ..loader.base.memory import read_word
-from ..runtime.arguments import LOCAL, argument
-from ..runtime.arguments import POINTER as USM_POINTER
-from ..runtime.arguments import VALUE as BYTES
-from ..runtime.buffer import Accessor
-from ..runtime.commands import Barrier, Command
+from ..icd.command_buffer.commands import describe
 from ..runtime.errors import Errc, SYCLError
-from ..runtime.kernel_types import Declared, declared_types, fit
-from ..runtime.launches import KernelLaunch
-from .block import Block
-from .segment import Replays
+from .block import CapturedBlock
+from .commands import Captured, CapturedLaunch, as_captured, command_of
 
 if TYPE_CHECKING:
+    from ..graph.command_graph import CommandGraph
     from ..runtime.platform import Device
-    from .context import CapturedGraph
-
-
-#: The memory that commands name (fl_command): buffers, addresses of SVM, and the host's.
-_MEMORY: Final = {
-    "copy": ("source", "target"),
-    "copy_rect": ("source", "target"),
-    "fill": ("target",),
-    "svm_copy": ("source", "target"),
-    "svm_fill": ("target",),
-    "read": ("source", "host"),
-    "read_rect": ("source", "host"),
-    "write": ("target", "host"),
-    "write_rect": ("target", "host"),
-}
-
-
-class Captured(Command):
-    """A recorded command: number `index` of a block. `native` points to it (fl_command)."""
-
-    requirements: Sequence[Accessor] = ()
-    keep: Any = None
-
-    def __init__(self, block: Block, index: int) -> None:
-        self.block, self.index = block, index
-        self.native = block.command(index)
-        self.title = f"captured {self.op}"
-
-    @property
-    def engine(self) -> Replays:
-        """Those of a context are replayed together."""
-        return Replays(self.block.recording.context)
-
-    @property
-    def op(self) -> str:
-        """What it is: "kernel", "copy", "fill", "read", "barrier" and so on."""
-        return OPS[self.native.op]
-
-    @property
-    def label(self) -> str:
-        """One line for people, such as "step(64×64)"."""
-        return describe(self.native)[0]
-
-    @property
-    def where(self) -> str:
-        """File and line of the call, "" if not known."""
-        return self.block.where(self.index)
-
-    @property
-    def uses_host_memory(self) -> bool:
-        """Whether it may use memory that has no reference count in OpenCL."""
-        return self.block.uses_host_memory
-
-    def describe(self) -> list[str]:
-        label, details = describe(self.native)
-        shown = [f"{name}: {value}" for name, value in details.items()]
-        shown += [
-            f"{name}: {address(getattr(self.native, name)):#x}" for name in _MEMORY.get(self.op, ())
-        ]
-        return [
-            f"captured: {label}",
-            *shown,
-            *([f"recorded at: {self.where}"] if self.where else []),
-        ]
-
-
-class CapturedTransfer(Captured):
-    """A copy, a fill, a read or a write."""
-
-    def __init__(self, block: Block, index: int) -> None:
-        super().__init__(block, index)
-        self.node_type = "memfill" if "fill" in self.op else "memcpy"
-
-
-class CapturedBarrier(Captured, Barrier):
-    """A barrier, a marker or a migration: a place in the order, for which nothing is enqueued."""
-
-
-class _Function(NamedTuple):
-    """The kernel of a launch, as far as a graph asks."""
-
-    name: str
-    handle: int
-
-
-class CapturedLaunch(Captured, KernelLaunch):
-    """A launch. Its sizes and its arguments can be changed."""
-
-    def __init__(self, block: Block, index: int) -> None:
-        super().__init__(block, index)
-        self.changed = False
-        self._kept: dict[int, Any] = {}
-        self._declared: tuple[Declared, ...] | None = None
-
-    def copy(self) -> CapturedLaunch:
-        made = CapturedLaunch(self.block, self.index)
-        if self.changed:
-            made.native, made.changed, made._kept = copy_of(self.native), True, self._kept.copy()
-        return made
-
-    def _own(self) -> Any:
-        if not self.changed:
-            self.native, self.changed = copy_of(self.native), True
-        return self.native
-
-    @property
-    def uses_host_memory(self) -> bool:
-        return bool(self._kept) or self.block.uses_host_memory
-
-    @property
-    def kernel(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
-        handle = address(self.native.kernel)
-        return _Function(self.block.kernel_name(handle), handle)
-
-    def _three(self, first: int) -> tuple[int, ...]:
-        return tuple(self.native.n[first : first + self.native.work_dim])
-
-    def _set_three(self, first: int, sizes: tuple[int, ...]) -> None:
-        self._own().n[first : first + len(sizes)] = sizes
-
-    @property
-    def global_size(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._three(3)
-
-    @global_size.setter
-    def global_size(self, sizes: tuple[int, ...]) -> None:
-        self._set_three(3, sizes)
-
-    @property
-    def local_size(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._three(6) if self.native.has_local else ()
-
-    @local_size.setter
-    def local_size(self, sizes: tuple[int, ...]) -> None:
-        self._set_three(6, sizes)
-
-    @property
-    def offset(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._three(0) if self.native.has_offset else ()
-
-    @offset.setter
-    def offset(self, sizes: tuple[int, ...]) -> None:
-        self._set_three(0, sizes or (0,) * self.native.work_dim)
-        self.native.has_offset = bool(sizes)
-
-    def set_arg(self, index: int, value: Any) -> None:
-        """See `CapturedNode.set_arg`."""
-        count = argument_count(self.native)
-        if not 0 <= index < count:
-            raise _wrong(
-                f"the kernel {self.kernel.name} has {count} arguments, no argument {index}",
-                "count from 0",
-            )
-        kernel = self.kernel
-        if self._declared is None:
-            self._declared = declared_types(kernel.handle, count)
-        kind, size, word, keep = _converted(value, index, self._declared[index], kernel.name)
-        if kind == MEMORY and word:
-            _check_memory(word, self.block.recording.context, index)
-        _check_kind(argument_of(self.native, index), kind, size, word, index)
-        set_argument(self._own(), index, kind, size, word)
-        self._kept[index] = keep
-
-
-def _wrong(message: str, remedy: str) -> SYCLError:
-    return SYCLError(Errc.kernel_argument, message, routine="set_arg", remedy=remedy)
-
-
-def _check_memory(handle: int, context: int, index: int) -> None:
-    """Raise SYCLError (kernel_argument) unless a handle is a memory object of a context. A released one is freed memory, as a rule."""
-    value = ffi.new("uintptr_t *")
-    if read_word(handle) != read_word(context):
-        raise _wrong(
-            f"argument {index} is no memory object of the graph's driver", "give one that lives"
-        )
-    code = call(handle, "clGetMemObjectInfo", OPENCL["CL_MEM_CONTEXT"], 8, address(value), None)
-    if code or value[0] != context:
-        raise _wrong(
-            f"argument {index} is memory of another context, or was released",
-            "give a buffer of the context that was captured",
-        )
-
-
-def _converted(value: Any, index: int, declared: Any, kernel: str) -> tuple[int, int, int, Any]:
-    """A value as kind, size, word (icd/command_buffer/edits.py), and what to keep."""
-    import pyopencl
-    from pyopencl.array import Array
-
-    if value is None:
-        return MEMORY, 8, 0, None
-    if isinstance(value, Array):
-        value = value.data  # which refuses arrays that begin within their buffer
-    if isinstance(value, pyopencl.Image):
-        raise _wrong(
-            f"argument {index} is an image, and images cannot be captured", "give a buffer"
-        )
-    for kind, size, types, word in _PYOPENCL:
-        if isinstance(value, tuple(getattr(pyopencl, name) for name in types)):
-            return (
-                kind,
-                getattr(value, size) if size else 8,
-                getattr(value, word) if word else 0,
-                value,
-            )
-    made = fit(argument(value, index), declared, index, kernel, "set_arg")
-    if made.type == LOCAL:
-        return VALUE, made.size, 0, None
-    if made.type == BYTES:
-        return VALUE, made.size, made.word, made.keep
-    if made.type == USM_POINTER:
-        return POINTER, 8, made.word, made.keep
-    raise _wrong(
-        f"argument {index} cannot be an accessor: its command is an OpenCL launch",
-        "give a pyopencl.Buffer",
-    )
-
-
-#: PyOpenCL's own kinds of argument: what they become, and the names of their size's and their word's attributes.
-_PYOPENCL: Final = (
-    (MEMORY, "", ("MemoryObjectHolder",), "int_ptr"),
-    (SAMPLER, "", ("Sampler",), "int_ptr"),
-    (POINTER, "", ("SVM", "SVMPointer"), "svm_ptr"),
-    (VALUE, "size", ("LocalMemory",), ""),
-)
-
-
-def _check_kind(
-    present: tuple[int, int, bool], kind: int, size: int, word: int, index: int
-) -> None:
-    """Raise SYCLError (kernel_argument) for a value that the argument cannot have."""
-    had, bytes_, local = present
-    if had == UNSET:
-        return
-    is_local = kind == VALUE and not word
-    memory = (MEMORY, POINTER)
-    if local != is_local:
-        raise _wrong(
-            f"argument {index} is {'' if local else 'no '}local memory",
-            "LocalMemory(bytes) for local memory alone",
-        )
-    if (had in memory and kind not in memory) or (
-        kind in memory and had not in memory and bytes_ != 8
-    ):
-        raise _wrong(
-            f"argument {index} is {'memory' if had in memory else 'no memory'}",
-            "keep the kind that the kernel expects",
-        )
-    if kind == VALUE and not local and size != bytes_:
-        raise _wrong(
-            f"argument {index} has {bytes_} bytes, not {size}", "give it its type: numpy.float32(…)"
-        )
-
-
-_MAKERS: Final[dict[str, Callable[[Block, int], Captured]]] = {
-    "kernel": CapturedLaunch,
-    "marker": CapturedBarrier,
-    "barrier": CapturedBarrier,
-    "hint": CapturedBarrier,
-}
-
-
-def command_of(block: Block, index: int) -> Captured:
-    """The command of a number in a block."""
-    return _MAKERS.get(OPS[block.command(index).op], CapturedTransfer)(block, index)
 
 
 class CapturedNode(Node):
@@ -318,19 +30,18 @@ class CapturedNode(Node):
 
     __slots__ = ("index",)
 
-    def __init__(self, graph: weakref.ref[Any], command: Captured) -> None:
+    def __init__(self, graph: Callable[[], CommandGraph | None], command: Captured) -> None:
         super().__init__(graph, command, None)
         self.index = command.index
 
     @property
     def _captured(self) -> Captured:
-        return cast("Captured", self.command)
+        return as_captured(self.command)
 
     @property
-    def device(self) -> Device:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def device(self) -> Device:
         """The runtime's device that it was captured for."""
-        graph = cast("CapturedGraph", self.graph)
-        return graph.devices_of_queues[self._captured.native.queue]
+        return self._captured.block.runtime_devices[self._captured.native.queue]
 
     @property
     def queue(self) -> Any:
@@ -340,7 +51,7 @@ class CapturedNode(Node):
     @property
     def op(self) -> str:
         """What it is: "kernel", "copy", "fill", "read", "barrier" and so on."""
-        return self._captured.op
+        return self._captured.operation
 
     @property
     def label(self) -> str:
@@ -374,3 +85,13 @@ class CapturedNode(Node):
                 remedy="update kernel nodes",
             )
         command.set_arg(index, value)
+
+
+def nodes_of(block: CapturedBlock, graph: Callable[[], CommandGraph | None]) -> list[CapturedNode]:
+    """New nodes for the commands of a block, with their edges. `graph` gives the graph that they belong to."""
+    nodes = [CapturedNode(graph, command_of(block, index)) for index in range(len(block))]
+    for node, predecessors in zip(nodes, block.order.dependencies, strict=True):
+        node.predecessors = [nodes[before] for before in dict.fromkeys(predecessors)]
+        for before in node.predecessors:
+            before.successors.append(node)
+    return nodes

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyopencl
 
-from ..icd.command_buffer.commands import call
+from ..icd.calls import call
 
 if TYPE_CHECKING:
     from ..runtime.event import Event

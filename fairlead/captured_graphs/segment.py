@@ -9,22 +9,22 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Final, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
-from ..icd.capture.recording import OPS, ORDER_ONLY
-from ..icd.command_buffer.command_buffer import CommandBuffer, Commands
-from ..icd.command_buffer.commands import call, wait_for
-from ..icd.command_buffer.edits import copy_of, has_all_arguments, put, same_function
-from ..icd.command_buffer.order import Order
-from ..icd.errors import OpenCLError, describe, error
+from ..icd.calls import call, status_of, wait_for
+from ..icd.command_buffer.command_buffer import CommandBuffer
+from ..icd.command_buffer.commands import ORDER_ONLY, CommandArray, CommandList
+from ..icd.command_buffer.edits import has_all_arguments, put, same_function
+from ..icd.command_buffer.lifetimes import Lifetimes
+from ..icd.errors import OpenCLError, describe
 from ..loader.base.forks import new_lock
 from ..loader.base.interrupts import slices
 from ..runtime.event import Event
 from ..runtime.handles import struct
-from .block import Block
+from .block import CapturedBlock
+from .commands import Captured, as_captured
 
 if TYPE_CHECKING:
     from ..graph.executable import ExecutableGraph
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ..runtime.commands import Command
     from ..runtime.context import Context
     from ..runtime.queue import Queue
-    from .nodes import Captured
 
 _OWNED: Final = struct("ur_event_native_properties_t", isNativeHandleOwned=True)
 
@@ -59,38 +58,29 @@ class Replays:
         commands, predecessors = graph.snapshot.commands, graph.snapshot.predecessors
         nodes = _in_order_of_recording(part.nodes, predecessors)
         place = {node: number for number, node in enumerate(nodes)}
-        array, numbers, blocks = Commands(), dict[int, int](), dict[Block, None]()
+        array, devices, blocks = CommandArray(), dict[int, int](), dict[CapturedBlock, None]()
         for number, node in enumerate(nodes):
-            command, before = (
-                commands[node],
-                [place[one] for one in predecessors[node] if one in place],
-            )
-            native = getattr(command, "native", None)
-            if native is None:
+            command = commands[node]
+            before = [place[one] for one in predecessors[node] if one in place]
+            if not isinstance(command, Captured):
                 array.add("marker", before, order_only=True)
                 continue
-            array.add(OPS[native.op], before, order_only=OPS[native.op] in ORDER_ONLY)
-            block = command.block  # pyright: ignore[reportAttributeAccessIssue]
+            block, native = command.block, command.native
             blocks[block] = None
-            put(
-                array.array + number,
-                native,
-                numbers.setdefault(block.devices[native.queue], len(numbers)),
-            )
-        order = Order(array.dependencies, array.order_only)
-        return CapturedSegment(
+            array.add(command.operation, before, order_only=command.operation in ORDER_ONLY)
+            queue = devices.setdefault(block.devices[native.queue], len(devices))
+            put(array.array + number, native, queue)
+        listed = CommandList(
             self.context,
-            list(numbers),
+            list(devices),
             array.array,
-            order,
-            list(blocks),
-            commands.__getitem__,
-            nodes,
-            owner=array,
-            schedule=getattr(graph, "schedule", "auto"),
+            array.order,
+            (array, list(blocks)),
+            schedule=graph.schedule,
             updatable=graph.updatable,
-            profiled=graph.profiling,
+            first=array.order.first if graph.profiling else None,
         )
+        return CapturedSegment(listed, list(blocks), commands.__getitem__, nodes)
 
 
 def _in_order_of_recording(
@@ -103,94 +93,55 @@ def _in_order_of_recording(
     return sorted(nodes)
 
 
-#: What dropped segments used, with the event after which nothing of it is used any more. Looked through now and then.
-_unfinished: Final[list[tuple[Any, Any]]] = []
-
-
-def keep_until(event: int, things: Any) -> None:
-    """Keep things as long as an event (a handle, 0: none) is not complete."""
-    import pyopencl
-
-    if event:
-        _unfinished.append((pyopencl.Event.from_int_ptr(event, True), things))
-    done = pyopencl.command_execution_status.COMPLETE
-    for item in list(_unfinished):
-        if item[0].command_execution_status <= done:
-            with suppress(ValueError):  # another thread was faster
-                _unfinished.remove(item)
+#: What dropped segments used.
+_unfinished: Final = Lifetimes()
 
 
 class CapturedSegment:
     """Captured commands that are enqueued as one. Thread-safe: what is enqueued comes after what was enqueued before.
 
     Args:
-        context: a handle.
-        devices: handles; `fl_command.queue` is a number in it.
-        array, order: the commands and their order.
+        commands: what is run.
         blocks: where they were captured.
-        command_at: gives the command of a number in the graph; `nodes` are the numbers of those in the array, by place.
-        owner: of the array.
-        schedule: as `CapturedGraph.finalize` takes it.
-        updatable: commands can be put in the place of others, by `update`.
-        profiled: a run can be asked for times.
+        command_at: gives the command of a number in the graph.
+        nodes: the numbers of the commands in the graph, by place.
     """
 
     def __init__(
         self,
-        context: int,
-        devices: Sequence[int],
-        array: Any,
-        order: Order,
-        blocks: Sequence[Block],
+        commands: CommandList,
+        blocks: Sequence[CapturedBlock],
         command_at: Callable[[int], Command],
         nodes: Sequence[int],
-        *,
-        owner: Any = None,
-        schedule: str = "auto",
-        updatable: bool = False,
-        profiled: bool = False,
     ) -> None:
-        self._array, self._blocks, self._command_at, self._nodes = array, blocks, command_at, nodes
-        self._make = lambda: CommandBuffer(
-            context,
-            devices,
-            array,
-            order,
-            (owner, blocks),
-            schedule=schedule,
-            updatable=updatable,
-            profiled=profiled,
-        )
-        self._profiled = profiled
-        self._pending = list(
-            dict.fromkeys(event for block in blocks for event in block.recording.pending)
-        )
+        self._commands, self._blocks = commands, blocks
+        self._command_at, self._nodes = command_at, nodes
+        pending = (event for block in blocks for event in block.recording.pending)
+        self._pending = list(dict.fromkeys(pending))
         self._lock = new_lock()
-        self.buffer = self._make()
-        keep_until(0, None)
+        self._buffer = CommandBuffer(commands)
+        _unfinished.release_finished()
 
     @classmethod
     def whole(
         cls,
-        block: Block,
+        block: CapturedBlock,
         command_at: Callable[[int], Command],
         schedule: str,
         *,
         profiled: bool = False,
     ) -> CapturedSegment:
         """All commands of a block, as they lie in its recording."""
-        recording, nodes = block.recording, range(len(block))
-        return cls(
-            recording.context,
+        commands = CommandList(
+            block.recording.context,
             block.devices,
-            recording.commands,
+            block.recording.commands,
             block.order,
-            (block,),
-            command_at,
-            nodes,
+            block,
             schedule=schedule,
-            profiled=profiled,
+            first=block.order.first if profiled else None,
         )
+        return cls(commands, (block,), command_at, range(len(block)))
 
     @cached_property
     def _place(self) -> dict[int, int]:
@@ -198,35 +149,36 @@ class CapturedSegment:
 
     # running
 
-    def run(
-        self, queue: int, device: int, in_order: bool, times: int, waits: list[int]
-    ) -> tuple[int, int]:
+    def run(self, queue: int, times: int, waits: list[int]) -> tuple[int, int]:
         """Enqueue it `times` times on a native queue after events.
 
-        Returns the events of its end and, if it is profiled, of its first command; 0 where that of the end tells both times. References
-        are for the caller. Raises ReplayError, OpenCLError.
+        Returns:
+            The events of its end and, if it is profiled, of its first command; 0 where that of the end tells both times. References are
+            for the caller.
+
+        Raises:
+            ReplayError: a command could not be enqueued.
+            OpenCLError: a command from before the capture has failed.
         """
         with self._lock:
             if self._pending:
                 waits += self._still_pending()
-            if not self._profiled or times == 1:
-                return self._run(queue, device, in_order, times, waits)
-            end, first = self._run(queue, device, in_order, 1, waits)
-            last, again = self._run(queue, device, in_order, times - 1, ())
+            if self._commands.first is None or times == 1:
+                return self._run(queue, times, waits)
+            end, first = self._run(queue, 1, waits)
+            last, again = self._run(queue, times - 1, ())
         for event in (end, again) if first else ():
             call(event, "clReleaseEvent")
         return last, first or end
 
-    def _run(
-        self, queue: int, device: int, in_order: bool, times: int, waits: Sequence[int]
-    ) -> tuple[int, int]:
-        event, exported = 0, []
+    def _run(self, queue: int, times: int, waits: Sequence[int]) -> tuple[int, int]:
+        event, exported = 0, list[int]()
         for count in slices(times):
             for one in exported:  # of the replays before these
                 call(one, "clReleaseEvent")
             times -= count
-            code, event, failed, exported = self.buffer.enqueue(
-                queue, device, in_order, count, waits, wanted=not times
+            code, event, failed, exported = self._buffer.enqueue(
+                queue, count, waits, wanted=not times
             )
             if code:
                 raise self._failure(code, failed)
@@ -237,7 +189,7 @@ class CapturedSegment:
         """Enqueue it on a runtime queue after `count` events; the handle of its event."""
         adapter, native = queue.adapter, queue.native()
         before = [adapter.made("urEventGetNativeHandle", waits[number]) for number in range(count)]
-        end, first = self.run(native, queue.device.native(), queue.in_order, 1, before)
+        end, first = self.run(native, 1, before)
         call(native, "clFlush")  # SPEC clFlush: a queue whose events are waited for elsewhere
         made = event_from(end, queue.context)
         if first:
@@ -247,13 +199,10 @@ class CapturedSegment:
 
     def _still_pending(self) -> list[int]:
         """The events from before the capture that have still not completed."""
-        import pyopencl
-
-        done = pyopencl.command_execution_status.COMPLETE
         waits = []
-        for handle in list(self._pending):
-            status = pyopencl.Event.from_int_ptr(handle, True).command_execution_status
-            if status < done:
+        for event in list(self._pending):
+            status = status_of(event)
+            if status < 0:
                 name, sentence = describe(status)
                 raise OpenCLError(
                     f"A command from before the capture block, which the graph waits for, failed. {sentence}",
@@ -262,10 +211,10 @@ class CapturedSegment:
                     value=status,
                     remedy="capture again once the earlier command has succeeded",
                 )
-            if status == done:
-                self._pending.remove(handle)
+            if status == 0:
+                self._pending.remove(event)
             else:
-                waits.append(handle)
+                waits.append(event)
         return waits
 
     def _failure(self, code: int, failed: int) -> ReplayError:
@@ -273,7 +222,7 @@ class CapturedSegment:
         node, what = -1, "a barrier"
         if failed >= 0:
             node = self._nodes[failed]
-            command = cast("Captured", self._command_at(node))
+            command = as_captured(self._command_at(node))
             what = f"node {node}, {command.label}" + (
                 f", recorded at {command.where}" if command.where else ""
             )
@@ -289,57 +238,60 @@ class CapturedSegment:
     # updating
 
     def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None:
-        """Put commands in the place of others: all of them or, if the driver refuses one (OpenCLError), none. What has been enqueued
-        already keeps what it was enqueued with."""
-        new = {
-            self._place[node]: cast("Captured", after).native
-            for node, (_, after) in changes.items()
-        }
+        """Put commands in the place of others: all of them or, if an engine refuses (OpenCLError), none.
+
+        What has been enqueued already keeps what it was enqueued with.
+        """
         with self._lock:
-            old = {number: copy_of(self._array + number) for number in new}
-            code = self._exchange(new)
-            if code:
-                self._exchange(old)
-                raise error(code, "update", "The driver refused it, and nothing has changed.")
-            used = [old for old, _ in changes.values() if cast("Captured", old).uses_host_memory]
+            new = {self._place[node]: as_captured(one).native for node, (_, one) in changes.items()}
+            if all(self._keeps_kernel(number, native) for number, native in new.items()):
+                self._buffer.change(list(new), lambda: self._put(new), "update")
+            else:
+                self._make_anew(new)
+            used = [old for old, _ in changes.values() if as_captured(old).uses_host_memory]
             if used:
-                keep_until(self.buffer.last_event, used)
+                _unfinished.keep_until(self._buffer.last_event, used)
 
-    def _exchange(self, commands: Mapping[int, Any]) -> int:
-        """Change the array, and what was made of it. Returns OpenCL's code."""
-        changed, anew = dict[int, bool](), False
-        same_kernel = cache(same_function)
+    def _keeps_kernel(self, number: int, native: Any) -> bool:
+        """Whether a command in another's place can do with that one's kernel: it is of the same function."""
+        kernel = self._commands.array[number].kernel
+        return kernel == native.kernel or (
+            has_all_arguments(native) and same_function(kernel, native.kernel)
+        )
+
+    def _put(self, commands: Mapping[int, Any]) -> dict[int, bool]:
+        """Change the array; commands keep their kernels and their queues."""
         for number, native in commands.items():
-            row = self._array + number
-            kernel, queue = row.kernel, row.queue
-            same = kernel == native.kernel or (
-                has_all_arguments(native) and same_kernel(kernel, native.kernel)
-            )
-            put(row, native, queue)
-            if same:
-                row.kernel, changed[number] = kernel, False
-            anew |= not same
-        if not anew:
-            return self.buffer.update(changed)
-        if (
-            self.buffer.last_event
-        ):  # it is made anew, and the new one would not come after the old one
-            wait_for(self.buffer.last_event)
-        self.buffer = self._make()
-        return 0
+            row = self._commands.array + number
+            kernel = row.kernel
+            put(row, native, row.queue)
+            row.kernel = kernel
+        return dict.fromkeys(commands, False)
 
-    def explain(self, queue: int, device: int, in_order: bool) -> str:
+    def _make_anew(self, commands: Mapping[int, Any]) -> None:
+        """Change the array where other kernels come into it: another command-buffer is made."""
+        for number, native in commands.items():
+            row = self._commands.array + number
+            kernel, keeps = row.kernel, self._keeps_kernel(number, native)
+            put(row, native, row.queue)
+            if keeps:
+                row.kernel = kernel
+        if self._buffer.last_event:  # the new one would not come after it
+            wait_for(self._buffer.last_event)
+        self._buffer = CommandBuffer(self._commands)
+
+    def explain(self, queue: int) -> str:
         """How it is run on a native queue, and why so."""
         with self._lock:
-            return self.buffer.explain(queue, device, in_order)
+            return self._buffer.explain(queue)
 
     def __del__(self) -> None:
         """Host memory and SVM go with the block: what may still be using them keeps it."""
-        buffer = getattr(self, "buffer", None)
+        buffer = getattr(self, "_buffer", None)
         if buffer is None or sys is None or sys.is_finalizing():  # it was not made, or Python ends
             return
         if buffer.last_event and any(block.uses_host_memory for block in self._blocks):
-            keep_until(buffer.last_event, (self._blocks, self._command_at))
+            _unfinished.keep_until(buffer.last_event, (self._blocks, self._command_at))
 
 
 def event_from(event: int, context: Context) -> int:

@@ -18,73 +18,54 @@ from .._native import ffi, lib
 from ..abi import OPENCL, slots_of_version
 from ..errors import error
 
-#: The commands that can be recorded, by `fl_command.op`, and whether they do something when they are replayed.
-OPS: Final = (
-    "kernel",
-    "copy",
-    "copy_rect",
-    "fill",
-    "read",
-    "write",
-    "read_rect",
-    "write_rect",
-    "svm_copy",
-    "svm_fill",
-    "marker",
-    "barrier",
-    "hint",
-)
-ORDER_ONLY: Final = frozenset({"marker", "barrier", "hint"})
-
 #: Why a call was refused (enum fl_reason), and what helps.
-_REASONS: Final = (
-    ("", ""),
-    (
+_REASONS: Final[dict[int, tuple[str, str]]] = {
+    lib.FL_CANNOT_CAPTURE: (
         "it cannot be captured: its effect is needed at once, or belongs to the host",
         "move it out of the block",
     ),
-    (
+    lib.FL_BLOCKING: (
         "it is a blocking transfer, and nothing runs inside the block",
         "pass is_blocking=False; if it is PyOpenCL's own transfer, do that step before or after the block",
     ),
-    (
+    lib.FL_WAITS: (
         "it waits for commands that have only been recorded, and nothing runs inside the block",
         "wait after a replay instead",
     ),
-    (
+    lib.FL_OTHER_THREAD: (
         "another thread used the queue while it was being captured",
         "use the queue from the capturing thread only, or another queue",
     ),
-    (
+    lib.FL_FOREIGN_EVENT: (
         "an event in its wait list belongs to another context or to another capture",
         "wait only for events of this block or of the queue's own context",
     ),
-    (
+    lib.FL_FAILED_EVENT: (
         "an event in its wait list belongs to a command that failed",
         "find the failed command first: the event's status is its code",
     ),
-    (
+    lib.FL_UNSEEN_ARGUMENT: (
         "an argument of the kernel was set before the block, or never, and it may be memory that the graph could not keep alive",
         "set all arguments inside the block (kernel(queue, …) does), or name the buffers: capture(queue, keep=[buffers])",
     ),
-    (
+    lib.FL_NO_CLONE: (
         "the kernel cannot be frozen: the driver has no clCloneKernel and not all arguments were set inside the block",
         "set all arguments of the kernel inside the block",
     ),
-    (
+    lib.FL_HOST_MEMORY: (
         "the host memory that it uses has no owner that the graph could keep alive",
         "bind the array to a name in the calling function, or name it: capture(queue, keep=[array])",
     ),
-    ("there is not enough memory", ""),
-    (
+    lib.FL_NO_MEMORY: ("there is not enough memory", ""),
+    lib.FL_IMAGE: (
         "an argument of the kernel is an image, and images cannot be captured",
         "run kernels that use images outside the block",
     ),
-    (
+    lib.FL_CALLBACK: (
         "it asks for a callback at completion, and nothing completes inside the block",
         "set the callback on the replay's event",
     ),
-)
+}
 
 
 class CaptureError(FairleadError):
@@ -96,7 +77,7 @@ class CaptureError(FairleadError):
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusedCall:
     """A call inside the block that was refused."""
 
     call: str
@@ -138,15 +119,12 @@ class Observer(Protocol):
         ...
 
 
-_NODE: Final = ord("n")
-
-
 class _Cookie:
     """What the native observer is given: it must not lead back to the recording, which would then be freed only by a collection."""
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
-        self.refusals: list[Refusal] = []
+        self.refusals: list[RefusedCall] = []
         self.raised: BaseException | None = None
 
 
@@ -163,22 +141,20 @@ def _observe(handle: Any, what: int, detail: int, address: Any, size: int) -> in
 
 def _answer(cookie: _Cookie, what: int, detail: int, address: Any, size: int) -> int:
     observer = cookie.observer
-    if what == _NODE:
+    if what == lib.FL_ASK_ADDED:
         observer.added(size > 0)
-        return 0
-    kind = chr(what)
-    if kind in "hm":
+    elif what in (lib.FL_ASK_HOST, lib.FL_ASK_HOST_OF_MEMORY):
         return not observer.keep_host(int(ffi.cast("uintptr_t", address)), size)
-    if kind == "p":
+    elif what == lib.FL_ASK_PASSED:
         observer.passed()
-    elif kind == "s":
+    elif what == lib.FL_ASK_SVM:
         observer.keep_host(int(ffi.cast("uintptr_t", address)), size)
-    elif kind == "w":
+    elif what == lib.FL_ASK_WAIT:
         return not observer.is_housekeeping()
-    elif kind == "r":
-        slot, reason = divmod(detail, 16)
-        text, remedy = _REASONS[reason]
-        cookie.refusals.append(Refusal(OPENCL.slots[slot].name, text, remedy, observer.where()))
+    elif what == lib.FL_ASK_REFUSED:
+        text, remedy = _REASONS[size]
+        refusal = RefusedCall(OPENCL.slots[detail].name, text, remedy, observer.where())
+        cookie.refusals.append(refusal)
     return 0
 
 
@@ -238,7 +214,7 @@ class Recording:
             lib.fl_end(self.native)
 
     @property
-    def refusals(self) -> list[Refusal]:
+    def refusals(self) -> list[RefusedCall]:
         """The calls that were refused, in order."""
         return self._cookie.refusals
 

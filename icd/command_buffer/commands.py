@@ -1,17 +1,184 @@
-"""A recorded command in words: its label, and by name what it was given (sizes and offsets in bytes, work sizes in work-items)."""
+"""Recorded commands: the array that they lie in, the list that engines are given to run, and what each is in words.
+
+A command is an `fl_command` (icd/native/native.cdef.h). Nothing is enqueued here: engines do that (engine.py).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from ...loader.base.query import text
 from .._native import ffi, lib
-from ..abi import OPENCL
-from ..capture.recording import OPS
-from ..driver_profiles import DriverProfile, profile_for
-from ..errors import check
+from ..calls import address, kernel_name
+from .order import Order
+
+#: The operations that can be recorded, by `fl_command.op`: "kernel", "copy" … the names of enum fl_op.
+OPERATIONS: Final[tuple[str, ...]] = tuple(
+    name.removeprefix("FL_").lower()
+    for _, name in sorted(ffi.typeof("enum fl_op").elements.items())
+)
+#: Those that are only there for their place in the order: nothing is moved or launched.
+ORDER_ONLY: Final = frozenset({"marker", "barrier", "hint"})
+
+_NUMBER_OF: Final = {name: number for number, name in enumerate(OPERATIONS)}
+_POINTERS: Final = frozenset({"kernel", "source", "target", "host"})
+
+
+class CommandArray:
+    """A growing array of commands, each after the ones in its `dependencies`.
+
+    `keep` holds what the array's pointers lead to. Argument lists are owned: one reference for each command that has it.
+    """
+
+    def __init__(self) -> None:
+        self.native = ffi.gc(ffi.new("fl_array *"), lib.fl_release_array)
+        self.dependencies: list[Sequence[int]] = []
+        self.order_only: list[bool] = []
+        self.keep: list[Any] = []
+
+    def __len__(self) -> int:
+        return len(self.dependencies)
+
+    @property
+    def array(self) -> Any:
+        """The first command, an `fl_command *`; it moves when commands are added."""
+        return self.native.commands
+
+    @property
+    def order(self) -> Order:
+        """What each command comes after."""
+        return Order(self.dependencies, self.order_only)
+
+    def add(
+        self,
+        operation: str,
+        dependencies: Sequence[int],
+        numbers: Sequence[int] = (),
+        *,
+        order_only: bool = False,
+        **fields: Any,
+    ) -> int:
+        """Append a command.
+
+        Args:
+            operation: one of OPERATIONS.
+            dependencies: the numbers of the commands that it comes after.
+            numbers: what `fl_command.n` holds for the operation.
+            order_only: whether it is only there for its order.
+            fields: other members of `fl_command`; pointers are cffi's or addresses.
+
+        Returns:
+            Its number.
+
+        Raises:
+            MemoryError: there is no memory.
+        """
+        command = lib.fl_new_command(self.native)
+        if not command:
+            raise MemoryError("no memory for a command")
+        command.op = _NUMBER_OF[operation]
+        command.n[0 : len(numbers)] = numbers
+        for name, value in fields.items():
+            setattr(
+                command,
+                name,
+                ffi.cast("void *", value)
+                if isinstance(value, int) and name in _POINTERS
+                else value,
+            )
+        return self.added(dependencies, order_only)
+
+    def added(self, dependencies: Sequence[int], order_only: bool = False) -> int:
+        """Count a command that C has appended to `native`. Returns its number."""
+        self.dependencies.append(dependencies)
+        self.order_only.append(order_only)
+        return len(self.dependencies) - 1
+
+    def pattern(self, data: bytes) -> Any:
+        """Memory with these bytes, which lives as long as the array."""
+        self.keep.append(ffi.new("unsigned char[]", data))
+        return self.keep[-1]
+
+
+@dataclass(frozen=True)
+class MemoryFunctions:
+    """The driver's functions for memory by address where they are not those of SVM (cl_intel_unified_shared_memory). 0: SVM's own."""
+
+    set_pointer: int = 0
+    copy: int = 0
+    fill: int = 0
+
+
+@dataclass(frozen=True)
+class CommandList:
+    """Commands that are to be run, and what the caller wants of them.
+
+    Attributes:
+        context: the OpenCL context, a handle.
+        devices: handles; `fl_command.queue` is a number in it. Commands of other devices than the queue's run on queues of our own.
+        array, order: the commands (`fl_command *`), and what each comes after.
+        owner: what the array's memory belongs to.
+        schedule: "auto", "in-order", "lanes", "levels" or "events" (order.py).
+        updatable: whether commands change after they were built.
+        alternatives: kernels (handles) that a change may put in the place of a launch's.
+        memory: the driver's functions for memory by address.
+        externals: how many outside events a command waits for, by its number. An enqueue takes the events in this order.
+        exports: the commands whose events an enqueue gives, in this order.
+        first: one more of those, of which the caller wants the time; None for none.
+    """
+
+    context: int
+    devices: Sequence[int]
+    array: Any
+    order: Order
+    owner: Any = None
+    schedule: str = "auto"
+    updatable: bool = False
+    alternatives: Sequence[int] = ()
+    memory: MemoryFunctions = MemoryFunctions()
+    externals: Mapping[int, int] = field(default_factory=dict)
+    exports: Sequence[int] = ()
+    first: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def operation(self, number: int) -> str:
+        """What a command is, one of OPERATIONS."""
+        return OPERATIONS[self.array[number].op]
+
+    @property
+    def count(self) -> int:
+        """How many commands do something: those that are only there for their order are not counted."""
+        return len(self.order) - sum(self.order.order_only)
+
+    @property
+    def wanted_events(self) -> list[int]:
+        """The commands whose events are given: `exports`, then `first`."""
+        return [*self.exports, *([] if self.first is None else [self.first])]
+
+    def part(self, first: int, end: int) -> CommandList:
+        """The commands from `first` up to `end`, numbered from 0. Those before it are no part of their order."""
+        if (first, end) == (0, len(self)):
+            return self
+        return replace(
+            self,
+            array=self.array + first,
+            order=self.order.part(first, end),
+            externals={
+                number - first: count
+                for number, count in self.externals.items()
+                if first <= number < end
+            },
+            exports=[number - first for number in self.exports if first <= number < end],
+            first=self.first - first
+            if self.first is not None and first <= self.first < end
+            else None,
+        )
+
+
+# in words
 
 #: What the numbers in `fl_command.n` are, for the commands that have some.
 _NUMBERS: Final[dict[str, tuple[str, ...]]] = {
@@ -24,32 +191,7 @@ _NUMBERS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def address(pointer: Any) -> int:
-    """A C pointer as a number."""
-    return int(ffi.cast("uintptr_t", pointer))
-
-
-def call(handle: int, name: str, *arguments: Any) -> Any:
-    """Call an OpenCL function through the dispatch table of the object that `handle` is."""
-    table = lib.fl_table_of(ffi.cast("void *", handle))
-    return _function(name, address(table[OPENCL.functions[name].slot]))(handle, *arguments)
-
-
-@lru_cache(maxsize=256)
-def _function(name: str, pointer: int) -> Any:
-    return OPENCL.functions[name].prototype(pointer)
-
-
-def kernel_name(kernel: int) -> str:
-    """The function name of a kernel (handle), "kernel" if the driver does not tell."""
-    text = ffi.new("char[512]")
-    code = call(
-        kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_FUNCTION_NAME"], 512, address(text), None
-    )
-    return ffi.string(text).decode(errors="replace") if code == 0 else "kernel"
-
-
-def _kernel(command: Any) -> tuple[str, dict[str, object]]:
+def _describe_kernel(command: Any) -> tuple[str, dict[str, object]]:
     name, dimensions = kernel_name(address(command.kernel)), range(command.work_dim)
     global_size = tuple(command.n[3 + i] for i in dimensions)
     details: dict[str, object] = {"kernel": name, "global_size": global_size}
@@ -61,79 +203,16 @@ def _kernel(command: Any) -> tuple[str, dict[str, object]]:
 
 
 def describe(command: Any) -> tuple[str, dict[str, object]]:
-    """Label and details of an `fl_command`."""
-    op = OPS[command.op]
-    if op == "kernel":
-        return _kernel(command)
-    details: dict[str, object] = {name: command.n[i] for i, name in enumerate(_NUMBERS.get(op, ()))}
-    if op.endswith("_rect"):
+    """Label and details of an `fl_command`: sizes and offsets in bytes, work sizes in work-items."""
+    operation = OPERATIONS[command.op]
+    if operation == "kernel":
+        return _describe_kernel(command)
+    details: dict[str, object] = {
+        name: command.n[i] for i, name in enumerate(_NUMBERS.get(operation, ()))
+    }
+    if operation.endswith("_rect"):
         details = {"region": tuple(command.n[6:9])}
-        return f"{op}({'×'.join(map(str, command.n[6:9]))})", details
+        return f"{operation}({'×'.join(map(str, command.n[6:9]))})", details
     if command.pattern_size:
         details["pattern"] = bytes(ffi.buffer(command.pattern, command.pattern_size))
-    return f"{op}({details['size']} bytes)" if "size" in details else op, details
-
-
-def new_queue(context: int, device: int, properties: int = 0) -> int:
-    """A queue of our own, in order unless `properties` says otherwise. Raises OpenCLError."""
-    code = ffi.new("int32_t *")
-    queue = call(context, "clCreateCommandQueue", device, properties, address(code))
-    check(code[0], "clCreateCommandQueue")
-    return queue
-
-
-def properties_of(queue: int) -> int:
-    """CL_QUEUE_PROPERTIES of a queue."""
-    value = ffi.new("uint64_t *")
-    check(
-        call(
-            queue, "clGetCommandQueueInfo", OPENCL["CL_QUEUE_PROPERTIES"], 8, address(value), None
-        ),
-        "clGetCommandQueueInfo",
-    )
-    return value[0]
-
-
-def enqueue_marker(queue: int, waits: Sequence[int], name: str) -> int:
-    """Enqueue a marker or a barrier (`name` is the function) after `waits`: its event, a reference for the caller. Raises OpenCLError."""
-    event, listed = ffi.new("uintptr_t *"), ffi.new("uintptr_t[]", list(waits))
-    check(call(queue, name, len(waits), address(listed) if waits else None, address(event)), name)
-    return event[0]
-
-
-def compute_units(device: int) -> int:
-    """CL_DEVICE_MAX_COMPUTE_UNITS of a device."""
-    value = ffi.new("uint32_t *")
-    check(
-        call(
-            device,
-            "clGetDeviceInfo",
-            OPENCL["CL_DEVICE_MAX_COMPUTE_UNITS"],
-            4,
-            address(value),
-            None,
-        ),
-        "clGetDeviceInfo",
-    )
-    return value[0]
-
-
-def profile_of_device(device: int) -> DriverProfile:
-    """The profile of the driver of a device (handle). Raises OpenCLError."""
-    platform, routine = ffi.new("uintptr_t *"), "clGetPlatformInfo"
-    what = OPENCL["CL_DEVICE_PLATFORM"]
-    check(call(device, "clGetDeviceInfo", what, 8, address(platform), None), "clGetDeviceInfo")
-    texts = []
-    for name in ("CL_PLATFORM_NAME", "CL_PLATFORM_VENDOR", "CL_PLATFORM_VERSION"):
-        value = ffi.new("char[1024]")
-        check(call(platform[0], routine, OPENCL[name], 1024, address(value), None), routine)
-        texts.append(text(bytes(ffi.buffer(value))))
-    return profile_for(*texts)
-
-
-def wait_for(event: int) -> None:
-    """Wait for an event, whatever became of its command."""
-    events = ffi.new("uintptr_t[]", [event])
-    prototype = OPENCL.functions["clWaitForEvents"].prototype
-    table = lib.fl_table_of(ffi.cast("void *", event))
-    prototype(address(table[OPENCL.functions["clWaitForEvents"].slot]))(1, address(events))
+    return f"{operation}({details['size']} bytes)" if "size" in details else operation, details

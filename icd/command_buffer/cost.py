@@ -1,103 +1,142 @@
-"""What is measured on a device to decide how command-buffers run there: whether the driver's own are faster than the replay. Launches of
-an empty kernel stand in for the program's commands."""
+"""What engines cost on a device, where they do not know it themselves: measured once for a device, with launches of an empty kernel.
+
+The engines take turns, so that a machine that is busy for a while is so for all of them, and the least time of each counts: noise only
+adds. The result is kept for the device (its platform, version, name and driver), not for a context or an address.
+"""
 
 from __future__ import annotations
 
 import time
-from functools import cache
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
+from ...loader.base.forks import new_lock
 from .._native import ffi, lib
-from ..abi import OPENCL
+from ..calls import address, call, new_queue
 from ..errors import OpenCLError, check
-from .commands import address, call, new_queue
+from .commands import CommandArray, CommandList
+from .engine import Built, Cost, Engine, QueueKind
 from .leaving import leave
-from .order import Order
 
 _LAUNCHES: Final = 64
-_RUNS: Final = 6
+_ROUNDS: Final = 8
 
-#: A tie is the replay's: it can do more, and a measurement has its chances.
+#: A tie goes to the engine that runs everything: it can do more, and a measurement has its chances.
 _CLEARLY: Final = 0.95
 
-
-@cache
-def native_is_faster(context: int, device: int, in_order: bool) -> tuple[bool, str]:
-    """Whether a device's own command-buffers run launches faster than the replay, and the figures; measured once with empty
-    kernels."""
-    try:
-        seconds = {mode: _time_of(context, device, in_order, mode) for mode in ("native", "replay")}
-    except OpenCLError as error:
-        return False, f"the measurement failed, {error}"
-    each = ", ".join(f"{mode} {value / _LAUNCHES * 1e6:.1f} µs" for mode, value in seconds.items())
-    return seconds["native"] < _CLEARLY * seconds[
-        "replay"
-    ], f"{each} a launch, measured with {_LAUNCHES} empty ones"
+#: By device and whether the queue is in order: what engines cost, or why that could not be measured.
+_known: Final[dict[tuple[tuple[str, ...], bool], dict[str, Cost | str]]] = {}
+_lock: Final = new_lock()
 
 
-def _time_of(context: int, device: int, in_order: bool, mode: str) -> float:
-    """Seconds that a command-buffer of empty launches takes: a path on an in-order queue, independent ones on an out-of-order
-    one."""
-    from .command_buffer import CommandBuffer, Commands  # which imports this module
+def is_cheaper(engine: Engine, other: Engine, target: QueueKind, count: int) -> tuple[bool, str]:
+    """Whether an engine runs so many commands in clearly less time than another one, and the figures.
 
-    with _EmptyKernel(context, device) as kernel:
-        commands = Commands()
-        for index in range(_LAUNCHES):
-            arguments = lib.fl_change_arguments(ffi.NULL, 0, ffi.NULL, 0)
-            after = (index - 1,) if in_order and index else ()
-            commands.add(
-                "kernel",
-                after,
-                (0, 0, 0, 1, 1, 1, 1, 1, 1),
-                work_dim=1,
-                kernel=kernel,
-                arguments=arguments,
+    It is not where the measurement fails; the text then says why.
+    """
+    found = costs((engine, other), target)
+    for cost in found:
+        if isinstance(cost, str):
+            return False, cost
+    one, two = (cost for cost in found if isinstance(cost, Cost))
+    return one.of(count) < _CLEARLY * two.of(count), f"{engine.name} {one}; {other.name} {two}"
+
+
+def costs(engines: Sequence[Engine], target: QueueKind) -> list[Cost | str]:
+    """What each engine costs on a device; a text says why that could not be measured."""
+    found = {engine.name: engine.cost(target) for engine in engines}
+    unknown = [engine for engine in engines if found[engine.name] is None]
+    measured = _measured(unknown, target) if unknown else {}
+    return [found[engine.name] or measured[engine.name] for engine in engines]
+
+
+def _measured(engines: Sequence[Engine], target: QueueKind) -> dict[str, Cost | str]:
+    """What engines cost that do not know it themselves, by name."""
+    with _lock:
+        known = _known.setdefault((target.identity, target.in_order), {})
+        if any(engine.name not in known for engine in engines):  # together: they take turns
+            known |= zip(
+                [engine.name for engine in engines], _measure(engines, target), strict=True
             )
-        order = Order(commands.dependencies, commands.order_only)
-        queue = new_queue(
-            context, device, 0 if in_order else OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
-        )
-        buffer = CommandBuffer(context, [device], commands.array, order, commands, mode=mode)
-        times = []
-        try:
-            for _ in range(_RUNS):
+        return known
+
+
+def _measure(engines: Sequence[Engine], target: QueueKind) -> list[Cost | str]:
+    try:
+        with _empty_kernel(target.context, target.device) as kernel:
+            seconds = _times(engines, target, kernel)
+    except OpenCLError as error:
+        return [f"the measurement failed, {error}"] * len(engines)
+    how = f"measured with {_LAUNCHES} empty launches"
+    return [Cost(0, least / _LAUNCHES, how) for least in seconds]
+
+
+def _times(engines: Sequence[Engine], target: QueueKind, kernel: int) -> list[float]:
+    """The least time in seconds that each engine takes for the launches and the wait for their end."""
+    commands = _launches(target, kernel)
+    queue, built = new_queue(target.context, target.device, target.properties), list[Built]()
+    try:
+        built += [engine.build(commands, target) for engine in engines]
+        times: list[list[float]] = [[] for _ in engines]
+        for _ in range(_ROUNDS):
+            for one, taken in zip(built, times, strict=True):
                 start = time.perf_counter()
-                code, event, _, _ = buffer.enqueue(queue, device, in_order)
-                check(code, "measuring a command-buffer")
+                _enqueue(one, queue)
                 check(call(queue, "clFinish"), "clFinish")
-                times.append(time.perf_counter() - start)
-                call(event, "clReleaseEvent")
-        finally:
-            buffer.close()
-            leave(queue)
-    return sorted(times[1:])[_RUNS // 2 - 1]  # the median
+                taken.append(time.perf_counter() - start)
+        return [min(taken[1:]) for taken in times]
+    finally:
+        for one in built:
+            one.close()
+        leave(queue)
 
 
-class _EmptyKernel:
-    """`with _EmptyKernel(context, device) as kernel:` a kernel that does nothing."""
+def _enqueue(built: Built, queue: int) -> None:
+    """Enqueue what an engine has built once, after nothing. Raises OpenCLError."""
+    lanes = ffi.new("void *[]", [ffi.cast("void *", one) for one in (queue, *built.own_queues)])
+    failed, native = ffi.new("uint32_t *"), built.native
+    code = native.enqueue(native.self, lanes, len(lanes), 1, 0, ffi.NULL, ffi.NULL, failed)
+    check(code, "measuring a command-buffer")
 
-    def __init__(self, context: int, device: int) -> None:
-        source = ffi.new("char[]", b"kernel void fairlead_nothing(void) {}")
-        sources, code, devices = (
-            ffi.new("char *[]", [source]),
-            ffi.new("int32_t *"),
-            ffi.new("uintptr_t[]", [device]),
+
+def _launches(target: QueueKind, kernel: int) -> CommandList:
+    """Launches of a kernel without arguments: a path for an in-order queue, independent ones for an out-of-order one."""
+    commands = CommandArray()
+    for index in range(_LAUNCHES):
+        arguments = lib.fl_change_arguments(ffi.NULL, 0, ffi.NULL, 0)
+        after = (index - 1,) if target.in_order and index else ()
+        commands.add(
+            "kernel",
+            after,
+            (0, 0, 0, 1, 1, 1, 1, 1, 1),
+            work_dim=1,
+            kernel=kernel,
+            arguments=arguments,
         )
-        self._kernel = 0
-        self._program = call(
-            context, "clCreateProgramWithSource", 1, address(sources), None, address(code)
-        )
-        check(code[0], "clCreateProgramWithSource")
+    return CommandList(target.context, [target.device], commands.array, commands.order, commands)
+
+
+@contextmanager
+def _empty_kernel(context: int, device: int) -> Iterator[int]:
+    """A kernel that does nothing. Raises OpenCLError."""
+    source = ffi.new("char[]", b"kernel void fairlead_nothing(void) {}")
+    sources, code, devices = (
+        ffi.new("char *[]", [source]),
+        ffi.new("int32_t *"),
+        ffi.new("uintptr_t[]", [device]),
+    )
+    program = call(context, "clCreateProgramWithSource", 1, address(sources), None, address(code))
+    check(code[0], "clCreateProgramWithSource")
+    try:
         check(
-            call(self._program, "clBuildProgram", 1, address(devices), None, None, None),
-            "clBuildProgram",
+            call(program, "clBuildProgram", 1, address(devices), None, None, None), "clBuildProgram"
         )
-        self._kernel = call(self._program, "clCreateKernel", b"fairlead_nothing", address(code))
+        kernel = call(program, "clCreateKernel", b"fairlead_nothing", address(code))
         check(code[0], "clCreateKernel")
-
-    def __enter__(self) -> int:
-        return self._kernel
-
-    def __exit__(self, *_: object) -> None:
-        call(self._kernel, "clReleaseKernel")
-        call(self._program, "clReleaseProgram")
+        try:
+            yield kernel
+        finally:
+            call(kernel, "clReleaseKernel")
+    finally:
+        call(program, "clReleaseProgram")

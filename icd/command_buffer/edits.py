@@ -6,15 +6,19 @@ to the recording, which whoever has the copy keeps.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from .._native import ffi, lib
 from ..abi import OPENCL
+from ..calls import address, call, kernel_name
 from ..errors import check, error
-from .commands import address, call, kernel_name
 
-#: What an argument is (fl_change.kind); local memory is a value without an address, and `UNSET` was never seen by the recording.
-UNSET, VALUE, MEMORY, SAMPLER, POINTER = range(5)
+#: What an argument is (enum fl_argument_kind). Local memory is a value without an address; `UNSET` was never seen by the recording.
+UNSET: Final[int] = lib.FL_ARG_UNSEEN
+VALUE: Final[int] = lib.FL_ARG_VALUE
+MEMORY: Final[int] = lib.FL_ARG_MEM
+SAMPLER: Final[int] = lib.FL_ARG_SAMPLER
+POINTER: Final[int] = lib.FL_ARG_SVM
 
 
 def copy_of(command: Any) -> Any:

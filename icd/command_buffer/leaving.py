@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 from ...loader.base.forks import in_child, new_lock
 from .._native import ffi
 from ..abi import OPENCL
+from ..calls import address, call, enqueue_marker, profile_of_device, properties_of
 from ..driver_profiles import DriverProfile
 from ..errors import OpenCLError, check
-from .commands import address, call, enqueue_marker, profile_of_device, properties_of
 
 _OUT_OF_ORDER: Final = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 

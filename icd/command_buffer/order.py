@@ -37,6 +37,19 @@ class Order:
     def __len__(self) -> int:
         return len(self.dependencies)
 
+    def part(self, first: int, end: int) -> Order:
+        """The order of the commands from `first` up to `end` among themselves, numbered from 0."""
+        before = [
+            [number - first for number in self.dependencies[node] if number >= first]
+            for node in range(first, end)
+        ]
+        return Order(before, self.order_only[first:end])
+
+    @property
+    def first(self) -> int | None:
+        """The first command that is not only there for its order, None if there is none."""
+        return next((node for node, only in enumerate(self.order_only) if not only), None)
+
     @cached_property
     def levels(self) -> list[int]:
         """Task level of each node: how many commands of the longest path lie before it. Order-only nodes add none."""
@@ -70,7 +83,7 @@ class Order:
 
 
 @dataclass
-class Step:
+class ScheduleStep:
     """Enqueue node `command` (or a barrier) on `lane`, after the steps in `waits`; `signals` if a later step waits for this one."""
 
     command: int
@@ -84,7 +97,7 @@ class Schedule:
     """Steps in the order of enqueuing; `final_waits` are the steps that a last barrier on lane 0 waits for, if there are any."""
 
     kind: str
-    steps: list[Step]
+    steps: list[ScheduleStep]
     final_waits: list[int] = field(default_factory=list)
 
     @property
@@ -101,7 +114,7 @@ class Schedule:
 def in_order(order: Order) -> Schedule:
     """All commands on one in-order lane, in the order of recording; nothing else is needed."""
     return Schedule(
-        "in-order", [Step(node) for node in range(len(order)) if not order.order_only[node]]
+        "in-order", [ScheduleStep(node) for node in range(len(order)) if not order.order_only[node]]
     )
 
 
@@ -111,10 +124,10 @@ def by_level(order: Order) -> Schedule:
     for node, level in enumerate(order.levels):
         if not order.order_only[node]:
             levels.setdefault(level, []).append(node)
-    steps = [Step(BARRIER)]
+    steps = [ScheduleStep(BARRIER)]
     for level in sorted(levels):
-        steps += [Step(node) for node in levels[level]]
-        steps.append(Step(BARRIER))
+        steps += [ScheduleStep(node) for node in levels[level]]
+        steps.append(ScheduleStep(BARRIER))
     return Schedule("levels", steps)
 
 
@@ -134,7 +147,7 @@ def by_events(
     order: Order, lanes: Sequence[int], in_order_lanes: frozenset[int], kind: str = "events"
 ) -> Schedule:
     """Node n on lane `lanes[n]`; events where the order of a lane does not do. Order-only nodes become steps that wait and signal."""
-    steps = [Step(BARRIER)]
+    steps = [ScheduleStep(BARRIER)]
     step_of: list[int] = []
     last_on: dict[int, int] = {0: 0}
     followed: set[int] = set()
@@ -147,7 +160,7 @@ def by_events(
         followed.update(step_of[p] for p in predecessors)
         for wait in waits:
             steps[wait].signals = True
-        steps.append(Step(node, lane, waits))
+        steps.append(ScheduleStep(node, lane, waits))
         step_of.append(here)
         last_on[lane] = here
     ends = [step for lane, step in last_on.items() if lane in in_order_lanes and lane != 0]
@@ -161,12 +174,13 @@ def by_events(
     return Schedule(kind, steps, _joined(steps, ends, max(in_order_lanes, default=None)))
 
 
-def _joined(steps: list[Step], ends: list[int], lane: int | None) -> list[int]:
+def _joined(steps: list[ScheduleStep], ends: list[int], lane: int | None) -> list[int]:
     """What the last barrier waits for instead of many `ends`: the last of barriers on an in-order lane, which are appended to `steps`."""
     if lane is None or len(ends) <= _JOINED:
         return ends
     steps += [
-        Step(BARRIER, lane, ends[first : first + _JOINED]) for first in range(0, len(ends), _JOINED)
+        ScheduleStep(BARRIER, lane, ends[first : first + _JOINED])
+        for first in range(0, len(ends), _JOINED)
     ]
     steps[-1].signals = True
     return [len(steps) - 1]

@@ -1,160 +1,113 @@
-"""How commands are laid out for the replay: for each kind of queue a schedule, as a program, and the queues of our own that it needs."""
+"""Which engine runs which commands: the division of a command list into runs, and the reasons for it.
+
+Engines are asked in order of preference; the last one runs what no other takes. An engine that divides takes maximal runs of commands,
+the others all or nothing. With `auto` an engine also has to be clearly cheaper than the last one (cost.py), and free of known defects.
+Nothing is built here: command_buffer.py does that, part by part.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
-from ..abi import OPENCL
-from .commands import compute_units, new_queue, profile_of_device
-from .engines.replay import Program
-from .order import BARRIER, Order, Schedule, by_events, by_level, spread
-from .order import in_order as in_order_only
+from . import cost
+from .commands import CommandList
+from .engine import Engine, QueueKind
+from .engines import Choice
 
-#: So many commands without an order run sooner by events on the caller's queue than on queues of our own: to hand over from one queue to
-#: another and back takes Intel's driver as long as enqueueing them (a single launch took 120 µs and takes 40).
-_FEW: Final = 64
-
-#: Queues of our own for the branches of a graph. More of them did not make anything faster.
-_MOST_LANES: Final = 4
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Memory:
-    """The functions that a driver has for memory by address instead of SVM's (cl_intel_unified_shared_memory); 0: SVM's own."""
+class Part:
+    """The commands from `first` up to `end`, run by one engine. It comes after the part before it."""
 
-    set_pointer: int = 0
-    copy: int = 0
-    fill: int = 0
+    engine: Engine
+    first: int
+    end: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class Plan:
-    """How a command-buffer is replayed on a kind of queue: its schedule as a program, the queues of our own that it needs besides
-    the caller's, and why so. `step_of` says where a command is."""
+    """How a command list is run on a kind of queue.
 
-    schedule: Schedule
-    program: Program
-    own_queues: list[int]
-    why: str
-    step_of: dict[int, int] = field(default_factory=dict)
+    Attributes:
+        parts: in order; at least one.
+        why: for each engine by name why it was chosen, or why not.
+    """
+
+    parts: Sequence[Part]
+    why: Mapping[str, str]
 
 
-@dataclass
-class Planner:
-    """Lays out the commands of a command-buffer, whose parameters its members are. `first` is the command whose event is given
-    besides those of `exports`, None for none."""
+def make_plan(
+    commands: CommandList, target: QueueKind, choice: Choice, refused: Mapping[str, str]
+) -> Plan:
+    """Divide commands among engines.
 
-    context: int
-    devices: Sequence[int]
-    array: Any
-    order: Order
-    owner: Any
-    schedule: str
-    updatable: bool
-    others: Sequence[int]
-    memory: Memory
-    externals: Mapping[int, int]
-    exports: Sequence[int]
-    first: int | None
+    Args:
+        commands: all of them.
+        target: the kind of queue.
+        choice: the engines, and whether their costs decide.
+        refused: why the driver has refused what an engine built, by the engine's name.
+    """
+    *preferred, last = choice.engines
+    owners: list[Engine | None] = [None] * len(commands)
+    why: dict[str, str] = {}
+    for engine in preferred:
+        reason = refused.get(engine.name) or engine.why_not(commands, target)
+        if reason is None and choice.is_auto:
+            reason = engine.defect(target)
+        if reason is None:
+            reason = _take(engine, last, commands, target, owners, choice)
+        why[engine.name] = reason
+    why[last.name] = "it runs whatever no other engine takes" if preferred else choice.why
+    parts = [
+        Part(engine, first, end)
+        for engine, first, end in _runs([owner or last for owner in owners])
+    ]
+    return Plan(parts or [Part(last, 0, 0)], why)
 
-    def plan(self, device: int, in_order: bool) -> Plan:
-        """The plan for a kind of queue. Lane 0 is the caller's queue; the others are in-order queues of our own: one for each other
-        device that commands are for, or as many as a schedule for an out-of-order queue wants."""
-        lanes, others = self._by_device(device)
-        if others:
-            ordered = frozenset(range(0 if in_order else 1, len(others) + 1))
-            schedule, why = (
-                by_events(self.order, lanes, ordered),
-                "commands of several devices wait for each other by events",
-            )
-        elif in_order:
-            schedule, why = in_order_only(self.order), "the queue keeps the order"
-        else:
-            kind, why = self._choose(device)
-            schedule = self._schedule(kind, device)
-            others = [device] * schedule.own_lanes
-        return self._as_plan(schedule, [self._own_queue(other) for other in others], why)
 
-    def _by_device(self, device: int) -> tuple[list[int], list[int]]:
-        """The lane of each command by its device, and the devices of the lanes from 1 on."""
-        order, count = self.order, len(self.order)
-        if len(self.devices) == 1:
-            return [0] * count, []
-        used = {self.array[node].queue for node in range(count) if not order.order_only[node]}
-        others = list(
-            dict.fromkeys(
-                self.devices[number] for number in sorted(used) if self.devices[number] != device
-            )
-        )
-        lane_of = {device: 0, **{other: lane for lane, other in enumerate(others, 1)}}
-        return [
-            lane_of.get(self.devices[self.array[node].queue], 0) for node in range(count)
-        ], others
+def _take(
+    engine: Engine,
+    last: Engine,
+    commands: CommandList,
+    target: QueueKind,
+    owners: list[Engine | None],
+    choice: Choice,
+) -> str:
+    """Give an engine what it takes of the commands that have no owner. Returns why it takes them, or why none."""
+    order_only, refusals = commands.order.order_only, dict[int, str]()
+    for number, owner in enumerate(owners):
+        reason = "another engine takes it" if owner is not None else None
+        if reason is None and engine.divides and not order_only[number]:
+            reason = engine.why_not_command(commands, number, target)
+        if reason is not None:
+            refusals[number] = reason
+    if refusals and not engine.divides:
+        return "another engine takes some of the commands"
+    why = next((f"command {number}: {reason}" for number, reason in refusals.items()), "")
+    taken = False
+    for takes, first, end in _runs([number not in refusals for number in range(len(owners))]):
+        count = end - first - sum(order_only[first:end])
+        if not takes or not count:
+            continue
+        if choice.is_auto:
+            is_cheaper, figures = cost.is_cheaper(engine, last, target, count)
+            why = why or f"{'' if is_cheaper else 'not '}clearly faster: {figures}"
+            if not is_cheaper:
+                continue
+        owners[first:end] = [engine] * (end - first)
+        taken = True
+    return why or (choice.why if taken else "there is no command for it")
 
-    def _as_plan(self, schedule: Schedule, own_queues: list[int], why: str) -> Plan:
-        step_of = {
-            step.command: number
-            for number, step in enumerate(schedule.steps)
-            if step.command != BARRIER
-        }
-        first_slot, externals = 0, dict[int, range]()
-        for command, count in self.externals.items():
-            externals[step_of[command]] = range(first_slot, first_slot + count)
-            first_slot += count
-        exports = [step_of[command] for command in self.exports] + (
-            [] if self.first is None else [step_of[self.first]]
-        )
-        for step in exports:
-            schedule.steps[step].signals = True
-        program = Program(
-            self.array,
-            self.owner,
-            schedule,
-            externals=externals,
-            exports=exports,
-            updatable=self.updatable,
-            others=self.others,
-            memory=(self.memory.set_pointer, self.memory.copy, self.memory.fill),
-        )
-        return Plan(schedule, program, own_queues, why, step_of)
 
-    def _choose(self, device: int) -> tuple[str, str]:
-        """How to run on one out-of-order queue."""
-        if self.schedule != "auto":
-            return self.schedule, "asked for"
-        waits, any_order_only = sum(map(len, self.order.dependencies)), any(self.order.order_only)
-        if not waits and len(self.order) <= _FEW and not any_order_only:
-            return "events", "so few commands without an order are not worth queues of its own"
-        if self.order.is_path:
-            return (
-                "in-order",
-                "the graph is a single path, so an in-order queue of its own needs no events",
-            )
-        if (
-            waits <= profile_of_device(device).events_per_command * len(self.order)
-            and not any_order_only
-        ):
-            return "events", "events cost less on this platform than in-order queues"
-        return "lanes", "in-order queues of its own need few events"
-
-    def _schedule(self, kind: str, device: int) -> Schedule:
-        """A schedule of the kind for one out-of-order queue, and in-order queues of our own."""
-        order = self.order
-        if kind == "levels":
-            return by_level(order)
-        if kind == "events":
-            return by_events(order, [0] * len(order), frozenset({1}))
-        count = (
-            1
-            if kind == "in-order"
-            else max(1, min(_MOST_LANES, compute_units(device), order.width))
-        )
-        return by_events(order, spread(order, count), frozenset(range(1, count + 1)), "lanes")
-
-    def _own_queue(self, device: int) -> int:
-        profiling = self.exports or self.first is not None  # somebody sees events of its commands
-        return new_queue(
-            self.context, device, OPENCL["CL_QUEUE_PROFILING_ENABLE"] if profiling else 0
-        )
+def _runs(owners: Sequence[_T]) -> Iterator[tuple[_T, int, int]]:
+    """Maximal runs of equal members: the member, the first place, and the place after the last."""
+    first = 0
+    for place in range(1, len(owners) + 1):
+        if place == len(owners) or owners[place] != owners[first]:
+            yield owners[first], first, place
+            first = place

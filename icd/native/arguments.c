@@ -10,7 +10,7 @@
 #include <string.h>
 
 typedef struct argument {
-    uint8_t kind;        /* fl_arg_kind */
+    uint8_t kind;        /* enum fl_argument_kind */
     uint8_t declared;    /* what the program's source says: 0 not asked, 1 memory, 2 local memory, 3 value, 4 sampler, 5 unknown */
     size_t size;
     void *value;         /* copy of `size` bytes, NULL for local memory */

@@ -1,19 +1,19 @@
-/* Who changes a command-buffer, or enqueues it, has it for that time. Threads of Python's that do so wait for each other by a lock of Python's;
- * an update in C, which has no GIL and must not wait for one, only tries. So what a thread waits for here is short. */
+/* One thread at a time changes or enqueues a command-buffer. Python's threads wait for each other by a lock of Python's. An update in C
+ * has no GIL and must not wait for one, so it only tries. So what a thread waits for here is short. */
 #pragma once
 
 #include <sched.h>
 #include <stdbool.h>
 
-static inline bool fl_try(fl_ways *ways) {
-    return !__atomic_exchange_n(&ways->busy, 1, __ATOMIC_ACQUIRE);
+static inline bool fl_try(fl_buffer *buffer) {
+    return !__atomic_exchange_n(&buffer->busy, 1, __ATOMIC_ACQUIRE);
 }
 
-static inline void fl_enter(fl_ways *ways) {
-    while (!fl_try(ways))
+static inline void fl_enter(fl_buffer *buffer) {
+    while (!fl_try(buffer))
         sched_yield();
 }
 
-static inline void fl_leave(fl_ways *ways) {
-    __atomic_store_n(&ways->busy, 0, __ATOMIC_RELEASE);
+static inline void fl_leave(fl_buffer *buffer) {
+    __atomic_store_n(&buffer->busy, 0, __ATOMIC_RELEASE);
 }

@@ -1,5 +1,5 @@
-/* Enqueues of one command-buffer: each comes after the one before it, on whatever queues they are, and whoever runs it, the replay or the
- * driver. All of it is here, and not in Python, since a pass fills the caches with the driver's memory: whatever runs after it runs cold. */
+/* Enqueues of a command-buffer. Each comes after the one before it, on whatever queues they are and whichever engines run it. All of it is
+ * here and not in Python: a pass fills the caches with the driver's memory, and whatever runs after it runs cold. */
 #include "native.h"
 
 #include "busy.h"
@@ -7,47 +7,60 @@
 #include <stdlib.h>
 #include <string.h>
 
-void fl_remember(fl_last *last, void *queue, void *event) {
-    fl_last old = *last;
-    if (queue != old.queue)
-        CALL(fl_table_of(queue), clRetainCommandQueue)(queue);
-    *last = (fl_last){queue, event};
-    if (old.event)
-        CALL(fl_table_of(old.event), clReleaseEvent)(old.event);
-    if (old.queue && queue != old.queue)
-        CALL(fl_table_of(old.queue), clReleaseCommandQueue)(old.queue);
+/* One more enqueue was made. The reference to the event is taken over; the queue is the caller's to keep until there is another. */
+void fl_remember(fl_buffer *b, void *queue, void *event) {
+    void *old = b->last_event;
+    b->last_queue = queue;
+    b->last_event = event;
+    if (old)
+        CALL(fl_table_of(old), clReleaseEvent)(old);
 }
 
-void fl_forget(fl_last *last) {
-    fl_last old = *last;
-    *last = (fl_last){NULL, NULL};
-    if (old.event)
-        CALL(fl_table_of(old.event), clReleaseEvent)(old.event);
-    if (old.queue)
-        CALL(fl_table_of(old.queue), clReleaseCommandQueue)(old.queue);
+static int enqueue_part(const fl_part *p, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
+    const fl_built *built = p->built;
+    int code = built->enqueue(built->self, p->lanes, p->lane_count, times, wait_count, wait_list, event, failed);
+    if (*failed != UINT32_MAX)
+        *failed += built->first;
+    return code;
+}
+
+/* Several parts, over and over: each comes after the one before it, by the queue's order or by its event. */
+static int enqueue_parts(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
+    void *before = NULL;
+    for (uint32_t i = 0; i < times; i++)
+        for (uint32_t k = 0; k < route->part_count; k++) {
+            bool is_last = i + 1 == times && k + 1 == route->part_count;
+            void *made = NULL;
+            int code = enqueue_part(&route->parts[k], 1, wait_count, wait_list, is_last || !route->in_order ? &made : NULL, failed);
+            if (before)
+                CALL(fl_table_of(before), clReleaseEvent)(before);
+            if (code != CL_SUCCESS)
+                return code;
+            before = made;
+            wait_count = before != NULL;
+            wait_list = &before;
+        }
+    *event = before;
+    return CL_SUCCESS;
 }
 
 static int enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
-    void *queue = route->lanes[0], *end = NULL, **list = NULL;
-    const fl_last *last = route->last;
+    void *end = NULL, **list = NULL;
+    fl_buffer *b = route->buffer;
     *failed = UINT32_MAX;
-    if (last->event && (last->queue != queue || !route->in_order)) {
+    if (b->last_event && (b->last_queue != route->queue || !route->in_order)) {
         list = malloc(((size_t)wait_count + 1) * sizeof *list);
         if (!list)
             return CL_OUT_OF_HOST_MEMORY;
         if (wait_count)
             memcpy(list, wait_list, wait_count * sizeof *list);
-        list[wait_count++] = last->event;
+        list[wait_count++] = b->last_event;
         wait_list = list;
-        if (last->queue != queue)   /* SPEC clFlush: whoever waits for another queue's event has to flush that queue */
-            CALL(fl_table_of(last->queue), clFlush)(last->queue);
+        if (b->last_queue != route->queue)   /* SPEC clFlush: whoever waits for another queue's event has to flush that queue */
+            CALL(fl_table_of(b->last_queue), clFlush)(b->last_queue);
     }
-    cl_int code;
-    if (route->program)
-        code = fl_replay(route->program, route->lanes, route->lane_count, times, wait_count, wait_list, &end, failed);
-    else
-        code = ((fn_clEnqueueCommandBufferKHR *)route->enqueue_native)(1, (cl_command_queue *)route->lanes, route->native, wait_count,
-                                                                       (const cl_event *)wait_list, (cl_event *)&end);
+    int code = route->part_count == 1 ? enqueue_part(route->parts, times, wait_count, wait_list, &end, failed)
+                                      : enqueue_parts(route, times, wait_count, wait_list, &end, failed);
     free(list);
     if (code != CL_SUCCESS)
         return code;
@@ -55,26 +68,58 @@ static int enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, v
         *event = end;
         CALL(fl_table_of(end), clRetainEvent)(end);
     }
-    fl_remember(route->last, queue, end);
+    fl_remember(b, route->queue, end);
     return CL_SUCCESS;
 }
 
 int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
-    fl_enter(route->ways);
+    fl_enter(route->buffer);
     int code = enqueue(route, times, wait_count, wait_list, event, failed);
-    fl_leave(route->ways);
+    fl_leave(route->buffer);
     return code;
 }
 
-void fl_begin_changes(fl_ways *ways) { fl_enter(ways); }
-
-void fl_end_changes(fl_ways *ways) { fl_leave(ways); }
-
-int fl_update_ways(const fl_ways *ways, uint32_t command, int relaunched) {
+/* Each comes after the one before it by its event, since the queue may be out of order. */
+int fl_enqueue_driver_buffer(void *self, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
+                             void **event, uint32_t *failed) {
+    const fl_driver_buffer *d = self;
+    fn_clEnqueueCommandBufferKHR *enqueue_buffer = (fn_clEnqueueCommandBufferKHR *)d->enqueue;
+    cl_event before = NULL;
     cl_int code = CL_SUCCESS;
-    for (uint32_t i = 0; i < ways->count; i++) {
-        cl_int failed = fl_update(ways->list[i].program, ways->list[i].step_of[command], relaunched);
+    for (uint32_t i = 0; i < times && code == CL_SUCCESS; i++) {
+        cl_event made = NULL;
+        bool wanted = event || i + 1 < times;
+        code = enqueue_buffer(1, (cl_command_queue *)lanes, d->buffer, wait_count, (const cl_event *)wait_list, wanted ? &made : NULL);
+        if (before)
+            CALL(fl_table_of(before), clReleaseEvent)(before);
+        before = made;
+        wait_count = 1;
+        wait_list = (void *const *)&before;
+    }
+    if (event)
+        *event = before;
+    return code;
+}
+
+void fl_begin_changes(fl_buffer *buffer) { fl_enter(buffer); }
+
+void fl_end_changes(fl_buffer *buffer) { fl_leave(buffer); }
+
+int fl_update_buffer(const fl_buffer *b, uint32_t command, int relaunched) {
+    cl_int code = CL_SUCCESS;
+    for (uint32_t i = 0; i < b->built_count; i++) {
+        const fl_built *built = b->built[i];
+        uint32_t number = command - built->first;   /* of a command before it: larger than any count */
+        cl_int failed = built->update && number < built->count ? built->update(built->self, number, relaunched) : CL_SUCCESS;
         code = failed != CL_SUCCESS ? failed : code;
     }
     return code;
+}
+
+const fl_functions *fl_exported(void) {
+    static const fl_functions functions = {
+        fl_new_command,  fl_change_arguments, fl_release_arguments, fl_set_argument,
+        fl_get_argument, fl_argument_count,   fl_update_buffer,
+    };
+    return &functions;
 }

@@ -6,7 +6,7 @@
  * Another wait is refused, unless the observer knows it for housekeeping: then later commands come after the events waited for. */
 static cl_int wait_captured(fl_recording *r, cl_uint count, const cl_event *list) {
     bool cleans_up = r->holds_gil && r->holds_gil();
-    if (!cleans_up && r->observer(r->cookie, 'w', SLOT_clWaitForEvents, NULL, 0))
+    if (!cleans_up && r->observer(r->cookie, FL_ASK_WAIT, SLOT_clWaitForEvents, NULL, 0))
         return fl_refuse(r, SLOT_clWaitForEvents, FL_WAITS);
     for (cl_uint i = 0; !cleans_up && i < count; i++) {
         uint32_t node = list[i] ? fl_node_of(r, list[i]) : NONE;

@@ -57,12 +57,19 @@ typedef struct fl_command {
     size_t n[13];
 } fl_command;
 
-/* Called for what only Python can judge, with the GIL free: the answer 0 is "go on", anything else refuses the call.
- * `what`: 'n' a new node (detail: its op, size: how many
- * objects were kept for the first time), 'h' host memory that a command will use later (address, size), 'm' the same behind a memory
- * object, 's' memory that an SVM command will use, 'p' a memory object
- * that is not kept yet became a kernel's argument, 'w' a wait for captured events, 'r' a refusal (detail: slot * 16 + reason). The
- * answers to 'n', 's', 'p' and 'r' are not used. */
+/* What a recording asks its observer, or tells it. `detail`, `address` and `size` are listed for each. */
+enum fl_ask {
+    FL_ASK_ADDED,            /* a command was recorded: its operation, -, how many objects were kept for the first time */
+    FL_ASK_HOST,             /* a command will use host memory: its operation, address, size in bytes */
+    FL_ASK_HOST_OF_MEMORY,   /* a memory object lies in host memory: -, address, size in bytes */
+    FL_ASK_SVM,              /* an SVM command uses memory: its operation, address, size in bytes */
+    FL_ASK_PASSED,           /* a memory object that is not kept yet became a kernel's argument */
+    FL_ASK_WAIT,             /* the program waits for captured events: the slot of its call */
+    FL_ASK_REFUSED           /* a call was refused: its slot, -, enum fl_reason */
+};
+
+/* Called for what only Python can judge, with the GIL free. For FL_ASK_HOST, FL_ASK_HOST_OF_MEMORY and FL_ASK_WAIT, 0 means "go on" and
+ * anything else refuses the call; the other answers are not used. */
 typedef int fl_observer(void *cookie, int what, uint32_t detail, void *address, size_t size);
 
 fl_recording *fl_begin(void *const *queues, uint32_t count, void *context, int allow_unseen, fl_observer *observer,
@@ -78,10 +85,12 @@ uint32_t fl_pinned(const fl_recording *recording);
 int fl_forgotten_kernels(void);
 
 /* --- arguments.c: the arguments of a launch, immutable and shared --- */
-/* What an argument becomes. `kind`: 1 a value (NULL: `size` bytes of local memory), 2 a memory object, 3 a sampler (`value` leads to the
- * handle, `size` is 8), 4 a pointer (`value` is it, `size` is 0). */
+/* What an argument is. FL_ARG_UNSEEN: the recording never saw it set; FL_ARG_VALUE without an address is local memory. */
+enum fl_argument_kind { FL_ARG_UNSEEN, FL_ARG_VALUE, FL_ARG_MEM, FL_ARG_SAMPLER, FL_ARG_SVM };
+/* What an argument becomes. `value` leads to `size` bytes: a value, or the handle of a memory object or sampler (8 bytes). It is NULL for
+ * `size` bytes of local memory. For FL_ARG_SVM it is the pointer itself, and `size` is 0. */
 typedef struct fl_change {
-    uint32_t index, kind;
+    uint32_t index, kind;   /* enum fl_argument_kind */
     size_t size;
     const void *value;
 } fl_change;
@@ -135,6 +144,7 @@ typedef struct fl_program {
     void **exported;
     void *const *others;
     void *set_pointer, *copy_memory, *fill_memory;
+    const uint32_t *step_of;   /* the step of each command, for updates; NULL in a program that is not updatable */
 } fl_program;
 
 int fl_replay(fl_program *program, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count,
@@ -144,40 +154,69 @@ int fl_replay(fl_program *program, void *const *lanes, uint32_t lane_count, uint
 int fl_update(fl_program *program, uint32_t step, int relaunched);
 void fl_release(fl_program *program);
 
-/* --- enqueue.c: enqueues of a command-buffer that follow each other --- */
-/* The last one: a reference to its queue and one to its event; NULL before the first. */
-typedef struct fl_last {
-    void *queue, *event;
-} fl_last;
-/* One more was made: it is the last from now on. The reference to the event is taken over. */
-void fl_remember(fl_last *last, void *queue, void *event);
-void fl_forget(fl_last *last);
+/* --- enqueue.c: command-buffers. Engines build what runs their commands; an enqueue runs it all, by one call --- */
+/* What an engine has built of a run of commands: functions, and what they are given as `self`. A new engine in C is one of these. */
+typedef struct fl_built {
+    /* Enqueue the run `times` times on `lanes`, of which the first is the caller's queue, after the wait list. *event, if wanted, is the
+     * event of its end. On failure *failed is the number of the command within the run, or UINT32_MAX. */
+    int (*enqueue)(void *self, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
+                   void **event, uint32_t *failed);
+    /* A command of the run, by its number in the run, has changed; NULL: updates of this run have to go through Python. */
+    int (*update)(void *self, uint32_t command, int relaunched);
+    void *self;
+    uint32_t first, count;   /* the commands of the run */
+} fl_built;
+/* A program of replay.c as an engine's functions take it. */
+int fl_enqueue_program(void *program, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
+                       void **event, uint32_t *failed);
+int fl_update_program(void *program, uint32_t command, int relaunched);
+/* The driver's own command-buffer, enqueued by clEnqueueCommandBufferKHR. */
+typedef struct fl_driver_buffer {
+    void *buffer, *enqueue;
+} fl_driver_buffer;
+int fl_enqueue_driver_buffer(void *driver_buffer, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count,
+                             void *const *wait_list, void **event, uint32_t *failed);
 
-/* The programs that a command-buffer is laid out as, and the step of each of its commands. `has_native`: the driver has it, too, as a
- * command-buffer of its own. `busy`: busy.h. */
-typedef struct fl_way {
-    fl_program *program;
-    const uint32_t *step_of;
-} fl_way;
-typedef struct fl_ways {
-    const fl_way *list;
-    uint32_t count, has_native;
+/* A command-buffer: what was built of it, for whatever kinds of queue, and its last enqueue: its queue and a reference to its event, NULL
+ * before the first. `python_updates`: something was built that only Python can update. `busy`: busy.h. */
+typedef struct fl_buffer {
+    const fl_built *const *built;
+    uint32_t built_count, python_updates;
     int32_t busy;
-} fl_ways;
+    void *last_queue, *last_event;
+} fl_buffer;
 /* Both wait for an update that is made in C meanwhile; what Python changes between them is changed by nobody else. */
-void fl_begin_changes(fl_ways *ways);
-void fl_end_changes(fl_ways *ways);
-/* How it is enqueued on one queue, which is the first of the lanes: `program` is replayed, or, if that is NULL, the driver's command-buffer
- * `native` is enqueued by clEnqueueCommandBufferKHR, once. `in_order` says of the queue that it is. */
-typedef struct fl_route {
-    fl_ways *ways;
-    fl_last *last;
-    uint32_t in_order, lane_count;
+void fl_begin_changes(fl_buffer *buffer);
+void fl_end_changes(fl_buffer *buffer);
+/* The last enqueue is another one, or none (NULL, NULL). The reference to the event is taken over, that to the queue is Python's. */
+void fl_remember(fl_buffer *buffer, void *queue, void *event);
+
+/* How a command-buffer is enqueued on one queue: its parts, each after the one before it. `in_order` says of the queue that it is. */
+typedef struct fl_part {
+    const fl_built *built;
     void *const *lanes;
-    fl_program *program;
-    void *native, *enqueue_native;
+    uint32_t lane_count;
+} fl_part;
+typedef struct fl_route {
+    fl_buffer *buffer;
+    void *queue;
+    uint32_t in_order, part_count;
+    const fl_part *parts;
 } fl_route;
-/* fl_update for a command, in all of them. */
-int fl_update_ways(const fl_ways *ways, uint32_t command, int relaunched);
-/* Enqueue it after the wait list and after the last one; as fl_replay. One thread at a time, for all routes of a command-buffer. */
+/* Enqueue it `times` times after the wait list and after the last one. *event and *failed are as in fl_built, with the command's number in the
+ * command-buffer. One thread at a time, for all routes of a command-buffer. */
 int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
+/* A command has changed: everything that was built of it is told. */
+int fl_update_buffer(const fl_buffer *buffer, uint32_t command, int relaunched);
+
+/* What other libraries of fairlead call of this one. */
+typedef struct fl_functions {
+    fl_command *(*new_command)(fl_array *array);
+    fl_arguments *(*change_arguments)(const fl_arguments *base, uint32_t count, const fl_change *changes, uint32_t change_count);
+    void (*release_arguments)(fl_arguments *list);
+    int (*set_argument)(fl_command *command, uint32_t index, uint32_t kind, size_t size, const void *value);
+    int (*get_argument)(const fl_arguments *list, uint32_t index, fl_change *argument);
+    uint32_t (*argument_count)(const fl_arguments *list);
+    int (*update_buffer)(const fl_buffer *buffer, uint32_t command, int relaunched);
+} fl_functions;
+const fl_functions *fl_exported(void);

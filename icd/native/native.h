@@ -52,7 +52,6 @@ bool fl_is_patched(const void *object, int slot);
 void fl_tell_memory(cl_mem memory);
 
 /* arguments.c: what clSetKernelArg put into which kernel while a block records. */
-typedef enum { FL_ARG_UNSEEN, FL_ARG_VALUE, FL_ARG_MEM, FL_ARG_SAMPLER, FL_ARG_SVM } fl_arg_kind;
 int fl_watch_arguments(void **table);
 void fl_unwatch_arguments(void **table);
 
@@ -70,7 +69,7 @@ void fl_free_with_pins(cl_context context, void *pointer);
 
 /* arguments.c: what one launch's arguments were. `value` is a copy of `size` bytes, the pointer itself for SVM, NULL for local memory. */
 typedef struct fl_argument {
-    uint8_t kind;   /* fl_arg_kind; FL_ARG_UNSEEN: as it is in the copied kernel */
+    uint8_t kind;   /* enum fl_argument_kind; FL_ARG_UNSEEN: as it is in the copied kernel */
     size_t size;
     const void *value;
 } fl_argument;

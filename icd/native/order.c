@@ -191,7 +191,7 @@ static cl_int follow_host_waits(call *c, uint32_t *first) {
         .op = FL_BARRIER, .queue = (uint16_t)c->queue_index, .first_dep = *first, .dep_count = r->dep_count - *first};
     queue->barrier = node;
     *first = r->dep_count;
-    r->observer(r->cookie, 'n', FL_BARRIER, NULL, 0);
+    r->observer(r->cookie, FL_ASK_ADDED, FL_BARRIER, NULL, 0);
     return CL_SUCCESS;
 }
 
@@ -222,7 +222,7 @@ cl_int fl_append(call *c, int slot, fl_command command, cl_uint wait_count, cons
         forget(&command);
         return CL_INVALID_OPERATION;
     }
-    if (command.host && r->observer(r->cookie, 'h', command.op, command.host, command.host_size))
+    if (command.host && r->observer(r->cookie, FL_ASK_HOST, command.op, command.host, command.host_size))
         return fl_refuse(r, slot, FL_HOST_MEMORY);
     if (follow_host_waits(c, &first) != CL_SUCCESS) {
         forget(&command);
@@ -247,7 +247,7 @@ cl_int fl_append(call *c, int slot, fl_command command, cl_uint wait_count, cons
     command.first_dep = first;
     command.dep_count = r->dep_count - first;
     r->commands[r->command_count++] = command;
-    r->observer(r->cookie, 'n', command.op, NULL, r->keep.count - r->told);
+    r->observer(r->cookie, FL_ASK_ADDED, command.op, NULL, r->keep.count - r->told);
     r->told = r->keep.count;
     return CL_SUCCESS;
 }

@@ -185,3 +185,8 @@ int fl_update(fl_program *p, uint32_t step, int relaunched) {
         made->ready = false;
     return CL_SUCCESS;
 }
+
+int fl_update_program(void *program, uint32_t command, int relaunched) {
+    fl_program *p = program;
+    return p->step_of ? fl_update(p, p->step_of[command], relaunched) : CL_INVALID_OPERATION;
+}

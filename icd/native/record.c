@@ -8,7 +8,7 @@
 #include <string.h>
 
 cl_int fl_refuse(fl_recording *r, int slot, enum fl_reason reason) {
-    r->observer(r->cookie, 'r', (uint32_t)slot * 16 + reason, NULL, 0);
+    r->observer(r->cookie, FL_ASK_REFUSED, (uint32_t)slot, NULL, reason);
     return CL_INVALID_OPERATION;
 }
 
@@ -41,7 +41,7 @@ static bool host_memory_kept(fl_recording *r, cl_mem mem) {
         return true;
     CALL(table, clGetMemObjectInfo)(mem, CL_MEM_HOST_PTR, sizeof host, &host, NULL);
     CALL(table, clGetMemObjectInfo)(mem, CL_MEM_SIZE, sizeof size, &size, NULL);
-    return !host || r->observer(r->cookie, 'm', 0, host, size) == 0;
+    return !host || r->observer(r->cookie, FL_ASK_HOST_OF_MEMORY, 0, host, size) == 0;
 }
 
 static cl_int keep_mem(call *c, int slot, cl_mem mem) {
@@ -253,8 +253,8 @@ static cl_int record_clEnqueueSVMMemcpy(cl_command_queue command_queue, cl_bool 
         return fl_refuse(r, SLOT_clEnqueueSVMMemcpy, FL_BLOCKING);
     if (!target || !source)
         return CL_INVALID_VALUE;
-    r->observer(r->cookie, 's', FL_SVM_COPY, target, size);
-    r->observer(r->cookie, 's', FL_SVM_COPY, (void *)source, size);
+    r->observer(r->cookie, FL_ASK_SVM, FL_SVM_COPY, target, size);
+    r->observer(r->cookie, FL_ASK_SVM, FL_SVM_COPY, (void *)source, size);
     if (!fl_pin(&r->pins, target) || !fl_pin(&r->pins, source))
         return CL_OUT_OF_HOST_MEMORY;
     return fl_append(&c, SLOT_clEnqueueSVMMemcpy, command, WAITS);
@@ -269,7 +269,7 @@ static cl_int record_clEnqueueSVMMemFill(cl_command_queue command_queue, void *p
     cl_int code = pointer ? set_pattern(&command, pattern, pattern_size) : CL_INVALID_VALUE;
     if (code != CL_SUCCESS)
         return code;
-    r->observer(r->cookie, 's', FL_SVM_FILL, pointer, size);
+    r->observer(r->cookie, FL_ASK_SVM, FL_SVM_FILL, pointer, size);
     if (!fl_pin(&r->pins, pointer)) {
         free(command.pattern);
         return CL_OUT_OF_HOST_MEMORY;

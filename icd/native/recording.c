@@ -254,5 +254,5 @@ void fl_tell_memory(cl_mem memory) {
             mine[count++] = r;
     pthread_mutex_unlock(&lock);
     for (int i = 0; i < count; i++)
-        mine[i]->observer(mine[i]->cookie, 'p', 0, NULL, 0);
+        mine[i]->observer(mine[i]->cookie, FL_ASK_PASSED, 0, NULL, 0);
 }

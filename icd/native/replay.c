@@ -240,3 +240,8 @@ int fl_replay(fl_program *p, void *const *lanes, uint32_t lane_count, uint32_t t
     free(w.list);
     return code;
 }
+
+int fl_enqueue_program(void *program, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
+                       void **event, uint32_t *failed) {
+    return fl_replay(program, lanes, lane_count, times, wait_count, wait_list, event, failed);
+}

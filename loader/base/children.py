@@ -24,6 +24,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from .query import printable
 from .search import Candidate, secure_environ
 from .table import TRACE_VARIABLES
 
@@ -204,12 +205,12 @@ class _Child:
         for line in self.kept["answer"].split(b"\n")[:-1]:
             if line.startswith(mark):
                 with suppress(ValueError):
-                    lines.append(json.loads(line.removeprefix(mark)))
+                    lines.append(printable(json.loads(line.removeprefix(mark))))
         return lines
 
     def _last_printed(self) -> str:
         lines = self.kept["printed"].decode("utf-8", "replace").split("\n")
-        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+        return printable(next((line.strip()[:300] for line in reversed(lines) if line.strip()), ""))
 
     def _failure(self, reason: str) -> Outcome:
         printed = self._last_printed()

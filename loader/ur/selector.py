@@ -17,10 +17,12 @@ What a term means:
   selected. `*:0` is therefore the first device of *each* backend.
 - Sub-devices are asked for only if an accepting term names them, and stand in the place of their parent.
 - Discards are applied after all accepts, wherever they stand (DPC++ wants them at the end, the UR loader does not care). A
-  discarded device takes its sub-devices with it; a discarded sub-device leaves its parent alone. With discards only, `*:*` is
-  accepted.
+  discarded device takes its sub-devices with it; a discarded sub-device leaves its parent alone.
+- Each backend has only the terms that name it or `*`. If these only discard, all other devices of the backend are accepted. A
+  backend that no term names has no device: `!opencl:0` selects the OpenCL devices but the first, and nothing of CUDA.
 
-Source: the DPC++ document "Environment Variables", and the ONEAPI_DEVICE_SELECTOR rules of the UR loader's urDeviceGetSelected.
+Source: the UR loader's urDeviceGetSelected, as measured with DPC++ 2026.2, and the DPC++ document "Environment Variables". The two
+differ where a selector only discards: libsycl then accepts the devices of the backends that it does not name.
 """
 
 from __future__ import annotations
@@ -210,8 +212,13 @@ class Selector:
 
     def explain(self) -> str:
         """What counts and why, in plain words, a line for each thing to know."""
-        accepts = [str(term) for term in self.terms if not term.discard] or [
-            "*:* (nothing is accepted by name)"
+        accepts = [str(term) for term in self.terms if not term.discard]
+        named = {term.backend for term in self.terms if not term.discard}
+        implied = dict.fromkeys(term.backend for term in self.terms if term.discard)
+        accepts += [
+            f"{backend}:* (nothing of it is accepted by name)"
+            for backend in implied
+            if not named & {backend, "*"}
         ]
         discards = [str(term)[1:] for term in self.terms if term.discard]
         but = f", but not {', '.join(discards)}" if discards else ""
@@ -225,15 +232,11 @@ class Selector:
         return "\n".join(lines)
 
     def _patterns(self, backend: str, discard: bool) -> list[DevicePattern]:
-        """What the terms say about one backend. Only discards, about whatever backend, mean that all the rest is accepted."""
-        if not discard and all(term.discard for term in self.terms):
+        """What the terms that apply to a backend accept, or discard. If they only discard, they accept everything else."""
+        terms = [term for term in self.terms if term.backend in ("*", backend)]
+        if not discard and terms and all(term.discard for term in terms):
             return [_ALL]
-        terms = (
-            term
-            for term in self.terms
-            if term.discard == discard and term.backend in ("*", backend)
-        )
-        return [pattern for term in terms for pattern in term.devices]
+        return [pattern for term in terms if term.discard == discard for pattern in term.devices]
 
     def _tree(self, backend: str, kind: str, discard: bool) -> _Tree:
         """The paths of the patterns that fit devices of this backend and type."""

@@ -13,7 +13,7 @@ from ...loader.base.query import text
 from ...loader.ur.abi import UR
 from .core import adapter
 from .device_tables import BITS, FIXED, LATER, PLAIN, PROMISES, VALUES
-from .devices import TYPES, Device, takes_spirv
+from .devices import TYPES, Device, takes_specialization_constants
 
 
 def bits(value: int, kind: str) -> int:
@@ -254,11 +254,7 @@ FUNCTIONS: Final[dict[str, Callable[[Device], Any]]] = {
     "BFLOAT16_CONVERSIONS_NATIVE": _extensions("cl_intel_bfloat16_conversions"),
     "USE_NATIVE_ASSERT": _extensions("cl_intel_devicelib_assert"),
     "ESIMD_SUPPORT": lambda device: _is_gpu(device) and device.platform.profile.has_esimd,
-    "PROGRAM_SET_SPECIALIZATION_CONSTANTS": lambda device: (
-        takes_spirv(device)
-        and device.has((2, 2))
-        and _declared("urProgramSetSpecializationConstants")
-    ),
+    "PROGRAM_SET_SPECIALIZATION_CONSTANTS": takes_specialization_constants,
     "GLOBAL_VARIABLE_SUPPORT": lambda device: (
         _declared("urEnqueueDeviceGlobalVariableWrite", "urEnqueueDeviceGlobalVariableRead")
         and device.platform.icd.extension_function("clEnqueueWriteGlobalVariableINTEL") is not None

@@ -88,7 +88,6 @@ LATER: Final[Mapping[str, tuple[str, tuple[int, int], str, Any]]] = {
     "PARTITION_MAX_SUB_DEVICES": ("PARTITION_MAX_SUB_DEVICES", _1_2, "", 0),
     "PARTITION_AFFINITY_DOMAIN": ("PARTITION_AFFINITY_DOMAIN", _1_2, "", 0),
     "MAX_READ_WRITE_IMAGE_ARGS": ("MAX_READ_WRITE_IMAGE_ARGS", _2_0, "", 0),
-    "QUEUE_ON_DEVICE_PROPERTIES": ("QUEUE_ON_DEVICE_PROPERTIES", _2_0, "", 0),
     "IL_VERSION": ("IL_VERSION", _2_1, "cl_khr_il_program", ""),
     "SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS": (
         "SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS",
@@ -247,8 +246,7 @@ PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
 #: What is the same for every device.
 FIXED: Final[Mapping[str, Any]] = {
     "MAX_COMPUTE_QUEUE_INDICES": 1,  # OpenCL's queues have no index
-    "COMPONENT_DEVICES": [],
-    "COMPOSITE_DEVICE": 0,
+    "QUEUE_ON_DEVICE_PROPERTIES": 0,  # urQueueCreate makes no queue on a device
     "ASYNC_BARRIER": False,
     "COMMAND_BUFFER_SUBGRAPH_SUPPORT_EXP": False,  # a command-buffer of OpenCL has no other as a part
     "MEM_CHANNEL_SUPPORT": False,
@@ -277,6 +275,7 @@ WITHOUT: Final[Mapping[str, tuple[str, ...]]] = {
         "EUS_PER_XE_CORE",
         "MAX_LANES_PER_HW_THREAD",
     ),
+    "OpenCL has no composite devices": ("COMPONENT_DEVICES", "COMPOSITE_DEVICE"),
     "OpenCL has no bindless images": (
         "IMAGE_PITCH_ALIGN_EXP",
         "MAX_IMAGE_LINEAR_WIDTH_EXP",

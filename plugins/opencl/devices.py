@@ -235,6 +235,11 @@ def takes_spirv(device: Device) -> bool:
     )
 
 
+def takes_specialization_constants(device: Device) -> bool:
+    """Whether programs of SPIR-V for it can be given values of specialization constants."""
+    return takes_spirv(device) and device.has((2, 2))
+
+
 def targets(device: Device) -> list[str]:
     """What a program's binary for the device may have been made for, the best first."""
     compiled = device.platform.profile.binary_targets.get(device.icd.type)

@@ -10,6 +10,7 @@ import itertools
 import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
 
 from ...icd.abi import OPENCL
 from ...icd.command_buffer.waiting import wait as wait_for_event
@@ -17,8 +18,8 @@ from ...icd.errors import OpenCLError
 from ...loader.base.forks import new_lock
 from ...loader.base.interrupts import in_main_thread
 from ...loader.ur.abi import UR
-from .contexts import Context, check_native
-from .core import CLObject, adapter, check, failure, handles, query, taken_over
+from .contexts import Context
+from .core import CLObject, adapter, check, create, failure, handles
 
 if TYPE_CHECKING:
     from .platforms import Platform
@@ -33,10 +34,11 @@ _HostFunction: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 @adapter.kind
 class Event(CLObject):
     """The event of a command. `command` is a ur_command_t; `first` is the event of the first of several commands that are one to
-    the caller."""
+    the caller. `is_time_stamp`: its command records the device's time and does nothing else."""
 
     type = "ur_event_handle_t"
     release, retain_function = "clReleaseEvent", "clRetainEvent"
+    is_time_stamp = False
 
     def __init__(
         self,
@@ -54,12 +56,10 @@ class Event(CLObject):
     def now(self) -> Event:
         return self
 
-    def check_there(self) -> None:
-        """Raise URError (INVALID_EVENT) if there is nothing yet that it is the event of."""
-
     def check_usable(self) -> None:
-        """Raise URError if it cannot be waited for: INVALID_EVENT if there is nothing yet that it is the event of,
-        IN_EVENT_LIST_EXEC_STATUS if its command has failed; a command that waits for such a one never ends on PoCL 3.0.
+        """Raise URError if it cannot be waited for: IN_EVENT_LIST_EXEC_STATUS if its command has failed.
+
+        A command that waits for such an event never ends on PoCL 3.0.
         """
         status = ctypes.c_int32()
         code = self.table.clGetEventInfo(self.cl, _STATUS, 4, ctypes.byref(status), None)
@@ -73,20 +73,28 @@ class Event(CLObject):
     @property
     def status(self) -> int:
         """Its execution status; negative: the OpenCL code of what failed."""
-        if not self.cl:
-            return UR["UR_EVENT_STATUS_QUEUED"]
         return ctypes.c_int32.from_buffer_copy(
             self.query("CL_EVENT_COMMAND_EXECUTION_STATUS")
         ).value
 
 
-class CommandEvent(Event):
-    """The event of a command in a command-buffer: from each enqueue of that on it is another cl_event, and before the first it is
-    none."""
+def completed_event(context: Context) -> int:
+    """A new cl_event that is complete. Raises OpenCLError."""
+    made = create(context.table, "clCreateUserEvent", context.cl)
+    check(context.table.clSetUserEventStatus(made, 0), "clSetUserEventStatus")
+    return made
 
-    def __init__(self, context: Context, command: int) -> None:
-        super().__init__(0, context, None, command, owned=False)
-        self.current: Event | None = None
+
+class CommandEvent(Event):
+    """The event of a command in a command-buffer. Each enqueue gives it another cl_event; before the first it is complete.
+
+    `buffer` (a weak reference) and `index` say which command it is of.
+    """
+
+    def __init__(self, context: Context, command: int, buffer: ref[Any], index: int) -> None:
+        self.current = Event(completed_event(context), context)
+        super().__init__(self.current.cl, context, None, command, owned=False)
+        self.buffer, self.index = buffer, index
 
     def become(self, cl: int, queue: Queue) -> None:
         """The command has been enqueued again: this is its event, a reference of which is given here."""
@@ -95,17 +103,10 @@ class CommandEvent(Event):
 
     def now(self) -> Event:
         """The event that it is now, which lives as long as somebody holds it."""
-        return self.current or self
-
-    def check_there(self) -> None:
-        if self.current is None:
-            raise failure(
-                "INVALID_EVENT", "the command-buffer that signals it has not been enqueued yet"
-            )
+        return self.current
 
     def check_usable(self) -> None:
-        self.check_there()
-        self.now().check_usable()
+        self.current.check_usable()
 
 
 class _Callback(threading.local):
@@ -170,67 +171,6 @@ def urEventWait(phEventWaitList: Sequence[Event]) -> None:
     wait(phEventWaitList)
 
 
-def _status(event: Event) -> int:
-    status = event.status
-    return status if status >= 0 else UR["UR_EVENT_STATUS_ERROR"]
-
-
-adapter.info(
-    "urEventGetInfo",
-    {
-        "UR_EVENT_INFO_COMMAND_QUEUE": lambda event: event.queue,
-        "UR_EVENT_INFO_CONTEXT": lambda event: event.context,
-        "UR_EVENT_INFO_COMMAND_TYPE": lambda event: event.command,
-        "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": _status,
-        "UR_EVENT_INFO_REFERENCE_COUNT": lambda event: event.references,
-    },
-)
-
-
-_PROFILING: Final = {
-    "UR_PROFILING_INFO_COMMAND_QUEUED": "CL_PROFILING_COMMAND_QUEUED",
-    "UR_PROFILING_INFO_COMMAND_SUBMIT": "CL_PROFILING_COMMAND_SUBMIT",
-    "UR_PROFILING_INFO_COMMAND_START": "CL_PROFILING_COMMAND_START",
-    "UR_PROFILING_INFO_COMMAND_END": "CL_PROFILING_COMMAND_END",
-    "UR_PROFILING_INFO_COMMAND_COMPLETE": "CL_PROFILING_COMMAND_END",
-}
-
-
-def _profiling(opencl: str) -> Any:
-    def answer(event: Event) -> int:
-        event.check_there()
-        asked = (
-            event.first
-            if event.first is not None and opencl != "CL_PROFILING_COMMAND_END"
-            else event.now()
-        )
-        return int.from_bytes(
-            query(asked.table, "clGetEventProfilingInfo", asked.cl, OPENCL[opencl]), "little"
-        )
-
-    return answer
-
-
-adapter.info(
-    "urEventGetProfilingInfo", {name: _profiling(opencl) for name, opencl in _PROFILING.items()}
-)
-
-
-@adapter.entry
-def urEventGetNativeHandle(hEvent: Event) -> int:
-    hEvent.check_there()
-    return hEvent.cl
-
-
-@adapter.entry
-def urEventCreateWithNativeHandle(hNativeEvent: int, hContext: Context, pProperties: Any) -> Event:
-    check_native(hNativeEvent, hContext, "clGetEventInfo", "CL_EVENT_CONTEXT")
-    taken_over(
-        Event, hNativeEvent, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned)
-    )
-    return Event(hNativeEvent, hContext)
-
-
 # callbacks
 
 _lock = new_lock()
@@ -271,7 +211,6 @@ def urEventSetCallback(hEvent: Event, execStatus: int, pfnNotify: int, pUserData
         execStatus == UR["UR_EXECUTION_INFO_QUEUED"]
     ):  # OpenCL has no callback for a state that is reached at once
         raise failure("UNSUPPORTED_ENUMERATION", "an event is queued from the start")
-    hEvent.check_there()
     present = hEvent.now()
     registry = adapter.registry
     assert registry is not None

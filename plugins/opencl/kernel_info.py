@@ -190,7 +190,7 @@ def _set_indirect(kernel: Kernel, allowed: bool) -> None:
 
 def show_memory(kernel: Kernel) -> None:
     """For a kernel that `reaches`: tell the driver of all SVM, block by block. The kernel's lock is held."""
-    bases = [allocation.base for allocation in allocations(kernel.context)]
+    bases = [allocation.driver_base for allocation in allocations(kernel.context)]
     if bases and bases != kernel.shown:
         _show(kernel, bases)
 

@@ -90,6 +90,7 @@ class Kernel(CLObject):
         self.shown: list[int] = []  # what it was told
         self.had_pointers = False  # whether an argument was ever an address
         self.shared = False  # whether others may know the cl_kernel
+        self.value_sizes: dict[int, int] = {}  # of arguments by value, as the driver took them
         self._constant: dict[tuple[int, str], bytes] = {}
 
     @cached_property
@@ -265,7 +266,7 @@ _BYTES_AT: Final = ffi.typeof("char *")
 _new: Final = tuple.__new__  # a NamedTuple's own takes three times as long
 
 
-def _rows(rows: Any, count: int) -> Iterable[Any]:
+def argument_rows(rows: Any, count: int) -> Iterable[Any]:
     """Kind, index, size and value of each row of an array of ur_exp_kernel_arg_properties_t. Raises URError for more than any kernel
     has."""
     if not count:
@@ -278,7 +279,7 @@ def _rows(rows: Any, count: int) -> Iterable[Any]:
 def arguments_of(rows: Any, count: int) -> list[tuple[int, Argument]]:
     """Index and argument of each row of an array of ur_exp_kernel_arg_properties_t. Raises URError."""
     found = []
-    for kind, index, size, value in _rows(rows, count):
+    for kind, index, size, value in argument_rows(rows, count):
         if kind == _VALUE:
             argument = _value(size, value)
         elif kind == _POINTER:

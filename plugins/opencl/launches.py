@@ -20,7 +20,7 @@ from ..sdk._native import ffi
 from .core import adapter, check, failure
 from .devices import Device
 from .events import Event
-from .kernel_info import renew, show_memory
+from .kernel_info import renew, show_memory, suggestion
 from .kernels import Argument, Kernel, arguments_of, set_on
 from .queues import Queue, create_queue
 
@@ -84,6 +84,8 @@ def _launch(
     if local is None:
         required = kernel.required_size(queue.device)  # drivers differ on whether they find it out
         local = list(required[:dimensions]) if required else None
+        if local is None and together and all(size):  # the driver chooses none there
+            local = suggestion(kernel, queue.device, size)
     elif 0 in local:
         raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
     pack = _PACK[dimensions]
@@ -237,4 +239,17 @@ def urKernelSuggestMaxCooperativeGroupCount(
         ),
         _COUNT,
     )
-    return min(count.value, 0xFFFFFFFF)
+    room = _groups_by_local_memory(hKernel, hDevice, dynamicSharedMemorySize)
+    return min(count.value, room, 0xFFFFFFFF)
+
+
+def _groups_by_local_memory(kernel: Kernel, device: Device, dynamic: int) -> int:
+    """How many work-groups fit into the local memory of all compute units, each with `dynamic` bytes besides its own.
+
+    OpenCL's query knows of no such bytes.
+    """
+    if not dynamic:
+        return 0xFFFFFFFF
+    own = int.from_bytes(kernel.group_info(device, "CL_KERNEL_LOCAL_MEM_SIZE"), "little")
+    units = device.icd.info("CL_DEVICE_MAX_COMPUTE_UNITS")
+    return units * (device.icd.info("CL_DEVICE_LOCAL_MEM_SIZE") // (own + dynamic))

@@ -16,7 +16,7 @@ from ...loader.base.interrupts import run_aside
 from ...loader.ur.abi import UR
 from .contexts import Context
 from .core import adapter, check, check_count, failure, handles
-from .devices import Device
+from .devices import Device, takes_specialization_constants
 from .programs import Program, text_of
 
 
@@ -42,9 +42,9 @@ _BUILD: Final = frozenset(
         "CL_INVALID_LINKER_OPTIONS",
     )
 )
-_LINK: Final = _BUILD | {
-    OPENCL.codes["CL_INVALID_OPERATION"]
-}  # PoCL's answer for a program that is not compiled
+_INVALID_OPERATION: Final = OPENCL.codes["CL_INVALID_OPERATION"]
+#: With PoCL's answer for a program that is not compiled.
+_LINK: Final = _BUILD | {_INVALID_OPERATION}
 
 
 def _options(text: str | None) -> bytes | None:
@@ -199,8 +199,8 @@ def urProgramSetSpecializationConstants(hProgram: Program, count: int, pSpecCons
     if not count:
         raise failure("INVALID_SIZE", "there is no constant to set")
     check_count(count, "INVALID_SIZE", "constants")
-    if hProgram.context.platform.icd.version_number < (2, 2):
-        raise failure("UNSUPPORTED_FEATURE", "specialisation constants came with OpenCL 2.2")
+    if not any(map(takes_specialization_constants, hProgram.devices)):
+        raise failure("UNSUPPORTED_FEATURE", "specialization constants need SPIR-V and OpenCL 2.2")
     if not hProgram.il:
         raise failure(
             "INVALID_PROGRAM", "only a program made of SPIR-V has specialisation constants"
@@ -213,6 +213,8 @@ def urProgramSetSpecializationConstants(hProgram: Program, count: int, pSpecCons
         code = hProgram.table.clSetProgramSpecializationConstant(
             hProgram.cl, constant.id, constant.size, constant.pValue
         )
+        if code == _INVALID_OPERATION:  # the driver has the function, and does nothing in it
+            raise failure("UNSUPPORTED_FEATURE", f"the driver has no {routine}")
         check(code, routine, f"Its id is {constant.id}, its size {constant.size}.")
 
 

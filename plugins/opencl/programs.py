@@ -155,6 +155,33 @@ def _from_il(context: Context, data: bytes) -> int:
     return made
 
 
+#: PoCL's binaries of version 8: magic, device, version, kernels, flags; the build's hash; the length of a path. Then there are the
+#: path, the length of the program, the program, and the kernels. Each of these begins with its size.
+_POCL_HEAD: Final = struct.Struct("<8sQIIQ41sI")
+_POCL_MAGIC, _POCL_VERSION = b"poclbin\0", 8
+
+
+def _is_whole(address: int, size: int) -> bool:
+    """Whether a binary is as long as it says, if it is one of PoCL's."""
+    data = memoryview((ctypes.c_char * size).from_address(address)).cast("B")
+    if bytes(data[:8]) != _POCL_MAGIC[:size]:
+        return True
+    try:
+        _, _, version, kernels, _, _, path = _POCL_HEAD.unpack_from(data)
+        if version != _POCL_VERSION:
+            return True
+        at = _POCL_HEAD.size + path
+        at += 4 + struct.unpack_from("<I", data, at)[0]
+        for _ in range(kernels):
+            length = struct.unpack_from("<Q", data, at)[0]
+            at += length
+            if not length or at > size:
+                return False
+    except struct.error:
+        return False
+    return at == size
+
+
 @adapter.entry
 def urProgramCreateWithBinary(
     hContext: Context,
@@ -174,6 +201,8 @@ def urProgramCreateWithBinary(
     binaries = [int(ffi.cast("uintptr_t", ppBinaries[index])) for index in range(numDevices)]
     if not all(pLengths) or not all(binaries):  # PoCL reads what is not there
         raise failure("INVALID_NATIVE_BINARY", "there is no binary for one of the devices")
+    if not all(map(_is_whole, binaries, pLengths)):  # there it crashes
+        raise failure("INVALID_NATIVE_BINARY", "a binary of PoCL ends too early")
     code = ctypes.c_int32()
     made = hContext.table.clCreateProgramWithBinary(
         hContext.cl,

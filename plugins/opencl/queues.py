@@ -46,6 +46,7 @@ class Queue(CLObject):
         self.shared = (
             False  # whether the program has its native handle, by which it may enqueue too
         )
+        self.borrowed = False  # whether it is the program's own, which only an event led to
         _queues[id(self)] = self
 
     @property
@@ -55,7 +56,7 @@ class Queue(CLObject):
 
     def close(self) -> None:
         profile = self.context.platform.profile
-        may_run = self.shared or self.enqueued != self._finished
+        may_run = not self.borrowed and (self.shared or self.enqueued != self._finished)
         unfinished = _UnfinishedCommands.of(self) if may_run else None
         used = may_run or (self.enqueued and profile.final_release_delay is not None)
         if self.owned and not self.in_order and used:
@@ -303,22 +304,38 @@ def urQueueCreateWithNativeHandle(
     hNativeQueue: int, hContext: Context, hDevice: Device | None, pProperties: Any
 ) -> Queue:
     check_native(hNativeQueue, hContext, "clGetCommandQueueInfo", "CL_QUEUE_CONTEXT")
-    taken_over(
-        Queue, hNativeQueue, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned)
-    )
-
-    def ask(name: str) -> int:
-        return int.from_bytes(
-            query(hContext.table, "clGetCommandQueueInfo", hNativeQueue, OPENCL[name]), "little"
-        )
-
-    if hDevice is not None and ask("CL_QUEUE_DEVICE") != hDevice.cl:
+    device = _ask_native(hNativeQueue, hContext, "CL_QUEUE_DEVICE")
+    if hDevice is not None and device != hDevice.cl:
         raise failure("INVALID_DEVICE", "the native queue is of another device")
-    bits = ask("CL_QUEUE_PROPERTIES")
+    owned = bool(pProperties and pProperties.isNativeHandleOwned)
+    return _of_native(hNativeQueue, hContext, hDevice or device_of(device), owned)
+
+
+def _ask_native(native: int, context: Context, name: str) -> int:
+    data = query(context.table, "clGetCommandQueueInfo", native, OPENCL[name])
+    return int.from_bytes(data, "little")
+
+
+def _of_native(native: int, context: Context, device: Device, owned: bool) -> Queue:
+    """A new object for a cl_command_queue."""
+    taken_over(Queue, native, context.table, owned)
+    bits = _ask_native(native, context, "CL_QUEUE_PROPERTIES")
     flags = _OUT_OF_ORDER if bits & OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"] else 0
     flags |= _PROFILING if bits & OPENCL["CL_QUEUE_PROFILING_ENABLE"] else 0
-    queue = Queue(hNativeQueue, hContext, hDevice or device_of(ask("CL_QUEUE_DEVICE")), flags)
+    queue = Queue(native, context, device, flags)
     queue.shared = True
+    return queue
+
+
+def queue_of(native: int, context: Context) -> Queue:
+    """The queue with a native handle: one that exists, or a new object for it. Raises URError, OpenCLError."""
+    found = (reference() for reference in _queues.valuerefs())
+    known = next((one for one in found if one is not None and one.cl == native), None)
+    if known is not None:
+        return known
+    device = device_of(_ask_native(native, context, "CL_QUEUE_DEVICE"))
+    queue = _of_native(native, context, device, owned=False)
+    queue.borrowed = True
     return queue
 
 
@@ -372,6 +389,7 @@ def urEnqueueTimestampRecordingExp(
         assert stamp is not None
         check(clock.table.clFlush(clock.cl), "clFlush")
         event, stamp.queue = stamp, hQueue
+    event.is_time_stamp = True
     if blocking:
         event.wait()
     return event

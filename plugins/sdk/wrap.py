@@ -71,6 +71,8 @@ _OWN_RULES: Final = {
     "urDeviceGet": ("NumEntries and not phDevices", "INVALID_NULL_POINTER"),
     "urEventGetProfilingInfo": ("pPropValue and not propSize", "INVALID_VALUE"),
 }
+#: Queries that lack the rules of the others: one without room for an answer asks whether there is one.
+_MAY_ASK_FOR_NOTHING: Final = frozenset({"urEventGetProfilingInfo"})
 
 #: What it has for every query. They are no inputs of the function that answers it.
 _QUERY: Final = ("propName", "propSize", "pPropValue", "pPropSizeRet")
@@ -325,7 +327,7 @@ class _Entry:
     def _inputs(self) -> Iterator[str]:
         if self.function.name in _OWN_RULES:
             yield _refuse_if(*_OWN_RULES[self.function.name])
-        if self.is_query:
+        if self.is_query and self.function.name not in _MAY_ASK_FOR_NOTHING:
             yield from (_refuse_if(*rule) for rule in _QUERY_RULES)
         for p in self.function.parameters:
             if not (self.is_query and p.name in _QUERY[1:]):

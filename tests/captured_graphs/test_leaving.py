@@ -8,8 +8,8 @@ import pyopencl as cl
 import pytest
 
 from fairlead.icd.abi import OPENCL
+from fairlead.icd.calls import call, new_queue
 from fairlead.icd.command_buffer import leaving
-from fairlead.icd.command_buffer.commands import call, new_queue
 from fairlead.icd.driver_profiles import DriverProfile
 
 

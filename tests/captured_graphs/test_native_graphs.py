@@ -7,7 +7,7 @@ import pyopencl as cl
 import pytest
 
 from fairlead.captured_graphs.context import capture
-from fairlead.icd.command_buffer.engines.native import support_of
+from fairlead.icd.command_buffer.driver_command_buffer import support_of
 
 SOURCE = "__kernel void bump(__global int *cell, int number) { cell[get_global_id(0)] = 3 * cell[get_global_id(0)] + number; }"
 COUNT = 64
@@ -46,9 +46,11 @@ def test_a_graph_gives_the_same_either_way(
     assert got.tolist() == expected
     said = loop.explain(queue)
     if mode == "native" and support_of(device.int_ptr) is not None:
-        assert "native cl_khr_command_buffer" in said
+        assert "  native  cl_khr_command_buffer; FAIRLEAD_COMMAND_BUFFER=native" in said
     if mode == "replay":
-        assert "replay" in said and "FAIRLEAD_COMMAND_BUFFER=replay" in said
+        assert (
+            "  native  not chosen: FAIRLEAD_COMMAND_BUFFER=replay" in said and "  replay  " in said
+        )
 
 
 def test_what_the_extension_lacks_is_replayed(

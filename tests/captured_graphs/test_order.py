@@ -9,7 +9,7 @@ import pyopencl as cl
 import pytest
 
 from fairlead.captured_graphs.context import capture
-from fairlead.icd.command_buffer import command_buffer
+from fairlead.icd.command_buffer import cost
 
 #: Each launch appends its number to the log, so that the log is the order in which the launches ran.
 SOURCE = """
@@ -172,19 +172,18 @@ def test_explain_says_how_and_why(
             log.note(number, [first], queue=out_of_order)
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "replay")
     assert (
-        "2 commands, replay, in-order, 0 events in one pass: the queue keeps the order; not native"
+        "2 commands\n  native  not chosen: FAIRLEAD_COMMAND_BUFFER=replay\n"
+        "  replay  in-order, 0 events in one pass: the queue keeps the order; FAIRLEAD"
         in path.finalize().explain(queue)
     )
     assert "single path" in path.finalize().explain(out_of_order)
     with capture(out_of_order) as single:
         log.note(0, queue=out_of_order)
-    assert "1 commands, replay, events, 1 events in one pass: so few" in single.finalize().explain(
-        out_of_order
-    )
+    assert "replay  events, 1 events in one pass: so few" in single.finalize().explain(out_of_order)
     how = (
-        "replay, events"
+        "replay  events"
         if "Portable" in out_of_order.device.platform.name
-        else "replay, lanes (2 queues of its own)"
+        else "replay  lanes (2 queues of its own)"
     )
     assert how in branches.finalize().explain(out_of_order)
     assert "levels" in branches.finalize(schedule="levels").explain(out_of_order)
@@ -327,7 +326,7 @@ def test_a_failed_replay_names_the_command_and_leaves_the_graph_usable(
     from fairlead.captured_graphs.executable import ReplayError
 
     monkeypatch.setattr(
-        command_buffer, "native_is_faster", lambda *_: (True, "it always is")
+        cost, "is_cheaper", lambda *_: (True, "it always is")
     )  # PoCL 3.1's own would crash
     with capture(queue) as graph:
         log.note(1)

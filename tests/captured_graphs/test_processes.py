@@ -8,7 +8,7 @@ import pytest
 from helpers.support import RunPython
 
 from fairlead.icd.drivers import platforms
-from fairlead.icd.objects import Platform
+from fairlead.icd.objects import CLPlatform
 
 PROGRAM = """
 import numpy as np
@@ -97,7 +97,7 @@ print("released")
     "platform", platforms(), ids=lambda platform: os.path.basename(platform.driver.path)
 )
 def test_a_queue_is_left_while_a_replay_runs_on_it(
-    run_python: RunPython, platform: Platform
+    run_python: RunPython, platform: CLPlatform
 ) -> None:
     """Intel's driver would hang."""
     assert run_python(LEAVING, platform.driver.path).out == "released\n"

@@ -17,6 +17,9 @@ from helpers.clients import (
     printed,
     run,
 )
+from helpers.support import RunPython
+
+from fairlead.loader.ur.abi import UR
 
 SOURCE = HERE / "loader_program.c"
 
@@ -54,3 +57,31 @@ def test_two_adapters_at_once(
     both = f"{adapter_path('fairlead')},{real_plugins / 'ur-now/libur_adapter_level_zero.so.0'}"
     output = run([compile_client(SOURCE)], now, drivers["pocl_wheel"], both)
     assert (output.out, output.err, output.code) == (printed(SOURCE), "", 0)
+
+
+SELECTED = """
+import fairlead
+from fairlead.loader.base.errors import NotFoundError
+try:
+    for device in fairlead.adapters().select():
+        print(device.name)
+except NotFoundError:
+    pass
+"""
+SELECTORS = (
+    "opencl:0 !opencl:0 !opencl:1 !opencl:cpu *:*;!opencl:0 !cuda:* !*:0 opencl:*;!opencl:1 "
+    "level_zero:*;!opencl:0 level_zero:* opencl:1;!cuda:*"
+)
+
+
+@pytest.mark.parametrize("text", SELECTORS.split())
+def test_both_loaders_select_the_same_devices(text: str, now: Path, run_python: RunPython) -> None:
+    """Of two OpenCL platforms, Intel's and PoCL's."""
+    loader, name = now / "lib/libur_loader.so.0", str(UR["UR_DEVICE_INFO_NAME"])
+    adapter = adapter_path("fairlead")
+    environ = {"ONEAPI_DEVICE_SELECTOR": text, "UR_ADAPTERS_FORCE_LOAD": adapter}
+    theirs = run_python(
+        (HERE / "selected_devices.py").read_text(), str(loader), name, env=environ
+    ).out.splitlines()
+    ours = run_python(SELECTED, env=environ).out.splitlines()
+    assert [one.strip() for one in ours] == [one.strip() for one in theirs]

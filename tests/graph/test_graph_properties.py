@@ -338,13 +338,13 @@ def test_profiling_turns_the_in_order_hint_off(
     from fairlead.graph import segments
 
     hints: list[dict[str, bool]] = []
-    real = segments.CommandBuffer
+    real = segments.AdapterCommandBuffer
 
     def made(*arguments, **hint):
         hints.append(hint)
         return real(*arguments, **hint)
 
-    monkeypatch.setattr(segments, "CommandBuffer", made)
+    monkeypatch.setattr(segments, "AdapterCommandBuffer", made)
     graph = CommandGraph(queue)
     graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
     graph.finalize()

@@ -1,7 +1,7 @@
 """Runs on every Python that setup.cfg promises what runs on one: `make test-pythons` and `make demo-pythons`.
 
-    python tests/helpers/pythons.py suite [--tests TESTS] [PYTHON...]
-    python tests/helpers/pythons.py demo [PYTHON...]
+    PYTHONPATH=tests python -m helpers.pythons suite [PYTHON...] [--tests TESTS]
+    PYTHONPATH=tests python -m helpers.pythons demo [PYTHON...]
 
 `suite` calls `make demo` and `make test` in a copy of the tree for each Python. The native modules are built in the tree, so that
 two Pythons in one tree would use the same files. The copies are in build/pythons, where the next run finds what was built.
@@ -142,7 +142,9 @@ def suite(python: Python, log: Path, tests: str) -> str:
 
 
 def _last_line(log: Path) -> str:
-    lines = re.findall(r"^.*\d+ (?:passed|failed|error).*$", log.read_text("utf-8"), re.M)
+    lines = re.findall(
+        r"^.*\d+ (?:passed|failed|error).*$|^no tests ran.*$", log.read_text("utf-8"), re.M
+    )
     return lines[-1].strip("= ") if lines else "pytest did not run"
 
 
@@ -172,11 +174,11 @@ def demo(python: Python, log: Path, wheel: Path) -> str:
     return f"the demo runs, and {count} can be imported"
 
 
-def on_each(pythons: Sequence[Python], job: Callable[[Python, Path], str]) -> bool:
-    """Do a job on each Python, and print a line for each. Whether all succeeded."""
+def on_each(what: str, pythons: Sequence[Python], job: Callable[[Python, Path], str]) -> bool:
+    """Do a job, called `what`, on each Python, and print a line for each. Whether all succeeded."""
     succeeded = True
     for python in pythons:
-        log = FOLDER / f"{python.release}.log"
+        log = FOLDER / f"{what}-{python.release}.log"
         log.unlink(missing_ok=True)
         try:
             verdict = job(python, log)
@@ -211,10 +213,10 @@ def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     try:
         if options.what == "suite":
-            good = on_each(pythons, lambda python, log: suite(python, log, options.tests))
+            good = on_each("suite", pythons, lambda python, log: suite(python, log, options.tests))
         else:
             wheel = build_wheel()
-            good = on_each(pythons, lambda python, log: demo(python, log, wheel))
+            good = on_each("demo", pythons, lambda python, log: demo(python, log, wheel))
     except Failed as error:
         sys.exit(f"fairlead: no wheel could be built: {error}")
     sys.exit(not good)

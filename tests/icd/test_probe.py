@@ -135,7 +135,7 @@ def test_missing_dependencies_are_named(
         ),
         (
             {"wild_slot": "SLOT_clGetDeviceInfo"},
-            "it crashed with SIGSEGV while asking the platform 'Fake 0' for its devices",
+            "it crashed with SIGSEGV while asking device 0 of the platform 'Fake 0' about itself",
         ),
         (
             {"wild_slot": "SLOT_clCreateContext"},

@@ -245,7 +245,7 @@ SCENARIO(thread_intruder) {
 static atomic_int intruder_is_in, dropped, seen_dropped;
 
 static int slow_observer(void *cookie, int what, uint32_t detail, void *address, size_t size) {
-    if (what == 'r') {
+    if (what == FL_ASK_REFUSED) {
         atomic_store(&intruder_is_in, 1);
         for (int i = 0; i < 2000 && !atomic_load(&dropped); i++)
             sched_yield();

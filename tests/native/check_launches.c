@@ -45,15 +45,15 @@ static uintptr_t part_of(void *context, uintptr_t address) { return address == P
 
 typedef struct buffer {
     fl_array commands;
-    fl_ways ways;
+    fl_buffer buffer;
     fl_launches launches;
     cl_sampler sampler;
 } buffer;
 
 static void begin_buffer(world *w, buffer *b) {
-    fl_use_icd(fl_new_command, fl_change_arguments, fl_release_arguments, fl_set_argument, fl_get_argument, fl_argument_count, fl_update_ways);
+    fl_use_icd(fl_exported());
     *b = (buffer){.sampler = mock_sampler(w->context)};
-    b->launches = (fl_launches){.adapter = ADAPTER, .cl_context = (uintptr_t)w->context, .commands = &b->commands, .handle = BUFFER, .ways = &b->ways};
+    b->launches = (fl_launches){.adapter = ADAPTER, .cl_context = (uintptr_t)w->context, .commands = &b->commands, .handle = BUFFER, .buffer = &b->buffer};
     memcpy(words, (uintptr_t[3][4]){{(uintptr_t)w->a, (uintptr_t)w->context}, {(uintptr_t)w->b, 77}, {(uintptr_t)b->sampler, (uintptr_t)w->context}},
            3 * sizeof *words);
 }
@@ -215,9 +215,10 @@ SCENARIO(launches_updated) {
     }
     {
         fl_step steps[] = {{.command = 2}, {.command = 0}, {.command = 1}};
-        PROGRAM program = {.commands = b.commands.commands, .steps = steps, .step_count = 3, .updatable = 1};
         const uint32_t step_of[] = {1, 2, 0};
-        b.ways = (fl_ways){.list = (fl_way[]){{&program, step_of}}, .count = 1};
+        PROGRAM program = {.commands = b.commands.commands, .steps = steps, .step_count = 3, .updatable = 1, .step_of = step_of};
+        const fl_built built = {.update = fl_update_program, .self = &program, .count = 3};
+        b.buffer = (fl_buffer){.built = (const fl_built *[]){&built}, .built_count = 1};
         uint32_t failed;
         OK(fl_replay(&program, (void *const *)&w->queue, 1, 1, 0, NULL, NULL, &failed));
         uint64_t other = 50;
@@ -311,24 +312,24 @@ SCENARIO(launches_entry) {
     wanted.newWorkDim = 1;
     EQUAL(UPDATE(BUFFER, 1, &wanted), 99);
     wanted.newWorkDim = 2;
-    b.ways.busy = 1;                             /* another thread enqueues it */
+    b.buffer.busy = 1;                             /* another thread enqueues it */
     EQUAL(UPDATE(BUFFER, 1, &wanted), 99);
-    EQUAL(b.ways.busy, 1);
-    b.ways.busy = 0;
-    b.ways.has_native = 1;
+    EQUAL(b.buffer.busy, 1);
+    b.buffer.busy = 0;
+    b.buffer.python_updates = 1;
     EQUAL(UPDATE(BUFFER, 1, &wanted), 99);
-    b.ways.has_native = 0;
+    b.buffer.python_updates = 0;
     b.launches.part = part_of;
     EQUAL(UPDATE(BUFFER, 1, &wanted), 99);
     b.launches.part = NULL;
-    b.launches.ways = NULL;                      /* it is not finalized */
+    b.launches.buffer = NULL;                      /* it is not finalized */
     EQUAL(UPDATE(BUFFER, 1, &wanted), 99);
     of_buffer[0] = 0;                            /* it cannot be updated */
     EQUAL(UPDATE(BUFFER, 1, &wanted), 99);
 #undef UPDATE
     EQUAL(left_to_python, 10);
     EQUAL(held, 0);
-    EQUAL(b.ways.busy, 0);
+    EQUAL(b.buffer.busy, 0);
     OK(fl_get_argument(b.commands.commands[0].arguments, 1, &now));
     EQUAL(*(const uint64_t *)now.value, 20);
     CL(kernel, clReleaseKernel)(kernel);

@@ -53,27 +53,27 @@ int harness_gil(void) { return atomic_load(&harness_holds_gil); }
 int harness_observe(void *cookie, int what, uint32_t detail, void *address, size_t size) {
     trace *t = cookie;
     switch (what) {
-    case 'n': atomic_fetch_add(&t->nodes, 1); return 0;
-    case 's': atomic_fetch_add(&t->svms, 1); return 0;
-    case 'h':
+    case FL_ASK_ADDED: atomic_fetch_add(&t->nodes, 1); return 0;
+    case FL_ASK_SVM: atomic_fetch_add(&t->svms, 1); return 0;
+    case FL_ASK_HOST:
         atomic_fetch_add(&t->hosts, 1);
         t->host = address;
         t->host_size = size;
         return atomic_load(&t->no_host);
-    case 'm':
+    case FL_ASK_HOST_OF_MEMORY:
         atomic_fetch_add(&t->mems, 1);
         t->host = address;
         t->host_size = size;
         return atomic_load(&t->no_mem);
-    case 'p': return 0;
-    case 'w': atomic_fetch_add(&t->waits, 1); return atomic_load(&t->no_wait);
-    case 'r':
+    case FL_ASK_PASSED: return 0;
+    case FL_ASK_WAIT: atomic_fetch_add(&t->waits, 1); return atomic_load(&t->no_wait);
+    case FL_ASK_REFUSED:
         atomic_fetch_add(&t->refusals, 1);
-        atomic_store(&t->slot, (int)(detail / 16));
-        atomic_store(&t->reason, (int)(detail % 16));
+        atomic_store(&t->slot, (int)detail);
+        atomic_store(&t->reason, (int)size);
         return 0;
     }
-    DIE("the observer was asked '%c'", what);
+    DIE("the observer was asked %d", what);
 }
 
 void refused(world *w, int code, int slot, enum fl_reason reason) {

@@ -25,6 +25,9 @@
     /* check_replay.c */                                                                                  \
     X(replay_same_as_calls) X(replay_times) X(replay_barriers) X(replay_events_on_lanes) X(replay_empty)  \
     X(replay_fails) X(replay_updated)                                                                     \
+    /* check_enqueue.c */                                                                                 \
+    X(enqueue_parts_in_order) X(enqueue_parts_out_of_order) X(enqueue_parts_fail) X(enqueue_updates)      \
+    X(enqueue_driver_buffer)                                                                              \
     /* check_launches.c */                                                                                \
     X(launches_appended) X(launches_refused) X(launches_pointers) X(launches_many) X(launches_updated) X(launches_entry)    \
     /* check_layers.c */                                                                                  \

@@ -11,6 +11,13 @@ from helpers.sources import copy_sources
 from helpers.support import ROOT
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test that needs the wheel compiles all of it, which takes long on a busy machine."""
+    for item in items:
+        if "wheel" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(1800))
+
+
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel built from a copy of the sources, so that nothing that was built here gets into it."""

@@ -31,7 +31,7 @@ def environment(path: Path) -> Path:
         path / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
     )
     (site / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    (site / "sitecustomize.py").write_text(SPEAKS)
+    (site / "speaks.pth").write_text(SPEAKS)  # Debian's Python has a sitecustomize of its own
     return site
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -28,6 +29,8 @@ def test_the_configuration_of_pip_and_proxies_is_handed_on_and_nothing_else(
     index, config = tmp_path / "index/simple", tmp_path / "pip.conf"
     index.mkdir(parents=True)
     config.write_text(f"[global]\nextra-index-url =\n  file://{index}\n  https://pypi.example\n")
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", str(config))
     monkeypatch.setenv("PIP_RETRIES", "7")
     monkeypatch.setenv("https_proxy", "http://proxy.example")

@@ -1,4 +1,4 @@
-"""What runs on every Python (tests/pythons.py): which Pythons are found, what is copied, and what is said of each."""
+"""What runs on every Python (tests/helpers/pythons.py): which Pythons are found, what is copied, and what is said of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import pythons
+from helpers import pythons
 
 MAKEFILE = """
 demo:
@@ -90,10 +90,14 @@ def test_each_python_has_a_line_and_one_that_fails_is_the_end(
 ) -> None:
     monkeypatch.setenv("MAKEFLAGS", "-- TESTS=of_the_make_that_runs_this")
     both = [pythons.Python("/one", "3.10.13"), pythons.Python("/two", "3.12.1")]
-    assert pythons.on_each(both, lambda python, log: pythons.suite(python, log, "tests/some"))
+    assert pythons.on_each(
+        "suite", both, lambda python, log: pythons.suite(python, log, "tests/some")
+    )
     printed = capsys.readouterr().out
     assert printed == "Python 3.10.13: 3 passed in 0.1s\nPython 3.12.1: 3 passed in 0.1s\n"
-    assert not pythons.on_each(both[:1], lambda python, log: pythons.suite(python, log, ""))
+    assert not pythons.on_each(
+        "suite", both[:1], lambda python, log: pythons.suite(python, log, "")
+    )
     printed = capsys.readouterr().out
     assert printed.startswith("Python 3.10.13: FAILED: 1 failed, 2 passed in 0.1s; exit code 2")
     assert printed.count("\n") == 1

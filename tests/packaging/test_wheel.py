@@ -23,7 +23,7 @@ def test_the_wheel_holds_fairlead_alone(wheel: Path) -> None:
         "a library for OpenCL loaders, of any version of Python"
     )
     assert any(name.startswith("fairlead/icd/_native") and name.endswith(".so") for name in names)
-    for library in ("libfairlead_shell.so", "libur_adapter_fairlead.so.0", "libpi_fairlead.so"):
+    for library in ("sdk/libfairlead_shell.so", "libur_adapter_fairlead.so.0", "libpi_fairlead.so"):
         assert f"fairlead/plugins/{library}" in names
     own = [
         name for name in names if not name.startswith("fairlead/conformance/")

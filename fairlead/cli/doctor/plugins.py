@@ -137,7 +137,7 @@ class PluginSurvey:
 
 def survey(drivers: Sequence[str], timeout: float | None = None) -> PluginSurvey:
     """Search and probe. `drivers` are the real paths of the usable OpenCL drivers, `timeout` is in seconds for each probe."""
-    from ...backends import registered
+    from ...api import registered
     from ...loader.ur.plugin_probe import probe_all
     from ...plugins import reference_adapter
 

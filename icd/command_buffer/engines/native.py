@@ -1,366 +1,116 @@
-"""cl_khr_command_buffer: the driver's own command-buffers, where it has them, for commands that were recorded as ours.
+"""The engine `native`: all commands as one command-buffer of the driver's, where it has cl_khr_command_buffer.
 
-`support_of(device)` says what a driver can do and in which version. Versions matter: 0.9.5 gave every function but
-clCommandNDRangeKernelKHR a parameter more, 0.9.2 of mutable dispatch changed how an update is written, and PoCL 3.1 is older than
-both. `why_not` says what a command-buffer has that this one of the driver's cannot hold, and `NativeCommandBuffer` is one.
-command_buffer.py decides between them and the replay. (api/cl_khr_command_buffer.asciidoc,
-api/cl_khr_command_buffer_mutable_dispatch.asciidoc)
+It holds all of the commands or none. driver_command_buffer.py speaks the extension; what is decided here is whether it is used.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from typing import Any, Final
 
-from ....loader.base.memory import read_word
 from ..._native import ffi, lib
-from ...abi import OPENCL
-from ...capture.recording import OPS
-from ...driver_profiles import profile_of
-from ...drivers import drivers
-from ...errors import check
-from ...objects import Device, Platform
-from ..commands import address, call, new_queue
-from ..leaving import leave
-from ..order import Order
+from ...calls import call, enqueue_marker
+from ..commands import CommandList
+from ..driver_command_buffer import DriverCommandBuffer, support_of, why_not
+from ..engine import Built, Engine, QueueKind
 
-_WITH_PROPERTIES: Final = (0, 9, 5)
-_QUEUE_PROPERTIES: Final = (0, 9, 6)
-_WITH_ARRAYS: Final = (0, 9, 2)  # of mutable dispatch
-_SVM: Final = (0, 9, 4)
-
-#: CL_COMMAND_BUFFER_CAPABILITY_OUT_OF_ORDER_KHR, which today's headers do not have any more.
-_OUT_OF_ORDER: Final = 1 << 3
-
-_POINTER: Final = 4  # fl_change.kind
-_INVALID_VALUE: Final = -30
-
-#: All that a launch's update can change: CL_MUTABLE_DISPATCH_GLOBAL_OFFSET_KHR … CL_MUTABLE_DISPATCH_EXEC_INFO_KHR.
-_ALL_FIELDS: Final = 0x1F
-
-#: The function that records an operation; `order_only` ones record nothing.
-_FUNCTIONS: Final = {
-    "kernel": "clCommandNDRangeKernelKHR",
-    "copy": "clCommandCopyBufferKHR",
-    "copy_rect": "clCommandCopyBufferRectKHR",
-    "fill": "clCommandFillBufferKHR",
-    "svm_copy": "clCommandSVMMemcpyKHR",
-    "svm_fill": "clCommandSVMMemFillKHR",
-}
-_NOTHING: Final = frozenset({"marker", "barrier", "hint"})
+_INCOMPATIBLE: Final = -1140  # CL_INCOMPATIBLE_COMMAND_QUEUE_KHR
 
 
-@dataclass(frozen=True)
-class Support:
-    """What a device's cl_khr_command_buffer is: its version, that of mutable dispatch (None: there is none), and what it can
-    do."""
+class Native(Engine):
+    """Gives all commands to the driver's own command-buffers."""
 
-    platform: Platform
-    version: tuple[int, int, int]
-    mutable: tuple[int, int, int] | None
-    simultaneous: bool
-    out_of_order: bool
+    name = "native"
 
-    @property
-    def defect(self) -> str:
-        """Why its command-buffers are not taken unless they are asked for; "" if nothing is wrong with them."""
-        return profile_of(self.platform).native_command_buffer_defect
-
-    def function(self, name: str) -> Any:
-        """A function of the extension, with the parameters that it has in this version."""
-        return _function(self.platform, name, self.version < _WITH_PROPERTIES)
-
-
-@cache
-def _function(platform: Platform, name: str, old: bool) -> Any:
-    found = platform.extension_function(name)
-    if not found:
-        return None
-    function = OPENCL.functions[name]
-    if not old or not name.startswith("clCommand") or name == "clCommandNDRangeKernelKHR":
-        return function.prototype(found)
-    parameters = [
-        OPENCL.ctype(p.type, p.stars, p.const)
-        for p in function.parameters
-        if p.name != "properties"
-    ]
-    return ctypes.CFUNCTYPE(OPENCL.ctype(function.returns), *parameters)(found)
-
-
-@cache
-def support_of(device: int) -> Support | None:
-    """What the device (a handle) can do, None if it has no command-buffers or none that we speak."""
-    table = read_word(device)
-    for platform in drivers().platforms:
-        for known in platform.devices if read_word(platform.handle) == table else ():
-            if known.handle == device:
-                return _support(known)
-    return None
-
-
-def _support(device: Device) -> Support | None:
-    if device.platform.version_number < (3, 0) or "cl_khr_command_buffer" not in device.extensions:
-        return None
-    versions = dict(device.info("CL_DEVICE_EXTENSIONS_WITH_VERSION"))
-    version = versions.get("cl_khr_command_buffer")
-    if version is None:
-        return None
-    capabilities = device.info("CL_DEVICE_COMMAND_BUFFER_CAPABILITIES_KHR")
-    if version >= _QUEUE_PROPERTIES:
-        queues = device.info("CL_DEVICE_COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES_KHR")
-        out_of_order = bool(queues & OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"])
-    else:
-        out_of_order = bool(capabilities & _OUT_OF_ORDER)
-    simultaneous = bool(capabilities & OPENCL["CL_COMMAND_BUFFER_CAPABILITY_SIMULTANEOUS_USE_KHR"])
-    mutable = versions.get("cl_khr_command_buffer_mutable_dispatch")
-    return Support(device.platform, version, mutable, simultaneous, out_of_order)
-
-
-def why_not(
-    support: Support | None, array: Any, order: Order, updatable: bool, in_order: bool
-) -> str:
-    """Why the driver's command-buffers cannot hold these commands; "" if they can."""
-    if support is None:
-        return "the driver has no cl_khr_command_buffer"
-    if not in_order and not support.out_of_order:
-        return "its command-buffers cannot be enqueued on out-of-order queues"
-    if updatable and (support.mutable is None or support.mutable < _WITH_ARRAYS):
-        return "it has no mutable dispatch, or an older one than 0.9.2"
-    for index in range(len(order)):
-        op = OPS[array[index].op]
-        if op in _NOTHING:
-            continue
+    def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
         if (
-            op not in _FUNCTIONS
-            or (op.startswith("svm") and support.version < _SVM)
-            or not support.function(_FUNCTIONS[op])
+            len(set(commands.devices)) > 1
+            or commands.externals
+            or commands.wanted_events
+            or commands.alternatives
         ):
-            return f"command {index} is a {op}, which cl_khr_command_buffer {'.'.join(map(str, support.version))} does not have"
-    return ""
+            return "there are events, kernel alternatives or several devices, which cl_khr_command_buffer does not have"
+        if commands.schedule != "auto":
+            return "a schedule was asked for"
+        return why_not(support_of(target.device), commands, target.in_order)
 
+    def defect(self, target: QueueKind) -> str | None:
+        support = support_of(target.device)
+        if support is None or support.defect:
+            return support.defect if support is not None else None
+        if not support.simultaneous:
+            return "the driver's command-buffers cannot be enqueued again before they have ended"
+        return None
 
-class NativeCommandBuffer:
-    """A command-buffer of the driver's, for queues of the device with these properties. `record` and `finalize` fill it, once each or
-    bit by bit; `cl` is the driver's handle.
-
-    All of them raise OpenCLError if the driver refuses something.
-    """
-
-    def __init__(
-        self, support: Support, context: int, device: int, properties: int, *, updatable: bool
-    ) -> None:
-        self._support, self._updatable = support, updatable
-        self.in_order = not properties & OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
-        self._kernels: list[int] = []
-        self._points: list[list[int]] = []  # of each command: the sync-points that stand for it
-        self._array: Any = None
-        self.mutable: dict[int, int] = {}
-        self._shapes: dict[
-            int, tuple[int, bool]
-        ] = {}  # of launches: dimensions, whether a local size was given
-        self.cl = 0
-        self.queue = new_queue(context, device, properties)
-        self.cl = self._create()
-
-    @property
-    def simultaneous(self) -> bool:
-        """Whether it can be enqueued and updated while it is executed."""
-        return self._support.simultaneous
-
-    def record(self, array: Any, order: Order) -> None:
-        """Record the commands that are not recorded yet."""
-        self._array = array
-        for index in range(len(self._points), len(order)):
-            self._record(index, order.dependencies[index])
-
-    def barrier(self) -> None:
-        """Everything that comes later comes after all that is recorded."""
-        head = [None] if self._support.version >= _WITH_PROPERTIES else []
-        name = "clCommandBarrierWithWaitListKHR"
-        check(self._support.function(name)(self.cl, None, *head, 0, None, None, None), name)
-
-    def finalize(self) -> None:
-        """No more commands."""
-        check(
-            self._support.function("clFinalizeCommandBufferKHR")(self.cl),
-            "clFinalizeCommandBufferKHR",
+    def build(self, commands: CommandList, target: QueueKind) -> BuiltByDriver:
+        support = support_of(target.device)
+        assert support is not None  # why_not
+        made = DriverCommandBuffer(
+            support, target.context, target.device, target.properties, updatable=commands.updatable
         )
+        made.record(commands)
+        made.finalize()
+        return BuiltByDriver(made, len(commands))
 
-    def _create(self) -> int:
-        flags = (
-            OPENCL["CL_COMMAND_BUFFER_SIMULTANEOUS_USE_KHR"] if self._support.simultaneous else 0
+
+class BuiltByDriver(Built):
+    """A driver's command-buffer that holds all commands."""
+
+    may_refuse = True
+
+    def __init__(self, buffer: DriverCommandBuffer, count: int) -> None:
+        self._buffer, self.updates_wait = buffer, not buffer.simultaneous
+        self._handles = ffi.new(
+            "fl_driver_buffer *",
+            (ffi.cast("void *", buffer.cl), ffi.cast("void *", buffer.enqueue_function)),
         )
-        flags |= OPENCL["CL_COMMAND_BUFFER_MUTABLE_KHR"] if self._updatable else 0
-        properties = (
-            (ctypes.c_uint64 * 3)(OPENCL["CL_COMMAND_BUFFER_FLAGS_KHR"], flags, 0)
-            if flags
-            else None
+        self.native: Any = ffi.new(
+            "fl_built *",
+            {
+                "enqueue": ffi.addressof(lib, "fl_enqueue_driver_buffer"),
+                "self": self._handles,
+                "count": count,
+            },
         )
-        code, queues = ctypes.c_int32(), (ctypes.c_void_p * 1)(self.queue)
-        made = self._support.function("clCreateCommandBufferKHR")(
-            1, queues, properties, ctypes.byref(code)
-        )
-        check(code.value, "clCreateCommandBufferKHR")
-        return made
-
-    def _record(self, index: int, dependencies: Sequence[int]) -> None:
-        command = self._array[index]
-        op = OPS[command.op]
-        waits = sorted({point for before in dependencies for point in self._points[before]})
-        if op in _NOTHING:
-            self._points.append(waits)
-            return
-        if self.in_order:  # the queue that it is recorded for keeps the order
-            waits = []
-        point, handle = ctypes.c_uint32(), ctypes.c_void_p()
-        listed = (ctypes.c_uint32 * len(waits))(*waits) if waits else None
-        is_kernel = op == "kernel"
-        # only launches can be mutable, and in a command-buffer that is
-        out = ctypes.byref(handle) if is_kernel and self._updatable else None
-        head: list[Any] = [self.cl, None]
-        if is_kernel:
-            fields = (ctypes.c_uint64 * 3)(
-                OPENCL["CL_MUTABLE_DISPATCH_UPDATABLE_FIELDS_KHR"], _ALL_FIELDS, 0
-            )
-            head.append(fields if self._updatable else None)
-        elif self._support.version >= _WITH_PROPERTIES:
-            head.append(None)
-        arguments = getattr(self, f"_{op}")(command)
-        check(
-            self._support.function(_FUNCTIONS[op])(
-                *head, *arguments, len(waits), listed, ctypes.byref(point), out
-            ),
-            _FUNCTIONS[op],
-        )
-        self._points.append([point.value])
-        if out is not None:
-            self.mutable[index] = handle.value or 0
-            self._shapes[index] = command.work_dim, bool(command.has_local)
-
-    # the arguments of each function between the properties and the wait list
-
-    def _kernel(self, command: Any) -> tuple[Any, ...]:
-        kernel = address(lib.fl_clone_kernel(command.kernel))
-        self._kernels.append(kernel)
-        argument = ffi.new("fl_change *")
-        for index in range(lib.fl_argument_count(command.arguments)):
-            lib.fl_get_argument(command.arguments, index, argument)
-            if argument.kind == _POINTER:
-                check(
-                    call(kernel, "clSetKernelArgSVMPointer", index, address(argument.value)),
-                    "clSetKernelArgSVMPointer",
-                )
-            elif argument.kind:
-                check(
-                    call(kernel, "clSetKernelArg", index, argument.size, address(argument.value)),
-                    "clSetKernelArg",
-                )
-        n, dim = command.n, command.work_dim
-        sizes = [(ctypes.c_size_t * dim)(*n[at : at + dim]) for at in (0, 3, 6)]
-        return (
-            kernel,
-            dim,
-            sizes[0] if command.has_offset else None,
-            sizes[1],
-            sizes[2] if command.has_local else None,
-        )
-
-    def _copy(self, command: Any) -> tuple[Any, ...]:
-        return address(command.source), address(command.target), *command.n[0:3]
-
-    def _copy_rect(self, command: Any) -> tuple[Any, ...]:
-        rows = [(ctypes.c_size_t * 3)(*command.n[at : at + 3]) for at in (0, 3, 6)]
-        return address(command.source), address(command.target), *rows, *command.n[9:13]
-
-    def _fill(self, command: Any) -> tuple[Any, ...]:
-        return (
-            address(command.target),
-            address(command.pattern),
-            command.pattern_size,
-            command.n[0],
-            command.n[1],
-        )
-
-    def _svm_copy(self, command: Any) -> tuple[Any, ...]:
-        return address(command.target), address(command.source), command.n[0]
-
-    def _svm_fill(self, command: Any) -> tuple[Any, ...]:
-        return address(command.target), address(command.pattern), command.pattern_size, command.n[1]
-
-    # running
-
-    @property
-    def enqueue_function(self) -> int:
-        """The address of the function that enqueues it."""
-        return self._support.platform.extension_function("clEnqueueCommandBufferKHR") or 0
 
     def update(self, commands: Sequence[int]) -> int:
-        """Launches have changed in the array: give the driver their arguments and sizes. Returns OpenCL's code, CL_INVALID_VALUE for what
-        cannot be said: another number of dimensions, and a local size that the driver is to choose from now on."""
-        shapes = {
-            index: (self._array[index].work_dim, bool(self._array[index].has_local))
-            for index in commands
-        }
-        for index, (dim, local) in shapes.items():
-            had_dim, had_local = self._shapes[index]
-            if dim != had_dim or (had_local and not local):
-                return _INVALID_VALUE
-        keep: list[Any] = []
-        configs = [self._config(index, keep) for index in commands]
-        kinds = (ctypes.c_uint32 * len(configs))(
-            *[OPENCL["CL_STRUCTURE_TYPE_MUTABLE_DISPATCH_CONFIG_KHR"]] * len(configs)
-        )
-        pointers = (ctypes.c_void_p * len(configs))(*map(ctypes.addressof, configs))
-        code = self._support.function("clUpdateMutableCommandsKHR")(
-            self.cl, len(configs), kinds, pointers
-        )
-        if not code:
-            self._shapes |= shapes
-        return code
+        return self._buffer.update(commands)
 
-    def _config(self, index: int, keep: list[Any]) -> Any:
-        """A cl_mutable_dispatch_config_khr for all that a launch is; `keep` holds what it points to."""
-        command, row = self._array[index], OPENCL.struct("cl_mutable_dispatch_arg_khr")
-        values, pointers = list[Any](), list[Any]()
-        for number in range(lib.fl_argument_count(command.arguments)):
-            argument = ffi.new("fl_change *")
-            lib.fl_get_argument(command.arguments, number, argument)
-            where = address(argument.value) or None
-            if argument.kind == _POINTER:
-                pointers.append(row(number, 0, where))
-            elif argument.kind:
-                values.append(row(number, argument.size, where))
-        dim = command.work_dim
-        sizes = [(ctypes.c_size_t * dim)(*command.n[at : at + dim]) for at in (0, 3, 6)]
-        lists = [(row * len(rows))(*rows) for rows in (values, pointers)]
-        keep += [*sizes, *lists]
-        config = OPENCL.struct("cl_mutable_dispatch_config_khr")()
-        config.command, config.num_args, config.num_svm_args, config.work_dim = (
-            self.mutable[index],
-            len(values),
-            len(pointers),
-            dim,
-        )
-        config.arg_list, config.arg_svm_list = (
-            ctypes.addressof(rows) if len(rows) else None for rows in lists
-        )
-        config.global_work_offset, config.global_work_size = map(ctypes.addressof, sizes[:2])
-        config.local_work_size = ctypes.addressof(sizes[2]) if command.has_local else None
-        return config
+    def explain(self) -> str:
+        return "cl_khr_command_buffer"
 
     def close(self) -> None:
-        """Give everything back to the driver."""
-        if self.cl:
-            self._support.function("clReleaseCommandBufferKHR")(self.cl)
-        for kernel in self._kernels:
-            call(kernel, "clReleaseKernel")
-        if self.queue:
-            leave(self.queue)
-        self.cl = self.queue = 0
-        self._kernels.clear()
+        self._buffer.close()
 
-    def __del__(self) -> None:
-        self.close()
+
+class RecordedByProgram(BuiltByDriver):
+    """One to which the program has added commands of its own, for a queue that nobody knew yet. Whoever recorded it closes it."""
+
+    @cached_property
+    def _elsewhere(self) -> Any:
+        """The queue that it was recorded for, as an array of one."""
+        return ffi.new("void *[]", [ffi.cast("void *", self._buffer.queue)])
+
+    def recover(self, code: int, queue: int, waits: Sequence[int]) -> tuple[int, int] | None:
+        """Where the driver takes it on no other queue than its own it goes there, and the caller's queue waits for it."""
+        if code != _INCOMPATIBLE:
+            return None
+        before = enqueue_marker(queue, waits, "clEnqueueMarkerWithWaitList")
+        made, failed = ffi.new("void **"), ffi.new("uint32_t *")
+        listed = ffi.new("void *[]", [ffi.cast("void *", before)])
+        code = lib.fl_enqueue_driver_buffer(
+            self._handles, self._elsewhere, 1, 1, 1, listed, made, failed
+        )
+        call(queue, "clFlush")
+        call(self._buffer.queue, "clFlush")
+        call(before, "clReleaseEvent")
+        if code:
+            return code, 0
+        event = int(ffi.cast("uintptr_t", made[0]))
+        end = enqueue_marker(queue, [event], "clEnqueueBarrierWithWaitList")
+        call(event, "clReleaseEvent")
+        return 0, end
+
+    def close(self) -> None:
+        pass

@@ -1,169 +1,131 @@
-"""Replay: a schedule becomes a `Program`, a flat C array that the native engine walks without the GIL.
+"""The engine `replay`: each command by the driver's own enqueue function, from a C loop without the GIL (icd/native/replay.c).
 
-A program refers to the commands in its recording's memory, which it keeps alive. It has kernels of its own, on which it sets
-arguments as it goes, so one thread at a time replays it. A `Route` is the way on which a command-buffer is enqueued over and over
-on one queue: then only what changes from one enqueue to the next is handed over.
+It runs every command on every driver. The commands are laid out on queues (../layout.py), and the layout becomes a `Program`, a flat C
+array that the loop walks. A program has kernels of its own, on which it sets arguments as it goes, so one thread at a time replays it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ..._native import ffi, lib
+from ...calls import address, call
+from ..commands import CommandList
+from ..engine import Built, Engine, QueueKind
+from ..layout import Layout, lay_out
 from ..order import BARRIER, Schedule
 
 _BARRIER: Final = 0xFFFFFFFF
 
 
-class Program:
-    """A schedule over an array of `fl_command`.
+class Replay(Engine):
+    """Runs each command by itself, in a C loop."""
 
-    `owner` is whatever the array's memory belongs to. `externals` says for steps which slots of the outside events they wait for,
-    `exports` which steps' events a replay gives. An `updatable` one can be told of changes in its commands; `others` are kernels
-    (handles) that these may then name. `memory` are the addresses of the functions that the driver has for memory by address, if
-    they are not SVM's (command_buffer.Memory).
+    name, divides = "replay", True
+
+    def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
+        return None
+
+    def build(self, commands: CommandList, target: QueueKind) -> Built:
+        return Program(commands, lay_out(commands, target))
+
+
+class Program(Built):
+    """Commands as the C loop takes them.
+
+    Args:
+        commands: the commands; their memory is kept.
+        layout: their steps, and the queues that these need.
     """
 
-    def __init__(
-        self,
-        commands: Any,
-        owner: Any,
-        schedule: Schedule,
-        *,
-        externals: Mapping[int, range] | None = None,
-        exports: Sequence[int] = (),
-        updatable: bool = False,
-        others: Sequence[int] = (),
-        memory: tuple[int, int, int] = (0, 0, 0),
-    ) -> None:
-        waits: list[int] = []
-        steps, slots = schedule.steps, externals or {}
-        array = ffi.new("fl_step[]", max(1, len(steps)))
-        for number, (target, step) in enumerate(zip(array, steps, strict=False)):
-            all_waits = (
-                [*step.waits, *(len(steps) + slot for slot in slots[number])]
-                if number in slots
-                else step.waits
-            )
-            target.command = _BARRIER if step.command == BARRIER else step.command
-            target.lane, target.signals = step.lane, step.signals
-            target.first_wait, target.wait_count = len(waits), len(all_waits)
-            waits += all_waits
-        program = {
-            "commands": commands,
-            "steps": array,
-            "step_count": len(steps),
-            "waits": ffi.new("uint32_t[]", waits),
-            "final_wait_count": len(schedule.final_waits),
-            "final_waits": ffi.new("uint32_t[]", schedule.final_waits),
-            "updatable": updatable,
-            "external_count": sum(map(len, slots.values())),
+    def __init__(self, commands: CommandList, layout: Layout) -> None:
+        self._layout, self.own_queues = layout, layout.own_queues
+        step_of = _steps_of(layout.schedule, len(commands))
+        exports = [step_of[number] for number in commands.wanted_events]
+        for step in exports:
+            layout.schedule.steps[step].signals = True
+        parts = _steps(commands, layout.schedule, step_of)
+        parts |= {
+            "commands": commands.array,
+            "updatable": commands.updatable,
+            "step_of": ffi.new("uint32_t[]", step_of) if commands.updatable else ffi.NULL,
             "export_count": len(exports),
-            "exports": ffi.new("uint32_t[]", list(exports)),
+            "exports": ffi.new("uint32_t[]", exports),
             "exported": ffi.new("void *[]", max(1, len(exports))),
-            "other_count": len(others),
-            "others": ffi.new("void *[]", [ffi.cast("void *", kernel) for kernel in others]),
-            **dict(
-                zip(
-                    ("set_pointer", "copy_memory", "fill_memory"),
-                    (ffi.cast("void *", f) for f in memory),
-                    strict=True,
-                )
+            "other_count": len(commands.alternatives),
+            "others": ffi.new(
+                "void *[]", [ffi.cast("void *", kernel) for kernel in commands.alternatives]
             ),
+            "set_pointer": ffi.cast("void *", commands.memory.set_pointer),
+            "copy_memory": ffi.cast("void *", commands.memory.copy),
+            "fill_memory": ffi.cast("void *", commands.memory.fill),
         }
-        self._kept = owner, program
-        self.native = ffi.gc(ffi.new("fl_program *", program), lib.fl_release)
-
-    def give_externals(self, events: Sequence[int]) -> None:
-        """The outside events (handles) that the next replay waits for."""
-        self._outside = _handles(events)
-        self.native.externals = self._outside
-
-    def exported(self) -> list[int]:
-        """The events of the exported steps of the last replay, a reference each."""
-        native = self.native
-        return [int(ffi.cast("uintptr_t", native.exported[i])) for i in range(native.export_count)]
-
-    def close(self) -> None:
-        """Give up its kernels."""
-        ffi.release(self.native)
-
-
-class Route:
-    """How a command-buffer is enqueued on a queue, which is the first of `lanes` (handles).
-
-    `program` is replayed; or, if there is none, `native` enqueued: the driver's command-buffer and the function that does it
-    (addresses). `ways` and `last` are the same on all routes of a command-buffer: its lock is held. `owner` keeps what the addresses
-    lead to.
-    """
-
-    def __init__(
-        self,
-        ways: Any,
-        last: Any,
-        lanes: Sequence[int],
-        in_order: bool,
-        program: Program | None = None,
-        native: tuple[int, int] = (0, 0),
-        owner: Any = None,
-    ) -> None:
-        self.program, self._lanes = program, _handles(lanes)
-        self._kept = ways, last, owner
-        self._event, self._failed = ffi.new("void **"), ffi.new("uint32_t *")
-        self._exports = program is not None and bool(program.native.export_count)
-        self._native = ffi.new(
-            "fl_route *",
+        self._kept: Any = commands.owner, parts
+        self._program = ffi.gc(ffi.new("fl_program *", parts), lib.fl_release)
+        self.native = ffi.new(
+            "fl_built *",
             {
-                "ways": ways,
-                "last": last,
-                "in_order": in_order,
-                "lanes": self._lanes,
-                "lane_count": len(lanes),
-                "program": program.native if program is not None else ffi.NULL,
-                "native": ffi.cast("void *", native[0]),
-                "enqueue_native": ffi.cast("void *", native[1]),
+                "enqueue": ffi.addressof(lib, "fl_enqueue_program"),
+                "update": ffi.addressof(lib, "fl_update_program"),
+                "self": self._program,
+                "count": len(commands),
             },
         )
 
-    def enqueue(
-        self,
-        times: int = 1,
-        waits: Sequence[int] = (),
-        externals: Sequence[int] = (),
-        wanted: bool = True,
-    ) -> tuple[int, int, int, list[int]]:
-        """Enqueue it `times` times, the driver's once, after `waits` and after the last enqueue.
+    def give_externals(self, events: Sequence[int]) -> None:
+        self._outside = ffi.new("void *[]", [ffi.cast("void *", event) for event in events])
+        self._program.externals = self._outside
 
-        Returns the OpenCL code, the event's handle (the caller owns the reference; 0 if it is not `wanted`), after a failure the number
-        of the command that failed (-1: a barrier of the schedule), and the events of the exported steps (a reference each).
-        """
-        if externals and self.program is not None:
-            self.program.give_externals(externals)
-        wait_list = _handles(waits) if waits else ffi.NULL
-        code = lib.fl_enqueue(
-            self._native,
-            times,
-            len(waits),
-            wait_list,
-            self._event if wanted else ffi.NULL,
-            self._failed,
+    def exported(self) -> list[int]:
+        return [
+            address(self._program.exported[place]) for place in range(self._program.export_count)
+        ]
+
+    def explain(self) -> str:
+        return self._layout.explain()
+
+    def close(self) -> None:
+        for queue in self.own_queues:
+            call(queue, "clReleaseCommandQueue")
+        self.own_queues = ()
+        ffi.release(self._program)
+
+
+def _steps_of(schedule: Schedule, count: int) -> list[int]:
+    """The step of each command; 0 for one that has none."""
+    steps = [0] * count
+    for number, step in enumerate(schedule.steps):
+        if step.command != BARRIER:
+            steps[step.command] = number
+    return steps
+
+
+def _steps(commands: CommandList, schedule: Schedule, step_of: Sequence[int]) -> dict[str, Any]:
+    """The members of an `fl_program` that are its steps and what they wait for."""
+    slots: dict[int, range] = {}  # of steps: their outside events
+    external_count = 0
+    for command, count in commands.externals.items():
+        slots[step_of[command]] = range(external_count, external_count + count)
+        external_count += count
+    waits: list[int] = []
+    steps = schedule.steps
+    array = ffi.new("fl_step[]", max(1, len(steps)))
+    for number, (target, step) in enumerate(zip(array, steps, strict=False)):
+        all_waits = (
+            [*step.waits, *(len(steps) + slot for slot in slots[number])]
+            if number in slots
+            else step.waits
         )
-        if code:
-            return code, 0, _command(self._failed[0]), []
-        event = int(ffi.cast("uintptr_t", self._event[0])) if wanted else 0
-        return (
-            0,
-            event,
-            -1,
-            self.program.exported() if self._exports and self.program is not None else [],
-        )
-
-
-def _handles(handles: Sequence[int]) -> Any:
-    return ffi.new("void *[]", [ffi.cast("void *", handle) for handle in handles])
-
-
-def _command(failed: int) -> int:
-    """The number of the command that failed, -1 for a barrier of the schedule."""
-    return -1 if failed == _BARRIER else failed
+        target.command = _BARRIER if step.command == BARRIER else step.command
+        target.lane, target.signals = step.lane, step.signals
+        target.first_wait, target.wait_count = len(waits), len(all_waits)
+        waits += all_waits
+    return {
+        "steps": array,
+        "step_count": len(steps),
+        "waits": ffi.new("uint32_t[]", waits),
+        "final_wait_count": len(schedule.final_waits),
+        "final_waits": ffi.new("uint32_t[]", schedule.final_waits),
+        "external_count": external_count,
+    }

@@ -1,4 +1,4 @@
-"""The commands of a command-buffer: what every append has in common (`Place`), and those that move nothing and launch nothing.
+"""The commands of a command-buffer: what every append has in common (`Append`), and those that move nothing and launch nothing.
 
 | Unified Runtime | operation of the replay engine | where |
 |---|---|---|
@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -20,23 +21,37 @@ from ....loader.ur.abi import UR
 from ..core import adapter, failure
 from ..events import CommandEvent, Event
 from ..usm.allocations import find
-from .command_buffers import Command, CommandBuffer
+from .command_buffers import URCommand, URCommandBuffer
 
 #: What every append gives back: sync-point, event, command.
-Appended = tuple[int, "CommandEvent | None", "Command | None"]
+Appended = tuple[int, "CommandEvent | None", "URCommand | None"]
 
 _NativeCommand: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-class Place:
+def split_waits(
+    buffer: URCommandBuffer, events: Sequence[Event]
+) -> tuple[list[CommandEvent], list[Event]]:
+    """The events of a wait list that commands of this command-buffer signal, and the others."""
+    inside: list[CommandEvent] = []
+    outside: list[Event] = []
+    for event in events:
+        if isinstance(event, CommandEvent) and event.buffer() is buffer:
+            inside.append(event)
+        else:
+            outside.append(event)
+    return inside, outside
+
+
+class Append:
     """What all appends have in common: where the command stands, and what the caller wants of it. Checked before anything is
     appended."""
 
-    __slots__ = ("after", "buffer", "command", "event", "events")
+    __slots__ = ("after", "buffer", "command", "event", "inside", "outside")
 
     def __init__(
         self,
-        buffer: CommandBuffer,
+        buffer: URCommandBuffer,
         sync_points: Sequence[int],
         events: Sequence[Event],
         event: bool,
@@ -50,8 +65,11 @@ class Place:
             )
         if events:
             buffer.context.check_same("an event of the wait list", *events)
+        self.inside, self.outside = split_waits(buffer, events)
         self.buffer, self.after = buffer, buffer.after(sync_points)
-        self.events, self.event, self.command = events, event, command
+        if self.inside and not buffer.in_order:
+            self.after = tuple(dict.fromkeys((*self.after, *(one.index for one in self.inside))))
+        self.event, self.command = event, command
 
     def add(
         self,
@@ -70,29 +88,31 @@ class Place:
     def finish(self, index: int, command: str) -> Appended:
         """What the caller is given for the command that was appended under a number."""
         buffer, event, handle = self.buffer, None, None
-        if self.events:
-            buffer.waits[index] = list(self.events)
+        if self.outside:
+            buffer.waits[index] = self.outside
+        if self.inside:
+            buffer.inner_waits[index] = [one.index for one in self.inside]
         if self.event:
             event = buffer.signals[index] = CommandEvent(
-                buffer.context, UR[f"UR_COMMAND_{command}"]
+                buffer.context, UR[f"UR_COMMAND_{command}"], weakref.ref(buffer), index
             )
         if self.command:
-            handle = buffer.updates[index] = Command(buffer, index)
+            handle = buffer.updates[index] = URCommand(buffer, index)
         return index + 1, event, handle
 
 
-def _check_allocation(place: Place, address: int, size: int) -> None:
+def _check_allocation(append: Append, address: int, size: int) -> None:
     """That a hint is about memory that there is. Raises URError (INVALID_SIZE) if it goes beyond an allocation."""
     if not size:
         raise failure("INVALID_SIZE")
-    found = find(place.buffer.context, address)
+    found = find(append.buffer.context, address)
     if found is not None and address + size > found.base + found.size:
         raise failure("INVALID_SIZE", "it goes beyond the allocation")
 
 
 @adapter.entry
 def urCommandBufferAppendUSMPrefetchExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     pMemory: int,
     size: int,
     flags: int,
@@ -101,14 +121,14 @@ def urCommandBufferAppendUSMPrefetchExp(
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
-    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    _check_allocation(place, pMemory, size)
-    return place.add("hint", "USM_PREFETCH")
+    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    _check_allocation(append, pMemory, size)
+    return append.add("hint", "USM_PREFETCH")
 
 
 @adapter.entry
 def urCommandBufferAppendUSMAdviseExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     pMemory: int,
     size: int,
     advice: int,
@@ -117,17 +137,17 @@ def urCommandBufferAppendUSMAdviseExp(
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
-    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    _check_allocation(place, pMemory, size)
-    return place.add("hint", "USM_ADVISE")
+    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    _check_allocation(append, pMemory, size)
+    return append.add("hint", "USM_ADVISE")
 
 
 @adapter.entry
 def urCommandBufferAppendNativeCommandExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     pfnNativeCommand: int,
     pData: int,
-    hChildCommandBuffer: CommandBuffer | None,
+    hChildCommandBuffer: URCommandBuffer | None,
     pSyncPointWaitList: list[int],
 ) -> int:
     """The function adds commands of its own to the driver's command-buffer; barriers set them off from what comes before and
@@ -137,9 +157,9 @@ def urCommandBufferAppendNativeCommandExp(
             "UNSUPPORTED_FEATURE",
             "OpenCL's command-buffers have no children, as COMMAND_BUFFER_SUBGRAPH_SUPPORT_EXP says",
         )
-    place = Place(hCommandBuffer, pSyncPointWaitList, (), False, False)
+    append = Append(hCommandBuffer, pSyncPointWaitList, (), False, False)
     native = hCommandBuffer.open_native()
     native.barrier()
     _NativeCommand(pfnNativeCommand)(pData)
     native.barrier()
-    return place.add("barrier", "ENQUEUE_NATIVE_EXP")[0]
+    return append.add("barrier", "ENQUEUE_NATIVE_EXP")[0]

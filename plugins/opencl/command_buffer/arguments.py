@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ....icd._native import ffi as icd_ffi
 from ....icd._native import lib as icd_lib
-from ....icd.command_buffer.command_buffer import Commands
-from ....icd.command_buffer.commands import address
+from ....icd.calls import address
+from ....icd.command_buffer.commands import CommandArray
 from ....loader.ur.abi import UR, URError
 from ...sdk._native import ffi, lib
 from ..contexts import Context
@@ -18,16 +17,7 @@ from ..core import adapter, failure
 from ..kernels import Kernel
 from ..usm.allocations import Buffers, Intel, pointer_argument, strategy_of
 
-_ICD: Final = (
-    "fl_new_command",
-    "fl_change_arguments",
-    "fl_release_arguments",
-    "fl_set_argument",
-    "fl_get_argument",
-    "fl_argument_count",
-    "fl_update_ways",
-)
-lib.fl_use_icd(*(ffi.cast("void *", address(icd_ffi.addressof(icd_lib, name))) for name in _ICD))
+lib.fl_use_icd(ffi.cast("void *", address(icd_lib.fl_exported())))
 
 #: What is wrong with the argument `index`, by the end of the code's name.
 _WHY: Final = {
@@ -43,7 +33,7 @@ _WHY: Final = {
 }
 
 
-def launches_of(context: Context, commands: Commands) -> Any:
+def launches_of(context: Context, commands: CommandArray) -> Any:
     """What C is told of a command-buffer whose launches it reads: an `fl_launches *`."""
     strategy, registry = strategy_of(context), adapter.registry
     assert registry is not None

@@ -1,25 +1,32 @@
-"""Command-buffers: recorded here, run by icd/command_buffer/command_buffer.py, which a capture of PyOpenCL code stands on as well.
+"""Command-buffers of Unified Runtime: recorded here, run by icd/command_buffer/command_buffer.py.
 
-A command-buffer is an array of commands (`icd.command_buffer.Commands`) with what each comes after. A sync-point is the number of
-its command, plus one: 0 is none. What a command needs is kept alive by it, through a finished release as well (`_unfinished`).
+A command-buffer is an array of commands (`CommandArray`) with what each comes after. A sync-point is the number of its command plus one;
+0 is none. It keeps what its commands need, also after its release, until the device is done (`_unfinished`).
 
-A command's event is a real event from each enqueue on that has the command in it, and none before the first: it cannot be waited
-for then. Every enqueue gives it another cl_event, which is what "reset" means here, and the events that a command waits for are
-looked at anew. (Unified Runtime, EXP-COMMAND-BUFFER 1.12; command_appends.py and command_updates.py have the rest.)
+A command's event is complete before the first enqueue. Every enqueue gives it another cl_event, which is what "reset" means here, and
+the events that a command waits for are looked at anew. A wait for the event of a command of the same command-buffer is an edge, like a
+sync-point. (Unified Runtime, EXP-COMMAND-BUFFER 1.12; appends.py and updates.py have the rest.)
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from ....icd.abi import OPENCL
-from ....icd.command_buffer.command_buffer import CommandBuffer as Runner
-from ....icd.command_buffer.command_buffer import Commands, mode_of_environment
-from ....icd.command_buffer.commands import address
-from ....icd.command_buffer.engines.native import NativeCommandBuffer, support_of, why_not
-from ....icd.command_buffer.order import Order
+from ....icd.calls import address
+from ....icd.command_buffer.command_buffer import CommandBuffer
+from ....icd.command_buffer.commands import CommandArray, CommandList
+from ....icd.command_buffer.driver_command_buffer import (
+    DriverCommandBuffer,
+    support_of,
+    why_not,
+)
+from ....icd.command_buffer.engines import Choice, UnknownEngineError, choose
+from ....icd.command_buffer.engines.native import Native, RecordedByProgram
+from ....icd.command_buffer.lifetimes import Lifetimes
 from ....icd.errors import error as opencl_error
 from ....loader.ur.abi import UR
 from ...sdk._native import ffi
@@ -37,19 +44,21 @@ _Descriptor: Final = UR.struct("ur_exp_command_buffer_desc_t")
 
 
 @adapter.kind
-class Command(Object):
+class URCommand(Object):
     """A command that can be updated; it belongs to its command-buffer and lives as long.
 
     `index` is its place in the array. `kernels` are those that it may launch, with our copies; the first is the one of its creation.
+    `arguments` are those that it launched another kernel with before (fl_arguments), for an update back to that kernel.
     """
 
     type, counted = "ur_exp_command_buffer_command_handle_t", False
 
-    def __init__(self, buffer: CommandBuffer, index: int) -> None:
+    def __init__(self, buffer: URCommandBuffer, index: int) -> None:
         self._buffer = weakref.ref(buffer)
         self.index = index
         self.kernels: dict[Any, Any] = {}
         self.kernel: Any = None
+        self.arguments: dict[Any, Any] = {}
         self.dim = 0  # of its work size
 
     @property
@@ -64,7 +73,7 @@ class Command(Object):
         return self.buffer.commands.array[self.index]
 
     @property
-    def buffer(self) -> CommandBuffer:
+    def buffer(self) -> URCommandBuffer:
         """The command-buffer that it is a command of. Raises URError if that is gone."""
         buffer = self._buffer()
         if buffer is None:
@@ -73,7 +82,7 @@ class Command(Object):
 
 
 @adapter.kind
-class CommandBuffer(Object):
+class URCommandBuffer(Object):
     """A command-buffer for one device of a context."""
 
     type = "ur_exp_command_buffer_handle_t"
@@ -83,18 +92,17 @@ class CommandBuffer(Object):
     ) -> None:
         self.context, self.device = context, device
         self.updatable, self.in_order, self.profiling = updatable, in_order, profiling
-        self.commands = Commands()
-        self.waits: dict[int, list[Event]] = {}
+        self.commands = CommandArray()
+        self.waits: dict[int, list[Event]] = {}  # for events of elsewhere
+        self.inner_waits: dict[int, list[int]] = {}  # for the events of these commands
         self.signals: dict[int, CommandEvent] = {}
-        self.updates: dict[int, Command] = {}
+        self.updates: dict[int, URCommand] = {}
         self.launches = launches_of(context, self.commands)  # as C reads them
-        self.copies: dict[
-            Any, Any
-        ] = {}  # kernel, and what was set on it besides arguments → a copy of ours
-        self.native: NativeCommandBuffer | None = (
-            None  # the driver's own, where the program has asked for that
-        )
-        self.runner: Runner | None = None
+        #: a kernel and what was set on it besides arguments → a copy of ours
+        self.copies: dict[Any, Any] = {}
+        #: the driver's own, where the program has asked for that
+        self.native: DriverCommandBuffer | None = None
+        self.runner: CommandBuffer | None = None
         self._explained = False
 
     @property
@@ -122,7 +130,7 @@ class CommandBuffer(Object):
             raise failure("INVALID_COMMAND_BUFFER_SYNC_POINT_EXP")
         return tuple(dict.fromkeys([point - 1 for point in sync_points]))
 
-    def open_native(self) -> NativeCommandBuffer:
+    def open_native(self) -> DriverCommandBuffer:
         """The driver's own command-buffer with what is recorded so far; from now on nothing else will do.
 
         Raises URError (UNSUPPORTED_FEATURE) if the driver has none, or none for what is recorded.
@@ -131,29 +139,23 @@ class CommandBuffer(Object):
             raise failure(
                 "INVALID_OPERATION", "a native command-buffer is asked for before it is finalized"
             )
-        support = None if mode_of_environment() == "replay" else support_of(self.device.cl)
-        order = Order(self.commands.dependencies, self.commands.order_only)
-        reason = why_not(support, self.commands.array, order, self.updatable, self.in_order)
-        if (
-            self.waits
-            or self.signals
-            or any(len(command.kernels) > 1 for command in self.updates.values())
-        ):
-            reason = (
-                reason
-                or "it has events or kernel alternatives, which cl_khr_command_buffer does not have"
-            )
+        is_allowed = any(isinstance(engine, Native) for engine in _choice().engines)
+        support = support_of(self.device.cl) if is_allowed else None
+        commands = self._command_list()
+        reason = why_not(support, commands, self.in_order)
+        if commands.externals or commands.exports or commands.alternatives:
+            reason = reason or "it has events or kernel alternatives"
         if reason:
             raise failure("UNSUPPORTED_FEATURE", f"there is no native command-buffer: {reason}")
         if self.native is None:
             assert support is not None
             properties = 0 if self.in_order else OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
             properties |= OPENCL["CL_QUEUE_PROFILING_ENABLE"] if self.profiling else 0
-            self.native = NativeCommandBuffer(
+            self.native = DriverCommandBuffer(
                 support, self.context.cl, self.device.cl, properties, updatable=self.updatable
             )
         if self.runner is None:
-            self.native.record(self.commands.array, order)
+            self.native.record(commands)
         return self.native
 
     def finalize(self) -> None:
@@ -164,29 +166,38 @@ class CommandBuffer(Object):
             commands.order_only[index] = False
         if self.native is not None:
             self.open_native().finalize()
-        others = [
-            copy
+        commands = self._command_list()
+        if self.native is not None:  # the driver gives no event of a command in it
+            commands = replace(commands, first=None)
+            given = RecordedByProgram(self.native, len(commands))
+            choice = Choice([Native()], why="it has native commands")
+            self.runner = CommandBuffer(commands, choice, given)
+        else:
+            self.runner = CommandBuffer(commands, _choice())
+        self.launches.handle = self.handle
+        self.launches.buffer = ffi.cast("void *", address(self.runner.native))
+
+    def _command_list(self) -> CommandList:
+        """The commands that there are now, and what is wanted of them."""
+        kernels = [
+            address(copy)
             for command in self.updates.values()
             if len(command.kernels) > 1
-            for copy in map(address, command.kernels.values())
+            for copy in command.kernels.values()
         ]
-        self.runner = Runner(
+        order = self.commands.order
+        return CommandList(
             self.context.cl,
             [self.device.cl],
-            commands.array,
-            Order(commands.dependencies, commands.order_only),
+            self.commands.array,
+            order,
             self.commands,
             updatable=self.updatable,
-            others=list(dict.fromkeys(others)),
+            alternatives=list(dict.fromkeys(kernels)),
             memory=memory_functions(self.context),
             externals={index: len(events) for index, events in self.waits.items()},
             exports=list(self.signals),
-            profiled=self.profiling,
-            native=self.native,
-        )
-        self.launches.handle, self.launches.ways = (
-            self.handle,
-            ffi.cast("void *", address(self.runner.ways)),
+            first=order.first if self.profiling else None,
         )
 
     # running
@@ -206,17 +217,10 @@ class CommandBuffer(Object):
         with runner.lock:
             before, beside = _present(waits), _present(outside)  # held until it is enqueued
             code, end, failed, events = runner.enqueue(
-                queue.cl,
-                self.device.cl,
-                queue.in_order,
-                1,
-                _native(before),
-                _native(beside),
-                wanted,
+                queue.cl, 1, _native(before), _native(beside), wanted
             )
-            queue.enqueued += (
-                1  # after a failure too: what comes before the command that failed is enqueued
-            )
+            # after a failure too: what comes before the command that failed is enqueued
+            queue.enqueued += 1
             if code:
                 raise opencl_error(
                     code,
@@ -238,7 +242,7 @@ class CommandBuffer(Object):
         """How an enqueue on this queue runs, and why so."""
         if self.runner is None:
             raise failure("INVALID_OPERATION", "the command-buffer is not finalized")
-        return self.runner.explain(queue.cl, self.device.cl, queue.in_order)
+        return self.runner.explain(queue.cl)
 
     def close(self) -> None:
         registry = adapter.registry
@@ -248,10 +252,7 @@ class CommandBuffer(Object):
         copies = [_Copy(address(copy), self.context) for copy in self.copies.values()]
         held = [self.commands, copies]
         if self.runner is not None:
-            last = self.runner.last_event
-            if last:
-                _unfinished.append((Event(last, self.context, owned=False), self.runner, held))
-        _forget_finished()
+            _unfinished.keep_until(self.runner.last_event, (self.runner, held))
 
 
 def _present(events: Sequence[Event]) -> Sequence[CLObject]:
@@ -273,38 +274,38 @@ class _Copy:
         self._table.clReleaseKernel(self._cl)
 
 
-#: What released command-buffers hold while an enqueue of them is under way, with the event of its end.
-_unfinished: Final[list[tuple[Event, Runner, Any]]] = []
+def _choice() -> Choice:
+    """The engines that FAIRLEAD_COMMAND_BUFFER names. Raises URError for a name that there is not."""
+    try:
+        return choose()
+    except UnknownEngineError as error:
+        raise failure("INVALID_VALUE", str(error)) from error
 
 
-def _forget_finished() -> None:
-    for item in list(_unfinished):
-        if item[0].status <= 0 and item in _unfinished:
-            _unfinished.remove(item)
-
-
-adapter.on_close.append(_unfinished.clear)
+#: What released command-buffers hold while an enqueue of them is under way.
+_unfinished: Final = Lifetimes()
+adapter.on_close.append(_unfinished.release_all)
 
 
 @adapter.entry
 def urCommandBufferCreateExp(
     hContext: Context, hDevice: Device, pCommandBufferDesc: Any
-) -> CommandBuffer:
+) -> URCommandBuffer:
     hContext.check_device(hDevice)
     desc = pCommandBufferDesc
-    _forget_finished()
-    return CommandBuffer(
+    _unfinished.release_finished()
+    return URCommandBuffer(
         hContext, hDevice, bool(desc.isUpdatable), bool(desc.isInOrder), bool(desc.enableProfiling)
     )
 
 
 @adapter.entry
-def urCommandBufferFinalizeExp(hCommandBuffer: CommandBuffer) -> None:
+def urCommandBufferFinalizeExp(hCommandBuffer: URCommandBuffer) -> None:
     hCommandBuffer.finalize()
 
 
 @adapter.entry
-def urCommandBufferGetNativeHandleExp(hCommandBuffer: CommandBuffer) -> int:
+def urCommandBufferGetNativeHandleExp(hCommandBuffer: URCommandBuffer) -> int:
     if hCommandBuffer.native is not None:
         return hCommandBuffer.native.cl
     return hCommandBuffer.open_native().cl
@@ -312,12 +313,12 @@ def urCommandBufferGetNativeHandleExp(hCommandBuffer: CommandBuffer) -> int:
 
 @adapter.entry
 def urEnqueueCommandBufferExp(
-    hQueue: Queue, hCommandBuffer: CommandBuffer, phEventWaitList: list[Event], phEvent: bool
+    hQueue: Queue, hCommandBuffer: URCommandBuffer, phEventWaitList: list[Event], phEvent: bool
 ) -> Event | None:
     return hCommandBuffer.enqueue(hQueue, phEventWaitList, phEvent)
 
 
-def _descriptor(buffer: CommandBuffer) -> bytes:
+def _descriptor(buffer: URCommandBuffer) -> bytes:
     stype = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
     return bytes(_Descriptor(stype, None, buffer.updatable, buffer.in_order, buffer.profiling))
 

@@ -7,19 +7,20 @@ from typing import Any, Final
 
 from ....icd._native import ffi as icd_ffi
 from ....icd._native import lib as icd_lib
+from ....icd.calls import address
 from ...sdk._native import ffi, lib
-from ..core import adapter, failure
+from ..core import adapter, check, failure
 from ..events import Event
-from ..kernels import Argument, Kernel
-from .appends import Appended, Place
+from ..kernels import Argument, Kernel, argument_rows
+from .appends import Append, Appended
 from .arguments import refused
-from .command_buffers import CommandBuffer
+from .command_buffers import URCommandBuffer
 
 _BITS: Final = 64  # of fl_appended.addresses
 _ROWS: Final = ffi.typeof("ur_exp_kernel_arg_properties_t[]")
 
 
-def copy_of(buffer: CommandBuffer, kernel: Kernel, addresses: int) -> Any:
+def copy_of(buffer: URCommandBuffer, kernel: Kernel, addresses: int) -> Any:
     """Our copy of a kernel, as it is now: one for all launches between which nothing but arguments
     was set on it. Where SVM arguments stick, the same arguments must also be `addresses`: see
     kernel_info.renew."""
@@ -39,8 +40,21 @@ def copy_of(buffer: CommandBuffer, kernel: Kernel, addresses: int) -> Any:
     return copy
 
 
+def _check_values(kernel: Kernel, copy: int, rows: Any, count: int) -> None:
+    """Raise OpenCLError for an argument by value of a size that the driver does not take.
+
+    Only the driver knows the sizes: it is given each once, on a copy of ours.
+    """
+    known = kernel.value_sizes
+    for kind, index, size, value in argument_rows(rows, count):
+        if kind == Argument.VALUE and known.get(index) != size:
+            code = kernel.table.clSetKernelArg(copy, index, size, value)
+            check(code, "clSetKernelArg", f"It is argument {index}.")
+            known[index] = size
+
+
 def _append_launch(
-    place: Place,
+    append: Append,
     kernel: Kernel,
     dim: int,
     offset: Sequence[int] | None,
@@ -52,7 +66,7 @@ def _append_launch(
     native: bool = False,
 ) -> Appended:
     """`rows` are as many ur_exp_kernel_arg_properties_t, whose objects are handles of ours, or OpenCL's if they are `native`."""
-    buffer, null = place.buffer, ffi.NULL
+    buffer, null = append.buffer, ffi.NULL
     buffer.context.check_same("a kernel", kernel, *others)
     if kernel in others:
         raise failure(
@@ -76,15 +90,17 @@ def _append_launch(
     commands = buffer.commands
     try:
         copy = copy_of(buffer, kernel, done.addresses)
+        if not native:
+            _check_values(kernel, address(copy), rows, count)
         copies = (
             {other: copy_of(buffer, other, done.addresses) for other in others} if others else {}
         )
     except BaseException:
         icd_lib.fl_drop_command(commands.native)
         raise
-    index = commands.added(place.after)
+    index = commands.added(append.after)
     commands.array[index].kernel = copy
-    appended = place.finish(index, "KERNEL_LAUNCH")
+    appended = append.finish(index, "KERNEL_LAUNCH")
     handle = appended[2]
     if handle is not None:
         handle.kernels, handle.kernel, handle.dim = {kernel: copy, **copies}, kernel, dim
@@ -93,7 +109,7 @@ def _append_launch(
 
 @adapter.entry
 def urCommandBufferAppendKernelLaunchWithArgsExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     hKernel: Kernel,
     workDim: int,
     pGlobalWorkOffset: Any,
@@ -107,14 +123,14 @@ def urCommandBufferAppendKernelLaunchWithArgsExp(
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
-    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     sizes = pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize
-    return _append_launch(place, hKernel, workDim, *sizes, pArgs, numArgs, phKernelAlternatives)
+    return _append_launch(append, hKernel, workDim, *sizes, pArgs, numArgs, phKernelAlternatives)
 
 
 @adapter.entry
 def urCommandBufferAppendKernelLaunchExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     hKernel: Kernel,
     workDim: int,
     pGlobalWorkOffset: Any,
@@ -126,7 +142,7 @@ def urCommandBufferAppendKernelLaunchExp(
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
-    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     sizes = pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize
     with hKernel.lock:
         arguments = hKernel.arguments
@@ -141,7 +157,7 @@ def urCommandBufferAppendKernelLaunchExp(
         for row, (index, argument) in zip(rows, arguments.items(), strict=True)
     ]
     appended = _append_launch(
-        place, hKernel, workDim, *sizes, rows, len(arguments), phKernelAlternatives, native=True
+        append, hKernel, workDim, *sizes, rows, len(arguments), phKernelAlternatives, native=True
     )
     del kept
     return appended

@@ -21,8 +21,8 @@ from ..transfers import (
 )
 from ..usm.allocations import as_copy, as_fill
 from ..usm.strategies import Operation
-from .appends import Appended, Place
-from .command_buffers import CommandBuffer
+from .appends import Append, Appended
+from .command_buffers import URCommandBuffer
 
 
 def _check_range(buffer: Buffer, offset: int, size: int) -> None:
@@ -49,31 +49,33 @@ def _rect(
     return [*three(origin), *three(other), *size, *pitches]
 
 
-def _check_context(place: Place, *things: Buffer) -> None:
-    place.buffer.context.check_same("the buffer", *things)
+def _check_context(append: Append, *things: Buffer) -> None:
+    append.buffer.context.check_same("the buffer", *things)
 
 
 #: Operations between a buffer and host memory, and which end of them the buffer is.
 _ENDS: Final = {"read": "source", "read_rect": "source", "write": "target", "write_rect": "target"}
 
 
-def _add_host(place: Place, op: str, buffer: Buffer, numbers: Sequence[int], host: int) -> Appended:
-    return place.add(
+def _add_host(
+    append: Append, op: str, buffer: Buffer, numbers: Sequence[int], host: int
+) -> Appended:
+    return append.add(
         op, f"MEM_BUFFER_{op.upper()}", numbers, (buffer,), host=host, **{_ENDS[op]: buffer.cl}
     )
 
 
 def _add_linear(
-    place: Place, op: str, buffer: Buffer, offset: int, size: int, host: int
+    append: Append, op: str, buffer: Buffer, offset: int, size: int, host: int
 ) -> Appended:
     """A "read" or a "write"."""
-    _check_context(place, buffer)
+    _check_context(append, buffer)
     _check_range(buffer, offset, size)
-    return _add_host(place, op, buffer, (offset, size), host)
+    return _add_host(append, op, buffer, (offset, size), host)
 
 
 def _add_rect(
-    place: Place,
+    append: Append,
     op: str,
     buffer: Buffer,
     origins: tuple[Any, Any],
@@ -82,13 +84,13 @@ def _add_rect(
     host: int,
 ) -> Appended:
     """A "read_rect" or a "write_rect": `origins` and `pitches` are those of the buffer, then those of host memory."""
-    _check_context(place, buffer)
-    return _add_host(place, op, buffer, _rect(*origins, region, pitches, buffer, None), host)
+    _check_context(append, buffer)
+    return _add_host(append, op, buffer, _rect(*origins, region, pitches, buffer, None), host)
 
 
 @adapter.entry
 def urCommandBufferAppendMemBufferCopyExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     hSrcMem: Buffer,
     hDstMem: Buffer,
     srcOffset: int,
@@ -99,19 +101,19 @@ def urCommandBufferAppendMemBufferCopyExp(
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
-    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    _check_context(place, hSrcMem, hDstMem)
+    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    _check_context(append, hSrcMem, hDstMem)
     _check_range(hSrcMem, srcOffset, size)
     _check_range(hDstMem, dstOffset, size)
     numbers = (srcOffset, dstOffset, size)
-    return place.add(
+    return append.add(
         "copy", "MEM_BUFFER_COPY", numbers, (hSrcMem, hDstMem), source=hSrcMem.cl, target=hDstMem.cl
     )
 
 
 @adapter.entry
 def urCommandBufferAppendMemBufferCopyRectExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     hSrcMem: Buffer,
     hDstMem: Buffer,
     srcOrigin: Any,
@@ -126,8 +128,8 @@ def urCommandBufferAppendMemBufferCopyRectExp(
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
-    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    _check_context(place, hSrcMem, hDstMem)
+    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    _check_context(append, hSrcMem, hDstMem)
     numbers = _rect(
         srcOrigin,
         dstOrigin,
@@ -140,7 +142,7 @@ def urCommandBufferAppendMemBufferCopyRectExp(
         in_whole(hSrcMem, three(srcOrigin)),
         in_whole(hDstMem, three(dstOrigin)),
     )
-    return place.add(
+    return append.add(
         "copy_rect",
         "MEM_BUFFER_COPY_RECT",
         numbers,
@@ -152,7 +154,7 @@ def urCommandBufferAppendMemBufferCopyRectExp(
 
 @adapter.entry
 def urCommandBufferAppendMemBufferReadExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     hBuffer: Buffer,
     offset: int,
     size: int,
@@ -162,13 +164,13 @@ def urCommandBufferAppendMemBufferReadExp(
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
-    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    return _add_linear(place, "read", hBuffer, offset, size, pDst)
+    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    return _add_linear(append, "read", hBuffer, offset, size, pDst)
 
 
 @adapter.entry
 def urCommandBufferAppendMemBufferWriteExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     hBuffer: Buffer,
     offset: int,
     size: int,
@@ -178,13 +180,13 @@ def urCommandBufferAppendMemBufferWriteExp(
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
-    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    return _add_linear(place, "write", hBuffer, offset, size, pSrc)
+    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    return _add_linear(append, "write", hBuffer, offset, size, pSrc)
 
 
 @adapter.entry
 def urCommandBufferAppendMemBufferReadRectExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     hBuffer: Buffer,
     bufferOffset: Any,
     hostOffset: Any,
@@ -199,14 +201,16 @@ def urCommandBufferAppendMemBufferReadRectExp(
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
-    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
-    return _add_rect(place, "read_rect", hBuffer, (bufferOffset, hostOffset), region, pitches, pDst)
+    return _add_rect(
+        append, "read_rect", hBuffer, (bufferOffset, hostOffset), region, pitches, pDst
+    )
 
 
 @adapter.entry
 def urCommandBufferAppendMemBufferWriteRectExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     hBuffer: Buffer,
     bufferOffset: Any,
     hostOffset: Any,
@@ -221,10 +225,10 @@ def urCommandBufferAppendMemBufferWriteRectExp(
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
-    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
     pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
     return _add_rect(
-        place, "write_rect", hBuffer, (bufferOffset, hostOffset), region, pitches, pSrc
+        append, "write_rect", hBuffer, (bufferOffset, hostOffset), region, pitches, pSrc
     )
 
 
@@ -244,7 +248,7 @@ def _is_pattern(size: int, at: int) -> bool:
 
 @adapter.entry
 def urCommandBufferAppendMemBufferFillExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     hBuffer: Buffer,
     pPattern: int,
     patternSize: int,
@@ -255,14 +259,14 @@ def urCommandBufferAppendMemBufferFillExp(
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
-    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    _check_context(place, hBuffer)
+    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    _check_context(append, hBuffer)
     pattern = _pattern(pPattern, patternSize, size)
     _check_range(hBuffer, offset, size)
     commands = hCommandBuffer.commands
     if _is_pattern(patternSize, offset):
         memory = commands.pattern(pattern)
-        return place.add(
+        return append.add(
             "fill",
             "MEM_BUFFER_FILL",
             (offset, size),
@@ -272,7 +276,7 @@ def urCommandBufferAppendMemBufferFillExp(
             pattern_size=patternSize,
         )
     memory = commands.pattern(pattern * (size // patternSize))
-    return place.add(
+    return append.add(
         "write", "MEM_BUFFER_FILL", (offset, size), (hBuffer,), target=hBuffer.cl, host=memory
     )
 
@@ -280,13 +284,13 @@ def urCommandBufferAppendMemBufferFillExp(
 # memory by address
 
 
-def _add(place: Place, command: str, operation: Operation) -> Appended:
-    return place.add(operation.op, command, operation.numbers, operation.keep, **operation.fields)
+def _add(append: Append, command: str, operation: Operation) -> Appended:
+    return append.add(operation.op, command, operation.numbers, operation.keep, **operation.fields)
 
 
 @adapter.entry
 def urCommandBufferAppendUSMMemcpyExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     pDst: int,
     pSrc: int,
     size: int,
@@ -295,15 +299,15 @@ def urCommandBufferAppendUSMMemcpyExp(
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
-    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
-    if not size:
-        raise failure("INVALID_SIZE", "there is nothing to copy")
-    return _add(place, "USM_MEMCPY", as_copy(hCommandBuffer.context, pDst, pSrc, size))
+    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    if not size:  # as libsycl has it on queues
+        return append.add("hint", "USM_MEMCPY")
+    return _add(append, "USM_MEMCPY", as_copy(hCommandBuffer.context, pDst, pSrc, size))
 
 
 @adapter.entry
 def urCommandBufferAppendUSMFillExp(
-    hCommandBuffer: CommandBuffer,
+    hCommandBuffer: URCommandBuffer,
     pMemory: int,
     pPattern: int,
     patternSize: int,
@@ -313,14 +317,16 @@ def urCommandBufferAppendUSMFillExp(
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
-    place = Place(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    append = Append(hCommandBuffer, pSyncPointWaitList, phEventWaitList, phEvent, phCommand)
+    if not size and patternSize:
+        return append.add("hint", "USM_FILL")
     pattern = _pattern(pPattern, patternSize, size)
     commands = hCommandBuffer.commands
     if _is_pattern(patternSize, pMemory):
         memory = commands.pattern(pattern)
         return _add(
-            place, "USM_FILL", as_fill(hCommandBuffer.context, pMemory, memory, patternSize, size)
+            append, "USM_FILL", as_fill(hCommandBuffer.context, pMemory, memory, patternSize, size)
         )
     memory = commands.pattern(pattern * (size // patternSize))
     source = int(icd_ffi.cast("uintptr_t", memory))
-    return _add(place, "USM_FILL", as_copy(hCommandBuffer.context, pMemory, source, size))
+    return _add(append, "USM_FILL", as_copy(hCommandBuffer.context, pMemory, source, size))

@@ -14,17 +14,20 @@ from typing import Any, Final
 
 from ....icd._native import ffi as icd_ffi
 from ....icd._native import lib as icd_lib
-from ....icd.command_buffer.command_buffer import CommandBuffer as Runner
+from ....icd.command_buffer.command_buffer import CommandBuffer
+from ....icd.errors import check
 from ....icd.errors import error as opencl_error
 from ...sdk._native import ffi, lib
 from ..core import LONGEST, adapter, check_count, failure
 from ..events import CommandEvent, Event
 from ..kernels import Kernel
+from .appends import split_waits
 from .arguments import refused
-from .command_buffers import Command, CommandBuffer
+from .command_buffers import URCommand, URCommandBuffer
 
 _CHANGES: Final = icd_ffi.typeof("fl_change[]")
 _WORDS: Final = ffi.typeof("uintptr_t[]")
+_NONE: Final = icd_ffi.NULL
 
 
 #: What stands in `fl_command.n` for what a launch does not have.
@@ -49,7 +52,7 @@ def _work_sizes(
 class _Launch:
     """The sizes and the kernel that a command will have: only for updates that change them."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: URCommand) -> None:
         present = command.present
         self.command, self.kernel = command, command.kernel
         self.sizes = list(present.n[0:9])
@@ -85,32 +88,39 @@ class _Launch:
         self.dim, self.local, self.offset = dim, local is not None, self.offset or bool(new_offset)
 
     def commit(self, arguments: Any) -> bool:
-        """Change the command; `arguments` is the list for another kernel. The answer is whether there is one."""
-        command, present = self.command, self.command.present
+        """Change the command in the array; `arguments` is the list for another kernel. Returns whether there is one."""
+        present = self.command.present
         present.n[0:9] = self.sizes
         present.work_dim, present.has_local, present.has_offset = self.dim, self.local, self.offset
-        command.dim = self.dim
-        if self.kernel is command.kernel:
+        if self.kernel is self.command.kernel:
             return False
-        present.kernel = command.kernels[self.kernel]
+        self.command.arguments[self.command.kernel] = _copy_of(present.arguments)
+        present.kernel = self.command.kernels[self.kernel]
         present.arguments, old = arguments, present.arguments
         icd_lib.fl_release_arguments(old)
-        command.kernel = self.kernel
-        lib.fl_describe(command.handle, command.words)
         return True
+
+    def settle(self) -> None:
+        """The change is made: the command's handle says so too."""
+        command = self.command
+        command.dim = self.dim
+        if self.kernel is not command.kernel:
+            command.kernel = self.kernel
+            lib.fl_describe(command.handle, command.words)
 
 
 class _Arguments:
     """The new arguments of an update for a launch of `kernel`: `count` changes. Raises URError."""
 
-    def __init__(self, command: Command, kernel: Kernel, update: Any) -> None:
+    def __init__(self, command: URCommand, kernel: Kernel, update: Any) -> None:
         counts = update.numNewValueArgs, update.numNewPointerArgs, update.numNewMemObjArgs
         for count in counts:
             check_count(count, "INVALID_KERNEL_ARGUMENT_INDEX", "arguments")
         self.command, self.count = command, sum(counts)
         self.changes = icd_ffi.new(_CHANGES, self.count)
         self._room = ffi.new(_WORDS, self.count)  # what they lead to
-        old = command.present.arguments if kernel is command.kernel else icd_ffi.NULL
+        is_present = kernel is command.kernel
+        old = command.present.arguments if is_present else command.arguments.get(kernel, _NONE)
         index = ffi.new("uint32_t *")
         code = lib.fl_read_update(
             command.buffer.launches,
@@ -123,6 +133,13 @@ class _Arguments:
         )
         if code:
             raise refused(code, index[0], kernel)
+
+    def commit(self) -> None:
+        """Give the command these arguments. Raises OpenCLError."""
+        at = self.command.buffer.commands.array + self.command.index
+        for change in self.changes:
+            code = icd_lib.fl_set_argument(at, change.index, change.kind, change.size, change.value)
+            check(code, "urCommandBufferUpdateKernelLaunchExp")
 
     def indices(self) -> set[int]:
         """Which arguments they are."""
@@ -143,7 +160,7 @@ def _live(kind: str, handle: int, code: str) -> Any:
     return found
 
 
-def _runner_of(buffer: CommandBuffer) -> Runner:
+def _runner_of(buffer: URCommandBuffer) -> CommandBuffer:
     """What runs a command-buffer that can be updated. Raises URError (INVALID_OPERATION) for others."""
     if buffer.runner is None or not buffer.updatable:
         raise failure(
@@ -155,14 +172,14 @@ def _runner_of(buffer: CommandBuffer) -> Runner:
 
 @adapter.entry
 def urCommandBufferUpdateKernelLaunchExp(
-    hCommandBuffer: CommandBuffer, numKernelUpdates: int, pUpdateKernelLaunch: Any
+    hCommandBuffer: URCommandBuffer, numKernelUpdates: int, pUpdateKernelLaunch: Any
 ) -> None:
     runner = _runner_of(hCommandBuffer)
     if not 0 < numKernelUpdates <= LONGEST:
         raise failure("INVALID_SIZE", f"{numKernelUpdates} updates")
-    with runner.lock, runner.changing():
+    with runner.changing():
         code = lib.FL_NOT_PLAIN
-        if not runner.has_native:
+        if not runner.native.python_updates:
             code = lib.fl_update_plainly(
                 hCommandBuffer.launches, pUpdateKernelLaunch, numKernelUpdates
             )
@@ -174,9 +191,9 @@ def urCommandBufferUpdateKernelLaunchExp(
             raise opencl_error(code, "urCommandBufferUpdateKernelLaunchExp")
 
 
-def _update(buffer: CommandBuffer, updates: list[Any]) -> None:
-    """Updates of any kind."""
-    launches: dict[Command, _Launch] = {}
+def _update(buffer: URCommandBuffer, updates: list[Any]) -> None:
+    """Updates of any kind, in their order: a command may have several."""
+    launches: dict[URCommand, _Launch] = {}
     arguments: list[_Arguments] = []
     for update in updates:
         command = _launch_command(buffer, update.hCommand)
@@ -187,17 +204,26 @@ def _update(buffer: CommandBuffer, updates: list[Any]) -> None:
         new = update.hNewKernel
         if launch or any(sizes) or (new and new != kernel.handle) or dim != command.dim:
             launch = launches.setdefault(command, launch or _Launch(command))
+            before = launch.kernel
             launch.read(new, dim, *sizes)
             kernel = launch.kernel
+            if kernel is not before:  # what came before was for the other kernel
+                arguments = [one for one in arguments if one.command is not command]
         arguments.append(_Arguments(command, kernel, update))
-        if kernel is not command.kernel and arguments[-1].indices() != set(
-            range(kernel.argument_count)
-        ):
-            raise failure("INVALID_VALUE", "another kernel needs all of its arguments")
+    for command, launch in launches.items():
+        if launch.kernel is not command.kernel and launch.kernel not in command.arguments:
+            _check_complete(launch, arguments)
     _commit(buffer, launches, arguments)
 
 
-def _launch_command(buffer: CommandBuffer, handle: int) -> Command:
+def _check_complete(launch: _Launch, arguments: list[_Arguments]) -> None:
+    """Raise URError (INVALID_VALUE) unless a kernel that the command has not launched yet is given all of its arguments."""
+    given = [one.indices() for one in arguments if one.command is launch.command]
+    if set().union(*given) != set(range(launch.kernel.argument_count)):
+        raise failure("INVALID_VALUE", "another kernel needs all of its arguments")
+
+
+def _launch_command(buffer: URCommandBuffer, handle: int) -> URCommand:
     command = _live(
         "ur_exp_command_buffer_command_handle_t",
         handle,
@@ -210,62 +236,25 @@ def _launch_command(buffer: CommandBuffer, handle: int) -> Command:
     return command
 
 
-class _Before:
-    """What a launch is before an update that the driver may refuse."""
-
-    def __init__(self, command: Command) -> None:
-        self._command, self._dim = command, command.dim
-        self._launch = icd_ffi.new("fl_command *", command.present)
-        old = self._launch.arguments
-        self._launch.arguments = icd_lib.fl_change_arguments(
-            old, icd_lib.fl_argument_count(old), icd_ffi.NULL, 0
-        )
-        if not self._launch.arguments:
-            raise MemoryError("no memory for the update")
-
-    def restore(self) -> None:
-        """Make it so again."""
-        command, refused = self._command, self._command.present.arguments
-        command.buffer.commands.array[command.index] = self._launch[0]
-        self._launch.arguments, command.dim = refused, self._dim
-
-    def __del__(self) -> None:
-        icd_lib.fl_release_arguments(self._launch.arguments)
-
-
 def _commit(
-    buffer: CommandBuffer, launches: dict[Command, _Launch], arguments: list[_Arguments]
+    buffer: URCommandBuffer, launches: dict[URCommand, _Launch], arguments: list[_Arguments]
 ) -> None:
-    """Everything is in order: change the commands, and tell the runner. Raises OpenCLError if the driver's own command-buffer cannot be
-    changed; then nothing is."""
-    runner = _runner_of(buffer)
-    before = (
-        {new.command: _Before(new.command) for new in arguments}
-        if buffer.native is not None
-        else {}
-    )
-    changed = _relaunch(launches, arguments) if launches else {}
-    code = 0
-    for new in arguments:
-        changed.setdefault(new.command.index, False)
-        at = buffer.commands.array + new.command.index
-        for change in new.changes:
-            code = code or icd_lib.fl_set_argument(
-                at, change.index, change.kind, change.size, change.value
-            )
-    code = runner.update(changed) or code
-    if not code:
-        return
-    for launch in before.values():
-        launch.restore()
-    if before:  # SPEC clUpdateMutableCommandsKHR: then it has kept nothing; Intel's keeps what comes before what it refuses
-        runner.update(changed)
-    raise opencl_error(
-        code, "clUpdateMutableCommandsKHR" if before else "urCommandBufferUpdateKernelLaunchExp"
-    )
+    """Make changes that are known to be right. Raises OpenCLError if an engine refuses them; then nothing has changed."""
+
+    def change() -> dict[int, bool]:
+        changed = _relaunch(launches, arguments) if launches else {}
+        for new in arguments:
+            changed.setdefault(new.command.index, False)
+            new.commit()
+        return changed
+
+    numbers = [new.command.index for new in arguments]
+    _runner_of(buffer).change(numbers, change, "urCommandBufferUpdateKernelLaunchExp")
+    for launch in launches.values():
+        launch.settle()
 
 
-def _relaunch(launches: dict[Command, _Launch], arguments: list[_Arguments]) -> dict[int, bool]:
+def _relaunch(launches: dict[URCommand, _Launch], arguments: list[_Arguments]) -> dict[int, bool]:
     """Give commands other sizes and kernels: by their numbers, whether they launch another kernel now."""
     lists = {
         command: _list(arguments, launch)
@@ -278,35 +267,55 @@ def _relaunch(launches: dict[Command, _Launch], arguments: list[_Arguments]) -> 
 
 
 def _list(arguments: list[_Arguments], launch: _Launch) -> Any:
-    """The arguments of a launch of another kernel."""
-    (new,) = (new for new in arguments if new.command is launch.command)
-    made = icd_lib.fl_change_arguments(
-        icd_ffi.NULL, launch.kernel.argument_count, new.changes, new.count
-    )
-    if not made:
-        raise MemoryError("no memory for a launch's arguments")
+    """The arguments of a launch of another kernel: those that it had when it was launched before, and the new ones."""
+    made, count = launch.command.arguments.get(launch.kernel, _NONE), launch.kernel.argument_count
+    made = _copy_of(made) if made else _NONE
+    for new in arguments:
+        if new.command is launch.command:
+            made = _owned(icd_lib.fl_change_arguments(made, count, new.changes, new.count))
+    icd_ffi.gc(made, None)  # the command owns it from now on
     return made
 
 
+def _copy_of(arguments: Any) -> Any:
+    """A list of arguments like another one, released when it is dropped."""
+    count = icd_lib.fl_argument_count(arguments)
+    return _owned(icd_lib.fl_change_arguments(arguments, count, _NONE, 0))
+
+
+def _owned(made: Any) -> Any:
+    if not made:
+        raise MemoryError("no memory for a launch's arguments")
+    return icd_ffi.gc(made, icd_lib.fl_release_arguments)
+
+
 @adapter.entry
-def urCommandBufferUpdateSignalEventExp(hCommand: Command) -> Event:
+def urCommandBufferUpdateSignalEventExp(hCommand: URCommand) -> Event:
     buffer = hCommand.buffer
     _runner_of(buffer)
     old = buffer.signals.get(hCommand.index)
     if old is None:
         raise failure("INVALID_OPERATION", "the command was appended without an event")
-    made = buffer.signals[hCommand.index] = CommandEvent(buffer.context, old.command)
+    made = CommandEvent(buffer.context, old.command, old.buffer, hCommand.index)
+    buffer.signals[hCommand.index] = made
     return made
 
 
 @adapter.entry
-def urCommandBufferUpdateWaitEventsExp(hCommand: Command, phEventWaitList: list[Event]) -> None:
-    buffer = hCommand.buffer
+def urCommandBufferUpdateWaitEventsExp(hCommand: URCommand, phEventWaitList: list[Event]) -> None:
+    """The events of other commands of the same command-buffer are edges, which stay what they are."""
+    buffer, index = hCommand.buffer, hCommand.index
     _runner_of(buffer)
-    if len(phEventWaitList) != len(buffer.waits.get(hCommand.index, ())):
+    inside, outside = split_waits(buffer, phEventWaitList)
+    edges, waits = buffer.inner_waits.get(index, []), buffer.waits.get(index, [])
+    if len(phEventWaitList) != len(edges) + len(waits):
         raise failure(
             "INVALID_EVENT_WAIT_LIST", "a command waits for as many events as it was appended with"
         )
     buffer.context.check_same("an event of the wait list", *phEventWaitList)
-    if phEventWaitList:
-        buffer.waits[hCommand.index] = list(phEventWaitList)
+    if sorted(one.index for one in inside) != sorted(edges):
+        raise failure(
+            "UNSUPPORTED_FEATURE", "the order of a command-buffer's own commands cannot be updated"
+        )
+    if outside:
+        buffer.waits[index] = outside

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from ....icd.command_buffer.command_buffer import Memory as MemoryFunctions
+from ....icd.command_buffer.commands import MemoryFunctions
 from ....loader.base.memory import read
 from ....loader.base.search import secure_environ
 from ....loader.ur.abi import UR
@@ -55,6 +55,9 @@ _KINDS: Final = {
     "device": UR["UR_USM_TYPE_DEVICE"],
     "shared": UR["UR_USM_TYPE_SHARED"],
 }
+
+#: Bytes. ur_api.h stops at the largest data type of the device, 128 bytes; SYCL programs ask for pages, and Intel's adapters give them.
+_LARGEST_ALIGNMENT: Final = 1 << 21
 
 # which strategy
 
@@ -233,10 +236,10 @@ def _check_descriptor(descriptor: Any, devices: Sequence[Device]) -> None:
     if descriptor.hints & ~sum(UR.groups["ur_usm_advice_flags_t"]):
         raise failure("INVALID_ENUMERATION", "ur_usm_advice_flags_t")
     align = descriptor.align
-    if align & (align - 1) or any(align > limits(device)[1] for device in devices):
+    if align & (align - 1) or align > _LARGEST_ALIGNMENT:
         raise failure(
             "INVALID_VALUE",
-            f"an alignment of {align} bytes: a power of two, and not above the size of the largest data type",
+            f"an alignment of {align} bytes: it is a power of two up to {_LARGEST_ALIGNMENT}",
         )
 
 
@@ -255,10 +258,24 @@ def allocate(
     align = descriptor.align if descriptor else 0
     hints = _hints(descriptor)
 
+    most = min(limits(one)[1] for one in devices)
+
     def new() -> Allocation:
-        return strategy.allocate(context, kind, device, size, align, hints)
+        if align <= most or strategy.aligns_freely:
+            return strategy.allocate(context, kind, device, size, align, hints)
+        return _padded(
+            strategy.allocate(context, kind, device, size + align, 0, hints), size, align
+        )
 
     return add(new() if pool is None else pool.take(context, kind, device, size, align, new)).base
+
+
+def _padded(allocation: Allocation, size: int, align: int) -> Allocation:
+    """An allocation of `align` bytes too many, from its first aligned address on."""
+    allocation.padding = -allocation.base % align
+    allocation.base += allocation.padding
+    allocation.size = size
+    return allocation
 
 
 @adapter.entry

@@ -42,7 +42,7 @@ def add(allocation: Allocation) -> Allocation:
         bisect.insort(known.bases, allocation.base)
         known.allocations[allocation.base] = allocation
         if not allocation.imported:
-            _ours.add(allocation.base)
+            _ours.add(allocation.driver_base)
     return allocation
 
 
@@ -86,7 +86,7 @@ def foreign(context: Context, strategy: type[Strategy] | None, address: int) -> 
 def free(allocation: Allocation, *, wait: bool = False) -> None:
     """Give memory back to the driver, after `remove`. Raises OpenCLError."""
     with _lock:
-        _ours.discard(allocation.base)
+        _ours.discard(allocation.driver_base)
     allocation.strategy.free(allocation, wait=wait)
 
 

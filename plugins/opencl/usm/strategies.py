@@ -65,12 +65,18 @@ class Allocation:
     memory: Memory | None = None
     parts: dict[int, Memory] = field(default_factory=dict)
     imported: bool = False  # the program's own memory: there is nothing to free
+    padding: int = 0  # bytes before `base` that the driver allocated too
     key: Any = None  # what its pool knows it by
 
     @property
     def end(self) -> int:
         """The address of the first byte after it."""
         return self.base + self.size
+
+    @property
+    def driver_base(self) -> int:
+        """The address that the driver knows it by."""
+        return self.base - self.padding
 
     @property
     def mem(self) -> int:
@@ -100,6 +106,7 @@ class Strategy:
     """What the three have in common: memory that the driver knows by its address. There are no instances."""
 
     name: ClassVar[str]
+    aligns_freely: ClassVar[bool] = False  # whether `allocate` takes every alignment
     argument: ClassVar[str]  # which setter a kernel's argument takes: usm.pointer_argument
     copy_routine: ClassVar[str]
     fill_routine: ClassVar[str]
@@ -256,7 +263,9 @@ class Intel(Strategy):
     def free(allocation: Allocation, *, wait: bool = False) -> None:
         routine = "clMemBlockingFreeINTEL" if wait else "clMemFreeINTEL"
         check(
-            extension(allocation.context.platform, routine)(allocation.context.cl, allocation.base),
+            extension(allocation.context.platform, routine)(
+                allocation.context.cl, allocation.driver_base
+            ),
             routine,
         )
 
@@ -364,7 +373,7 @@ class SVM(Strategy):
     @staticmethod
     def free(allocation: Allocation, *, wait: bool = False) -> None:
         with _may_allocate(allocation.context):
-            allocation.context.table.clSVMFree(allocation.context.cl, allocation.base)
+            allocation.context.table.clSVMFree(allocation.context.cl, allocation.driver_base)
 
     @staticmethod
     def migrate(
@@ -384,7 +393,7 @@ class SVM(Strategy):
 class Buffers(Strategy):
     """Plain buffers, by addresses that are only names."""
 
-    name, argument = "buffer", "mem"
+    name, argument, aligns_freely = "buffer", "mem", True
 
     @staticmethod
     def ask(device: Device) -> dict[str, int]:
@@ -398,8 +407,10 @@ class Buffers(Strategy):
             context.table, "clCreateBuffer", context.cl, OPENCL["CL_MEM_READ_WRITE"], size, None
         )
         memory = Memory(cl, context.table)
-        allocation = Allocation(reserve(size), size, kind, context, device, cls, memory=memory)
-        weakref.finalize(allocation, release_range, allocation.base, size).atexit = False
+        start = reserve(size + align)
+        base = start + -start % max(align, 1)
+        allocation = Allocation(base, size, kind, context, device, cls, memory=memory)
+        weakref.finalize(allocation, release_range, start, size + align).atexit = False
         return allocation
 
     @staticmethod

@@ -19,29 +19,14 @@
 typedef ur_exp_kernel_arg_properties_t row;
 typedef ur_exp_command_buffer_update_kernel_launch_desc_t update;
 
-enum { CHANGE_VALUE = 1, CHANGE_MEMORY, CHANGE_SAMPLER, CHANGE_POINTER };   /* fl_change.kind */
 enum { OBJECT, CONTEXT };                 /* the words of a memory object, and of a sampler */
 enum { COMMAND, COMMAND_BUFFER, KERNEL, IS_LAUNCH };   /* those of a command */
 enum { LAUNCHES };                        /* those of a command-buffer that can be updated; of others 0 */
 enum { FEW = 16, MOST = 1 << 16 };        /* arguments; and bytes of one: no device takes as many (CL_DEVICE_MAX_PARAMETER_SIZE) */
 
-static fl_command *(*new_command)(fl_array *);
-static fl_arguments *(*change_arguments)(const fl_arguments *, uint32_t, const fl_change *, uint32_t);
-static void (*release_arguments)(fl_arguments *);
-static int (*set_argument)(fl_command *, uint32_t, uint32_t, size_t, const void *);
-static int (*get_argument)(const fl_arguments *, uint32_t, fl_change *);
-static uint32_t (*argument_count)(const fl_arguments *);
-static int (*update_ways)(const fl_ways *, uint32_t, int);
+static const fl_functions *icd;
 
-void fl_use_icd(void *command, void *change, void *release, void *set, void *get, void *count, void *ways) {
-    new_command = (fl_command * (*)(fl_array *)) command;
-    change_arguments = (fl_arguments * (*)(const fl_arguments *, uint32_t, const fl_change *, uint32_t)) change;
-    release_arguments = (void (*)(fl_arguments *))release;
-    set_argument = (int (*)(fl_command *, uint32_t, uint32_t, size_t, const void *))set;
-    get_argument = (int (*)(const fl_arguments *, uint32_t, fl_change *))get;
-    argument_count = (uint32_t(*)(const fl_arguments *))count;
-    update_ways = (int (*)(const fl_ways *, uint32_t, int))ways;
-}
+void fl_use_icd(const void *functions) { icd = functions; }
 
 /* Changes, none so far, and room for what they lead to; of a few on the stack. */
 typedef struct scratch {
@@ -69,26 +54,26 @@ static void end(scratch *s) {
 static int32_t value(fl_change *change, size_t size, uintptr_t address) {
     if (size > MOST && address)
         return UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE;
-    *change = (fl_change){change->index, CHANGE_VALUE, size, (const void *)address};
+    *change = (fl_change){change->index, FL_ARG_VALUE, size, (const void *)address};
     return 0;
 }
 
 /* OpenCL takes the address of a handle; NULL is a value like any other. */
 static int32_t object(fl_change *change, uint32_t kind, const uintptr_t *cl) {
-    *change = (fl_change){change->index, *cl ? kind : CHANGE_VALUE, sizeof *cl, cl};
+    *change = (fl_change){change->index, *cl ? kind : FL_ARG_VALUE, sizeof *cl, cl};
     return 0;
 }
 
 static int32_t handle(const fl_launches *l, fl_change *change, uintptr_t handle, bool sampler) {
     static const uintptr_t null;
     if (!handle && !sampler)
-        return object(change, CHANGE_MEMORY, &null);
+        return object(change, FL_ARG_MEM, &null);
     const uintptr_t *words = fl_words(l->adapter, handle, sampler ? kind_ur_sampler_handle_t : kind_ur_mem_handle_t);
     if (!words)
         return sampler ? UR_RESULT_ERROR_INVALID_SAMPLER : UR_RESULT_ERROR_INVALID_MEM_OBJECT;
     if (words[CONTEXT] != l->cl_context)
         return UR_RESULT_ERROR_INVALID_CONTEXT;
-    return object(change, sampler ? CHANGE_SAMPLER : CHANGE_MEMORY, &words[OBJECT]);
+    return object(change, sampler ? FL_ARG_SAMPLER : FL_ARG_MEM, &words[OBJECT]);
 }
 
 /* `room` is for the cl_mem that an address becomes. */
@@ -97,13 +82,13 @@ static int32_t pointer(const fl_launches *l, fl_change *change, uintptr_t addres
         return l->no_pointers;
     *room = 0;
     if (!address && !l->null_is_pointer)
-        return object(change, CHANGE_MEMORY, room);
+        return object(change, FL_ARG_MEM, room);
     if (!l->part) {
-        *change = (fl_change){change->index, CHANGE_POINTER, 0, (const void *)address};
+        *change = (fl_change){change->index, FL_ARG_SVM, 0, (const void *)address};
         return 0;
     }
     *room = l->part(l->context, address);
-    return *room ? object(change, CHANGE_MEMORY, room) : UR_RESULT_ERROR_INVALID_VALUE;
+    return *room ? object(change, FL_ARG_MEM, room) : UR_RESULT_ERROR_INVALID_VALUE;
 }
 
 /* --- appends --- */
@@ -115,9 +100,9 @@ static int32_t read_row(const fl_launches *l, const row *r, bool native, fl_chan
     case UR_EXP_KERNEL_ARG_TYPE_LOCAL: return value(change, r->size, 0);
     case UR_EXP_KERNEL_ARG_TYPE_POINTER: return pointer(l, change, *room, room);
     case UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ:
-        return native ? object(change, CHANGE_MEMORY, room) : handle(l, change, *room, false);
+        return native ? object(change, FL_ARG_MEM, room) : handle(l, change, *room, false);
     case UR_EXP_KERNEL_ARG_TYPE_SAMPLER:
-        return native ? object(change, CHANGE_SAMPLER, room) : handle(l, change, *room, true);
+        return native ? object(change, FL_ARG_SAMPLER, room) : handle(l, change, *room, true);
     }
     return UR_RESULT_ERROR_INVALID_ENUMERATION;
 }
@@ -134,7 +119,7 @@ static fl_appended read_rows(const fl_launches *l, const row *rows, uint32_t cou
         }
         changes[index].index = index;
         found.code = read_row(l, &rows[i], native, &changes[index], &room[index]);
-        if (rows[i].type == UR_EXP_KERNEL_ARG_TYPE_POINTER && changes[index].kind != CHANGE_VALUE && changes[index].value && index < 64)
+        if (rows[i].type == UR_EXP_KERNEL_ARG_TYPE_POINTER && changes[index].kind != FL_ARG_VALUE && changes[index].value && index < 64)
             found.addresses |= (uint64_t)1 << index;
     }
     for (uint32_t i = 0; i < arguments && !found.code; i++)
@@ -145,10 +130,10 @@ static fl_appended read_rows(const fl_launches *l, const row *rows, uint32_t cou
 
 static bool add(const fl_launches *l, uint32_t dim, const size_t *offset, const size_t *size, const size_t *local, const fl_change *changes,
                 uint32_t arguments) {
-    fl_arguments *list = change_arguments(NULL, arguments, changes, arguments);
-    fl_command *command = list ? new_command(l->commands) : NULL;
+    fl_arguments *list = icd->change_arguments(NULL, arguments, changes, arguments);
+    fl_command *command = list ? icd->new_command(l->commands) : NULL;
     if (!command) {
-        release_arguments(list);
+        icd->release_arguments(list);
         return false;
     }
     *command = (fl_command){.op = FL_KERNEL, .work_dim = dim, .has_offset = offset != NULL, .has_local = local != NULL, .arguments = list};
@@ -189,8 +174,8 @@ static size_t rows_of(const update *u) { return (size_t)u->numNewValueArgs + u->
 
 static int32_t new_value(const fl_arguments *old, fl_change *change, size_t size, uintptr_t address) {
     fl_change present;
-    bool known = address && old && !get_argument(old, change->index, &present);
-    if (known && (present.size != size || present.kind != CHANGE_VALUE))
+    bool known = address && old && !icd->get_argument(old, change->index, &present);
+    if (known && (present.size != size || present.kind != FL_ARG_VALUE))
         return UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE;
     return value(change, size, address);
 }
@@ -226,7 +211,7 @@ static bool read_all(const fl_launches *l, const update *updates, uint32_t count
     for (uint32_t i = 0; i < count; i++) {
         uint32_t index;
         const fl_arguments *old = plain(l, &updates[i])->arguments;
-        if (fl_read_update(l, &updates[i], old, argument_count(old), changes, room, &index))
+        if (fl_read_update(l, &updates[i], old, icd->argument_count(old), changes, room, &index))
             return false;
         changes += rows_of(&updates[i]);
         room += rows_of(&updates[i]);
@@ -239,10 +224,10 @@ static int32_t commit(const fl_launches *l, const update *updates, uint32_t coun
     for (uint32_t i = 0; i < count; i++) {
         fl_command *command = plain(l, &updates[i]);
         for (size_t left = rows_of(&updates[i]); left; left--, changes++) {
-            int32_t failed = set_argument(command, changes->index, changes->kind, changes->size, changes->value);
+            int32_t failed = icd->set_argument(command, changes->index, changes->kind, changes->size, changes->value);
             code = code ? code : failed;
         }
-        int32_t failed = update_ways(l->ways, (uint32_t)(command - ((fl_array *)l->commands)->commands), false);
+        int32_t failed = icd->update_buffer(l->buffer, (uint32_t)(command - ((fl_array *)l->commands)->commands), false);
         code = code ? code : failed;
     }
     return code;
@@ -269,10 +254,10 @@ int32_t fl_entry_update(uint32_t adapter, uintptr_t buffer, uint32_t count, cons
     const uintptr_t *words = updates && count <= MOST ? fl_hold(adapter, buffer, kind_ur_exp_command_buffer_handle_t) : NULL;
     if (words) {
         const fl_launches *l = (const fl_launches *)words[LAUNCHES];
-        fl_ways *ways = l && !l->part ? l->ways : NULL;   /* Python knows the parts */
-        if (ways && fl_try(ways)) {
-            code = ways->has_native || !count ? FL_NOT_PLAIN : fl_update_plainly(l, updates, count);
-            fl_leave(ways);
+        fl_buffer *b = l && !l->part ? l->buffer : NULL;   /* Python knows the parts */
+        if (b && fl_try(b)) {
+            code = b->python_updates || !count ? FL_NOT_PLAIN : fl_update_plainly(l, updates, count);
+            fl_leave(b);
         }
         fl_entry_release(adapter, buffer, kind_ur_exp_command_buffer_handle_t, python_release);
     }

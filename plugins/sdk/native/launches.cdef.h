@@ -10,7 +10,7 @@ typedef struct fl_launches {
     uintptr_t cl_context;
     void *commands;            /* fl_array */
     uintptr_t handle;
-    void *ways;                /* fl_ways */
+    void *buffer;              /* fl_buffer */
 } fl_launches;
 
 /* What an append has done: a launch without its kernel is there; bit i of `addresses` says that its argument of index i < 64 is an address. If
@@ -23,9 +23,8 @@ typedef struct fl_appended {
 
 enum { FL_NOT_PLAIN = -1 };
 
-/* icd's functions of these names. */
-void fl_use_icd(void *new_command, void *change_arguments, void *release_arguments, void *set_argument, void *get_argument,
-                void *argument_count, void *update_ways);
+/* Where icd's functions are: an `fl_functions *` of icd/native/native.cdef.h. */
+void fl_use_icd(const void *functions);
 /* Append a launch: its sizes, of which `offset` and `local` may be NULL, and all its arguments, from an append's rows; `native`: the objects
  * in these are OpenCL's own. */
 fl_appended fl_append_launch(const fl_launches *launches, uint32_t dim, const size_t *offset, const size_t *size, const size_t *local,

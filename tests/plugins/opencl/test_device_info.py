@@ -29,7 +29,7 @@ PROPERTIES: Final = [
 #: Prints {property: "code" or hex digits} of the first device whose platform's name has a word in it, by an adapter's library.
 PROGRAM: Final = """
 import ctypes, json, sys
-from fairlead.backends import nested_environment
+from fairlead.api import nested_environment
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.discovery import PluginCandidate
 from fairlead.loader.base.query import query
@@ -56,15 +56,9 @@ _NO_USM: Final = "shared virtual memory stands in where the driver has no USM"
 
 #: What this adapter answers otherwise than Intel's of 2025.3.3: on which drivers, and why.
 DIFFERENT: Final = {
-    "COMPONENT_DEVICES": (
+    "QUEUE_ON_DEVICE_PROPERTIES": (
         _INTEL,
-        _POCL,
-        "no device is composed of others: an empty list, where Intel's has no answer",
-    ),
-    "COMPOSITE_DEVICE": (
-        _INTEL,
-        _POCL,
-        "no device is part of a composed one: NULL, where Intel's has no answer",
+        "0: neither adapter makes queues on a device",
     ),
     "COMMAND_BUFFER_SUPPORT_EXP": (_POCL, "also without cl_khr_command_buffer"),
     "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": (

@@ -468,14 +468,14 @@ def test_how_many_groups_run_at_the_same_time(
 ) -> None:
     count, local = ctypes.c_uint32(), sizes((64, 1, 1))
 
-    def ask(dimensions: int, given: Any = local) -> str:
+    def ask(dimensions: int, given: Any = local, dynamic: int = 0) -> str:
         return ur(
             "urKernelSuggestMaxCooperativeGroupCount",
             kernel,
             device.handle,
             dimensions,
             given,
-            0,
+            dynamic,
             ctypes.byref(count),
         )
 
@@ -483,6 +483,10 @@ def test_how_many_groups_run_at_the_same_time(
     assert ask(1, None) == "INVALID_NULL_POINTER"
     if is_intel(device):
         assert ask(1) == ask(3) == "SUCCESS" and count.value > 0
+        room = ur.number("urDeviceGetInfo", device.handle, "UR_DEVICE_INFO_LOCAL_MEM_SIZE")
+        units = ur.number("urDeviceGetInfo", device.handle, "UR_DEVICE_INFO_MAX_COMPUTE_UNITS")
+        assert ask(1, dynamic=room // 2) == "SUCCESS" and 0 < count.value <= 2 * units
+        assert ask(1, dynamic=room + 1) == "SUCCESS" and count.value == 0
         assert ask(1, sizes((0,))) == "INVALID_WORK_GROUP_SIZE"
     else:
         assert ask(1) == "UNSUPPORTED_FEATURE"

@@ -364,6 +364,17 @@ def test_launch_properties(
     assert numbers.read(queue) == list(range(4, 20))
 
 
+def test_a_cooperative_launch_needs_no_local_size(
+    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers, device: Device
+) -> None:
+    if not is_intel(device):
+        pytest.skip("needs a driver with cl_intel_concurrent_dispatch: Intel's")
+    together = chain(UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"])
+    arguments = numbers.argument, 5
+    code = launch(ur, queue, kernels["store"], (16,), *arguments, properties=together)
+    assert code == "SUCCESS" and numbers.read(queue) == list(range(5, 21))
+
+
 # threads
 
 
@@ -465,7 +476,7 @@ sys.path.append(sys.argv[1])
 import ctypes
 from helpers.launching import SOURCE, sizes
 from helpers.ur_calls import Calls, array
-from fairlead.backends import nested_environment
+from fairlead.api import nested_environment
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.discovery import PluginCandidate
 adapter = load(PluginCandidate(sys.argv[2], "test", backend="opencl"), environment=nested_environment())

@@ -27,6 +27,7 @@ from fairlead.conformance.ur.spirv import SPEC_ID, store
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import Device
+from fairlead.plugins.opencl.core import adapter as reference
 
 SIZE = ctypes.c_size_t
 
@@ -357,7 +358,26 @@ def test_what_is_no_binary_is_refused(ur: Calls, context: int, device: Device) -
     assert from_binaries(ur, context, foreign, b"x")[0] == "INVALID_DEVICE"
 
 
-# specialisation constants
+def test_what_is_only_a_part_of_a_binary_is_refused(
+    ur: Calls, context: int, device: Device
+) -> None:
+    """PoCL would crash."""
+    program = built(ur, context)
+    (binary,) = binaries(ur, program)
+    for end in (1, 8, 16, 64, 100, len(binary) // 2, len(binary) - 1):
+        assert from_binaries(ur, context, device, binary[:end])[0] == "INVALID_NATIVE_BINARY", end
+    rubbish = (
+        bytes(10),
+        b"\x7fELF" + bytes(60),
+        b"BC\xc0\xde" + bytes(60),
+        b"poclbin\0" + bytes(60),
+    )
+    for given in rubbish:
+        assert from_binaries(ur, context, device, given)[0] == "INVALID_NATIVE_BINARY", given
+    ur.ok("urProgramRelease", program)
+
+
+# specialization constants
 
 
 def constants(*given: tuple[int, int, Any]) -> Any:
@@ -375,10 +395,14 @@ def test_specialisation_constants(ur: Calls, context: int, queue: int, device: D
         program = program_of(ur, context)
         assert (
             ur("urProgramSetSpecializationConstants", program, 1, constants((SPEC_ID, 4, ten)))
-            == "INVALID_PROGRAM"
+            == "UNSUPPORTED_FEATURE"  # PoCL takes no SPIR-V
         )
         ur.ok("urProgramRelease", program)
         return
+    source = program_of(ur, context)
+    code = ur("urProgramSetSpecializationConstants", source, 1, constants((SPEC_ID, 4, ten)))
+    assert code == "INVALID_PROGRAM"
+    ur.ok("urProgramRelease", source)
     program = ur.made("urProgramCreateWithIL", context, module, len(module), None).value or 0
     for count, given, code in (
         (0, constants((SPEC_ID, 4, ten)), "INVALID_SIZE"),
@@ -391,6 +415,22 @@ def test_specialisation_constants(ur: Calls, context: int, queue: int, device: D
         assert ur("urProgramSetSpecializationConstants", program, count, given) == code
     ur.ok("urProgramBuild", context, program, None)
     runs(ur, context, queue, program, 15, 15)
+    ur.ok("urProgramRelease", program)
+
+
+def test_specialization_constants_that_the_driver_only_pretends_to_have(
+    ur: Calls, context: int, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_intel(device):
+        pytest.skip("needs a driver that takes SPIR-V: Intel's")
+    module, ten = store(), ctypes.c_int32(10)
+    program = ur.made("urProgramCreateWithIL", context, module, len(module), None).value or 0
+    assert reference.registry is not None
+    table = reference.registry.of("ur_program_handle_t")[program].table
+    refuse = OPENCL.codes["CL_INVALID_OPERATION"]
+    monkeypatch.setattr(table, "clSetProgramSpecializationConstant", lambda *_: refuse)
+    code = ur("urProgramSetSpecializationConstants", program, 1, constants((SPEC_ID, 4, ten)))
+    assert code == "UNSUPPORTED_FEATURE"
     ur.ok("urProgramRelease", program)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import pytest
-from helpers.memory_calls import held_back
+from helpers.memory_calls import held_back, opencl
 from helpers.support import ROOT, RunPython
 from helpers.ur_calls import Calls, array
 
@@ -44,6 +44,11 @@ def test_a_time_stamp_lies_between_what_comes_before_and_after(ur: Calls, any_qu
             == UR["UR_COMMAND_TIMESTAMP_RECORDING_EXP"]
         )
         assert ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_QUEUE") == any_queue
+        queued, submitted, start, end = (
+            ur.number("urEventGetProfilingInfo", event, f"UR_PROFILING_INFO_COMMAND_{name}")
+            for name in ("QUEUED", "SUBMIT", "START", "END")
+        )
+        assert queued == submitted <= start == end  # the call, and the time on the device
         ur.ok("urEventRelease", event)
     assert 0 < times[0] <= times[1] <= times[2]
 
@@ -161,3 +166,55 @@ print("released")
 def test_a_queue_is_released_while_its_commands_run(platform: str, run_python: RunPython) -> None:
     """Intel's driver would hang."""
     assert run_python(LEAVING, platform, str(ROOT / "tests")).out == "released\n"
+
+
+def test_a_native_event_has_the_queue_of_its_command(
+    ur: Calls, context: int, queue: int, device: Device
+) -> None:
+    made = ur.made("urEnqueueEventsWait", queue, 0, None)
+    native = ur.made("urEventGetNativeHandle", made).value
+    again = ur.made("urEventCreateWithNativeHandle", native, context, None)
+    assert ur.number("urEventGetInfo", again, "UR_EVENT_INFO_COMMAND_QUEUE") == queue
+    command = ur.number("urEventGetInfo", again, "UR_EVENT_INFO_COMMAND_TYPE")
+    assert command == UR["UR_COMMAND_EVENTS_WAIT"]
+    for event in (made, again):
+        ur.ok("urEventRelease", event)
+
+
+def test_a_native_event_has_a_queue_that_the_adapter_does_not_know(
+    ur: Calls, context: int, device: Device
+) -> None:
+    table, native_context = opencl(ur, context)
+    native_device = ur.made("urDeviceGetNativeHandle", device.handle).value
+    code, native = ctypes.c_int32(), ctypes.c_void_p()
+    native_queue = table.clCreateCommandQueue(native_context, native_device, 0, ctypes.byref(code))
+    assert table.clEnqueueMarkerWithWaitList(native_queue, 0, None, ctypes.byref(native)) == 0
+    event = ur.made("urEventCreateWithNativeHandle", native.value, context, None)
+    queue = ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_QUEUE")
+    assert ur.made("urQueueGetNativeHandle", queue, None).value == native_queue
+    assert ur.number("urQueueGetInfo", queue, "UR_QUEUE_INFO_DEVICE") == device.handle
+    ur.ok("urQueueFinish", queue)
+    ur.ok("urEventRelease", event)
+    assert table.clReleaseEvent(native) == table.clReleaseCommandQueue(native_queue) == 0
+
+
+def test_a_native_handle_of_nothing_makes_an_event_that_is_complete(
+    ur: Calls, context: int, any_queue: int
+) -> None:
+    event = ur.made("urEventCreateWithNativeHandle", 0, context, None)
+    ur.ok("urEventWait", 1, array(event))
+    ur.ok("urEnqueueEventsWait", any_queue, 1, array(event), None)
+    ur.ok("urQueueFinish", any_queue)
+    assert ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_QUEUE") == 0
+    ur.ok("urEventRelease", event)
+
+
+def test_times_that_there_are_not(ur: Calls, queue: int) -> None:
+    """Also for a caller that has no room for them."""
+    event = ur.made("urEnqueueEventsWait", queue, 0, None)
+    ur.ok("urEventWait", 1, array(event))
+    end = UR["UR_PROFILING_INFO_COMMAND_END"]
+    for size in (0, 8):
+        code = ur("urEventGetProfilingInfo", event, end, size, None, None)
+        assert code == "PROFILING_INFO_NOT_AVAILABLE"
+    ur.ok("urEventRelease", event)

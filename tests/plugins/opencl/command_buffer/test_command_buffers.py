@@ -24,7 +24,7 @@ from helpers.command_bench import (
 )
 from helpers.ur_calls import Calls, array
 
-from fairlead.icd.command_buffer.engines.native import support_of
+from fairlead.icd.command_buffer.driver_command_buffer import support_of
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.adapters import Plugin
 from fairlead.loader.ur.devices import Device
@@ -45,8 +45,21 @@ def test_a_path_runs_in_order_as_often_as_it_is_enqueued(bench: Bench, mode: str
         and support_of(registry.of("ur_device_handle_t")[bench.device].cl) is not None
     )
     assert (
-        ("native cl_khr_command_buffer" in said) if native else mode == "auto" or "replay" in said
+        ("native  cl_khr_command_buffer" in said) if native else mode == "auto" or "replay" in said
     )
+    bench.ur.ok("urCommandBufferReleaseExp", buffer)
+
+
+def test_an_unknown_engine_is_an_error_when_it_is_finalized(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buffer = bench.buffer()
+    bench.launch(buffer, "bump", pointer(bench.address), value(1))
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "warp")
+    assert bench.ur("urCommandBufferFinalizeExp", buffer) == "INVALID_VALUE"
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "replay")
+    bench.finalize(buffer)
+    assert bench.run(buffer) == bumped(list(range(COUNT)), 1)
     bench.ur.ok("urCommandBufferReleaseExp", buffer)
 
 
@@ -430,3 +443,30 @@ def test_misuse_gets_the_code_of_the_specification(
     buffer = bench.buffer(in_order=False)
     assert misuse(bench, buffer) == code
     bench.ur.ok("urCommandBufferReleaseExp", buffer)
+
+
+def test_an_argument_of_a_wrong_size_is_refused_when_it_is_appended(bench: Bench) -> None:
+    ur, buffer = bench.ur, bench.buffer()
+    wrong = value(1)
+    wrong.size, wrong.keep = 8, ctypes.c_int64(1)
+    wrong.value.value = ctypes.addressof(wrong.keep)
+    for _ in range(2):
+        given = [pointer(bench.address), wrong]
+        assert bench.try_launch(buffer, given) == "INVALID_KERNEL_ARGUMENT_SIZE"
+        bench.launch(buffer, "bump", pointer(bench.address), value(1))
+    bench.finalize(buffer)
+    assert bench.run(buffer) == bumped(list(range(COUNT)), 1, 1)
+    ur.ok("urCommandBufferReleaseExp", buffer)
+
+
+def test_transfers_of_nothing_have_their_place_in_the_order(bench: Bench) -> None:
+    """As on queues, where libsycl leaves them out."""
+    ur, buffer, zero = bench.ur, bench.buffer(), ctypes.create_string_buffer(8)
+    rest = (0, None, 0, None, None, None, None)
+    bench.launch(buffer, "bump", pointer(bench.address), value(1))
+    ur.ok("urCommandBufferAppendUSMMemcpyExp", buffer, bench.address, zero, 0, *rest)
+    ur.ok("urCommandBufferAppendUSMFillExp", buffer, bench.address, zero, 1, 0, *rest)
+    bench.launch(buffer, "bump", pointer(bench.address), value(2))
+    bench.finalize(buffer)
+    assert bench.run(buffer) == bumped(list(range(COUNT)), 1, 2)
+    ur.ok("urCommandBufferReleaseExp", buffer)

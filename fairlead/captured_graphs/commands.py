@@ -1,0 +1,283 @@
+"""The commands of captured graphs: what PyOpenCL gave to a queue, as the runtime's graphs take commands.
+
+A command is a view of the recording's. A launch that is changed becomes a copy, which is its own. What an argument may be changed to is
+said here, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ..icd._native import ffi
+from ..icd.abi import OPENCL
+from ..icd.calls import address, call
+from ..icd.command_buffer.commands import OPERATIONS, describe
+from ..icd.command_buffer.edits import (
+    MEMORY,
+    POINTER,
+    SAMPLER,
+    UNSET,
+    VALUE,
+    argument_count,
+    argument_of,
+    copy_of,
+    set_argument,
+)
+from ..loader.base.memory import read_word
+from ..runtime.arguments import LOCAL, argument
+from ..runtime.arguments import POINTER as USM_POINTER
+from ..runtime.arguments import VALUE as BYTES
+from ..runtime.buffer import Accessor
+from ..runtime.commands import Barrier, Command
+from ..runtime.errors import Errc, SYCLError
+from ..runtime.kernel_types import Declared, declared_types, fit
+from ..runtime.launches import Launch, Sizes
+from .block import CapturedBlock
+
+#: The memory that commands name (fl_command): buffers, addresses of SVM, and the host's.
+_MEMORY: Final = {
+    "copy": ("source", "target"),
+    "copy_rect": ("source", "target"),
+    "fill": ("target",),
+    "svm_copy": ("source", "target"),
+    "svm_fill": ("target",),
+    "read": ("source", "host"),
+    "read_rect": ("source", "host"),
+    "write": ("target", "host"),
+    "write_rect": ("target", "host"),
+}
+
+
+class Captured(Command):
+    """A recorded command: number `index` of a block. `native` points to it (fl_command)."""
+
+    requirements: Sequence[Accessor] = ()
+    keep: Any = None
+
+    def __init__(self, block: CapturedBlock, index: int) -> None:
+        self.block, self.index = block, index
+        self.native = block.command(index)
+        self.title = f"captured {self.operation}"
+
+    @property
+    def segment_maker(self) -> Any:
+        """What makes segments of such commands; those of a context can be in one."""
+        return self.block.segments
+
+    @property
+    def operation(self) -> str:
+        """What it is: "kernel", "copy", "fill", "read", "barrier" and so on."""
+        return OPERATIONS[self.native.op]
+
+    @property
+    def label(self) -> str:
+        """One line for people, such as "step(64×64)"."""
+        return describe(self.native)[0]
+
+    @property
+    def where(self) -> str:
+        """File and line of the call, "" if not known."""
+        return self.block.where(self.index)
+
+    @property
+    def uses_host_memory(self) -> bool:
+        """Whether it may use memory that has no reference count in OpenCL."""
+        return self.block.uses_host_memory
+
+    def describe(self) -> list[str]:
+        label, details = describe(self.native)
+        shown = [f"{name}: {value}" for name, value in details.items()]
+        shown += [
+            f"{name}: {address(getattr(self.native, name)):#x}"
+            for name in _MEMORY.get(self.operation, ())
+        ]
+        return [
+            f"captured: {label}",
+            *shown,
+            *([f"recorded at: {self.where}"] if self.where else []),
+        ]
+
+
+class CapturedTransfer(Captured):
+    """A copy, a fill, a read or a write."""
+
+    def __init__(self, block: CapturedBlock, index: int) -> None:
+        super().__init__(block, index)
+        self.node_type = "memfill" if "fill" in self.operation else "memcpy"
+
+
+class CapturedBarrier(Captured, Barrier):
+    """A barrier, a marker or a migration: a place in the order, for which nothing is enqueued."""
+
+
+class CapturedLaunch(Captured, Launch):
+    """A launch. Its sizes and its arguments can be changed."""
+
+    def __init__(self, block: CapturedBlock, index: int) -> None:
+        super().__init__(block, index)
+        self.changed = False
+        self._kept: dict[int, Any] = {}
+        self._declared: tuple[Declared, ...] | None = None
+
+    def copy(self) -> CapturedLaunch:
+        made = CapturedLaunch(self.block, self.index)
+        if self.changed:
+            made.native, made.changed, made._kept = copy_of(self.native), True, self._kept.copy()
+        return made
+
+    def _own(self) -> Any:
+        if not self.changed:
+            self.native, self.changed = copy_of(self.native), True
+        return self.native
+
+    @property
+    def uses_host_memory(self) -> bool:
+        return bool(self._kept) or self.block.uses_host_memory
+
+    @property
+    def kernel_name(self) -> str:
+        return self.block.kernel_name(address(self.native.kernel))
+
+    @property
+    def sizes(self) -> Sizes:
+        native = self.native
+        n, dim = native.n, native.work_dim
+        local = tuple(n[6 : 6 + dim]) if native.has_local else ()
+        offset = tuple(n[0:dim]) if native.has_offset else ()
+        return tuple(n[3 : 3 + dim]), local, offset
+
+    def set_sizes(self, sizes: Sizes) -> None:
+        native, (whole, local, offset) = self._own(), sizes
+        dim = native.work_dim
+        native.n[3 : 3 + dim] = whole
+        native.n[6 : 6 + len(local)] = local
+        native.n[0:dim] = offset or (0,) * dim
+        native.has_offset = bool(offset)
+
+    def set_arg(self, index: int, value: Any) -> None:
+        """See `CapturedNode.set_arg`."""
+        count = argument_count(self.native)
+        if not 0 <= index < count:
+            raise _wrong(
+                f"the kernel {self.kernel_name} has {count} arguments, no argument {index}",
+                "count from 0",
+            )
+        if self._declared is None:
+            self._declared = declared_types(address(self.native.kernel), count)
+        kind, size, word, keep = _converted(value, index, self._declared[index], self.kernel_name)
+        if kind == MEMORY and word:
+            _check_memory(word, self.block.recording.context, index)
+        _check_kind(argument_of(self.native, index), kind, size, word, index)
+        set_argument(self._own(), index, kind, size, word)
+        self._kept[index] = keep
+
+
+def _wrong(message: str, remedy: str) -> SYCLError:
+    return SYCLError(Errc.kernel_argument, message, routine="set_arg", remedy=remedy)
+
+
+def _check_memory(handle: int, context: int, index: int) -> None:
+    """Raise SYCLError (kernel_argument) unless a handle is a memory object of a context. A released one is freed memory, as a rule."""
+    value = ffi.new("uintptr_t *")
+    if read_word(handle) != read_word(context):
+        raise _wrong(
+            f"argument {index} is no memory object of the graph's driver", "give one that lives"
+        )
+    code = call(handle, "clGetMemObjectInfo", OPENCL["CL_MEM_CONTEXT"], 8, address(value), None)
+    if code or value[0] != context:
+        raise _wrong(
+            f"argument {index} is memory of another context, or was released",
+            "give a buffer of the context that was captured",
+        )
+
+
+def _converted(
+    value: Any, index: int, declared: Declared, kernel: str
+) -> tuple[int, int, int, Any]:
+    """A value as kind, size, word (icd/command_buffer/edits.py), and what to keep."""
+    import pyopencl
+    from pyopencl.array import Array
+
+    if value is None:
+        return MEMORY, 8, 0, None
+    if isinstance(value, Array):
+        value = value.data  # which refuses arrays that begin within their buffer
+    if isinstance(value, pyopencl.Image):
+        raise _wrong(
+            f"argument {index} is an image, and images cannot be captured", "give a buffer"
+        )
+    for kind, size, types, word in _PYOPENCL:
+        if isinstance(value, tuple(getattr(pyopencl, name) for name in types)):
+            return (
+                kind,
+                getattr(value, size) if size else 8,
+                getattr(value, word) if word else 0,
+                value,
+            )
+    made = fit(argument(value, index), declared, index, kernel, "set_arg")
+    if made.type == LOCAL:
+        return VALUE, made.size, 0, None
+    if made.type == BYTES:
+        return VALUE, made.size, made.word, made.keep
+    if made.type == USM_POINTER:
+        return POINTER, 8, made.word, made.keep
+    raise _wrong(
+        f"argument {index} cannot be an accessor: its command is an OpenCL launch",
+        "give a pyopencl.Buffer",
+    )
+
+
+#: PyOpenCL's own kinds of argument: what they become, and the names of their size's and their word's attributes.
+_PYOPENCL: Final = (
+    (MEMORY, "", ("MemoryObjectHolder",), "int_ptr"),
+    (SAMPLER, "", ("Sampler",), "int_ptr"),
+    (POINTER, "", ("SVM", "SVMPointer"), "svm_ptr"),
+    (VALUE, "size", ("LocalMemory",), ""),
+)
+
+
+def _check_kind(
+    present: tuple[int, int, bool], kind: int, size: int, word: int, index: int
+) -> None:
+    """Raise SYCLError (kernel_argument) for a value that the argument cannot have."""
+    had, bytes_, local = present
+    if had == UNSET:
+        return
+    is_local = kind == VALUE and not word
+    memory = (MEMORY, POINTER)
+    if local != is_local:
+        raise _wrong(
+            f"argument {index} is {'' if local else 'no '}local memory",
+            "LocalMemory(bytes) for local memory alone",
+        )
+    if (had in memory and kind not in memory) or (
+        kind in memory and had not in memory and bytes_ != 8
+    ):
+        raise _wrong(
+            f"argument {index} is {'memory' if had in memory else 'no memory'}",
+            "keep the kind that the kernel expects",
+        )
+    if kind == VALUE and not local and size != bytes_:
+        raise _wrong(
+            f"argument {index} has {bytes_} bytes, not {size}", "give it its type: numpy.float32(…)"
+        )
+
+
+_MAKERS: Final[dict[str, Callable[[CapturedBlock, int], Captured]]] = {
+    "kernel": CapturedLaunch,
+    "marker": CapturedBarrier,
+    "barrier": CapturedBarrier,
+    "hint": CapturedBarrier,
+}
+
+
+def command_of(block: CapturedBlock, index: int) -> Captured:
+    """The command of a number in a block."""
+    return _MAKERS.get(OPERATIONS[block.command(index).op], CapturedTransfer)(block, index)
+
+
+def as_captured(command: Command) -> Captured:
+    """A command that is known to be a captured one."""
+    assert isinstance(command, Captured)
+    return command

@@ -1,0 +1,222 @@
+"""A captured graph: the commands of a capture block. It has a command graph, by which it can be changed.
+
+A graph that nobody changes or looks at is only its block. Its nodes are made when somebody looks at
+them. Its command graph (graph/command_graph.py), with the runtime's objects for PyOpenCL's, is made
+when somebody asks for more. So capture and replay alone load no adapter.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from ..graph.command_graph import Addable, CommandGraph, cut_edges, explicit_while_recording
+from ..graph.node import Node
+from ..graph.nodes import Nodes
+from ..graph.picture import Pictured
+from ..icd.capture.recording import CaptureError
+from .block import CapturedBlock
+from .commands import CapturedLaunch
+from .executable import Executable
+from .nodes import nodes_of
+
+if TYPE_CHECKING:
+    from ..runtime.context import Context
+    from ..runtime.platform import Device
+    from ..runtime.queue import Queue
+
+
+class CapturedGraph(Nodes, Pictured):
+    """The commands of a capture block. It can be looked at, changed and finalized once the block has ended.
+
+    `graph[3]`, slices, iteration and `nodes` give nodes in the order of recording, added ones at the end; `edges` gives pairs of their
+    places. It is changed as a CommandGraph is: `command_graph` is the one that its nodes belong to.
+
+    Attributes:
+        block: what was recorded.
+        queue: a queue like the first captured one that is captured too, for code that takes a queue. Only inside the block.
+        state: "recording" inside the block, then "captured", or "failed" if the block raised: the graph is empty then.
+    """
+
+    def __init__(self, block: CapturedBlock) -> None:
+        super().__init__()
+        self.block = block
+        self.queue: Any = None
+        self.state = "recording"
+        self.lock: AbstractContextManager[Any] = RLock()
+        self._nodes: list[Node] | None = None
+        self._command_graph: CommandGraph | None = None
+
+    def end(self, failed: bool) -> None:
+        """The block has ended."""
+        self.queue = None
+        self.state = "failed" if failed else "captured"
+        self.block.end(failed)
+
+    # its nodes, which are made when somebody looks at them
+
+    def all_nodes(self) -> list[Node]:
+        if self.state == "recording":
+            return []
+        if self._nodes is None:
+            self._nodes = list(nodes_of(self.block, _Owner(self)))
+        return self._nodes
+
+    def __len__(self) -> int:
+        return len(self.block) if self._nodes is None else len(self._nodes)
+
+    @property
+    def is_as_recorded(self) -> bool:
+        """Whether nothing of it has been changed since the block ended."""
+        nodes = self._nodes
+        if nodes is None:
+            return True
+        edges = sum(len(set(before)) for before in self.block.order.dependencies)
+        return (
+            len(nodes) == len(self.block)
+            and sum(len(node.predecessors) for node in nodes) == edges
+            and not any(
+                isinstance(node.command, CapturedLaunch) and node.command.changed for node in nodes
+            )
+        )
+
+    @property
+    def uses_host_memory(self) -> bool:
+        """Whether commands use memory that has no reference count in OpenCL: the host's, or SVM."""
+        return self.block.uses_host_memory
+
+    # its command graph, which is made when somebody asks for it
+
+    @property
+    def command_graph(self) -> CommandGraph:
+        """The command graph that its nodes belong to. Raises CaptureError inside the block."""
+        with self.lock:
+            if self._command_graph is None:
+                self._check_ended("command_graph")
+                made = CommandGraph(self.context, self.devices)
+                made.adopt(self.all_nodes(), self.lock)
+                self._command_graph = made
+            return self._command_graph
+
+    @property
+    def context(self) -> Context:
+        """The runtime's context for the one that was captured in."""
+        return self.block.context
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The runtime's devices of the queues that were captured."""
+        return tuple(dict.fromkeys(self.block.runtime_devices))
+
+    @property
+    def device(self) -> Device:
+        """The first of its devices."""
+        return self.devices[0]
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether the block has not ended, or a queue of the runtime's is recording to it."""
+        graph = self._command_graph
+        return self.state == "recording" or (graph is not None and graph.is_recording)
+
+    def add(
+        self,
+        what: Addable = None,
+        *,
+        depends_on: Node | Iterable[Node] = (),
+        depends_on_all_leaves: bool = False,
+        device: Device | None = None,
+    ) -> Node:
+        """Add a node. See `CommandGraph.add`."""
+        self._check_explicit("add")
+        return self.command_graph.add(
+            what, depends_on=depends_on, depends_on_all_leaves=depends_on_all_leaves, device=device
+        )
+
+    def make_edge(self, src: Node, dst: Node) -> None:
+        """Let `dst` come after `src`. See `CommandGraph.make_edge`."""
+        self._check_explicit("make_edge")
+        self.command_graph.make_edge(src, dst)
+
+    def begin_recording(self, queues: Queue | Iterable[Queue]) -> bool:
+        """Have queues of the runtime's record to this graph. See `CommandGraph.begin_recording`."""
+        return self.command_graph.begin_recording(queues)
+
+    def end_recording(self, queues: Queue | Iterable[Queue] | None = None) -> bool:
+        """Have queues of the runtime's execute again. See `CommandGraph.end_recording`."""
+        return self.command_graph.end_recording(queues)
+
+    def recording(self, *queues: Queue) -> AbstractContextManager[CommandGraph]:
+        """Have queues of the runtime's record for the length of a block. See `CommandGraph.recording`."""
+        return self.command_graph.recording(*queues)
+
+    def _check_explicit(self, routine: str) -> None:
+        if self.state == "recording":
+            raise explicit_while_recording(routine)
+
+    def _check_ended(self, call: str) -> None:
+        if self.state == "recording":
+            raise CaptureError(
+                "the block has not ended.",
+                call=call,
+                remedy="do it after the with block has ended without an error",
+            )
+
+    # the end
+
+    def finalize(
+        self,
+        *,
+        schedule: str = "auto",
+        updatable: bool = False,
+        enable_profiling: bool = False,
+        policy: str = "seed",
+    ) -> Executable:
+        """Make the graph ready to be replayed.
+
+        Args:
+            schedule: how captured commands that branch are run on an out-of-order queue: "lanes" (branches on several in-order queues of
+                our own), "levels" (a barrier between two task levels), "events" (each command waits for those that it directly
+                follows), "in-order" (as it was recorded, one after the other), or "auto". On an in-order queue it makes no difference.
+            updatable: its nodes can be updated.
+            enable_profiling: its replays can be asked for times, if their queue profiles.
+            policy: how it is divided into partitions, "seed" or "rank" (graph/partition.py).
+
+        Raises:
+            CaptureError: the block has not ended, or failed.
+            UnknownEngineError: FAIRLEAD_COMMAND_BUFFER names an engine that there is not.
+        """
+        self.block.check_process("finalize")
+        self._check_ended("finalize")
+        if self.state == "failed":
+            raise CaptureError(
+                "the block failed, and nothing of it was captured.",
+                call="finalize",
+                remedy="finalize after the with block has ended without an error",
+            )
+        with self.lock:
+            return Executable(
+                self, schedule, updatable=updatable, profiling=enable_profiling, policy=policy
+            )
+
+    def __del__(self) -> None:
+        """Nodes name each other: what they keep is not kept until a collection. A command graph sees to that itself."""
+        if self._command_graph is None and self._nodes is not None:
+            cut_edges(self._nodes)
+
+    def __repr__(self) -> str:
+        return f"<CapturedGraph of {len(self)} nodes>"
+
+
+class _Owner:
+    """Gives the command graph of a captured graph to its nodes, None if the graph is gone."""
+
+    def __init__(self, graph: CapturedGraph) -> None:
+        self._graph = weakref.ref(graph)
+
+    def __call__(self) -> CommandGraph | None:
+        graph = self._graph()
+        return None if graph is None else graph.command_graph

@@ -1,0 +1,154 @@
+"""Calls of OpenCL functions through an object's own dispatch table, and small questions about queues and devices.
+
+Handles are numbers here. Classes for platforms and devices are in objects.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from ..loader.base.query import text
+from ._native import ffi, lib
+from .abi import OPENCL
+from .driver_profiles import DriverProfile, profile_for
+from .errors import check
+
+_OUT_OF_ORDER: Final = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
+
+
+def address(pointer: Any) -> int:
+    """A C pointer as a number."""
+    return int(ffi.cast("uintptr_t", pointer))
+
+
+def call(handle: int, name: str, *arguments: Any) -> Any:
+    """Call an OpenCL function through the dispatch table of the object that `handle` is."""
+    return function_of(handle, name)(handle, *arguments)
+
+
+def function_of(handle: int, name: str) -> Any:
+    """An OpenCL function of the driver that an object belongs to, as a ctypes function."""
+    table = lib.fl_table_of(ffi.cast("void *", handle))
+    return _function(name, address(table[OPENCL.functions[name].slot]))
+
+
+@lru_cache(maxsize=256)
+def _function(name: str, pointer: int) -> Any:
+    return OPENCL.functions[name].prototype(pointer)
+
+
+#: Of the C types that questions are answered with: what makes room for one, and its size in bytes.
+_ANSWERS: Final = {
+    name: (ffi.typeof(f"{name} *"), ffi.sizeof(name))
+    for name in ("int32_t", "uint32_t", "uint64_t", "uintptr_t")
+}
+
+
+def _number(handle: int, routine: str, name: str, kind: str) -> int:
+    answer, size = _ANSWERS[kind]
+    value = ffi.new(answer)
+    check(call(handle, routine, OPENCL[name], size, address(value), None), routine)
+    return value[0]
+
+
+# queues
+
+
+def new_queue(context: int, device: int, properties: int = 0) -> int:
+    """A queue of our own, in order unless `properties` says otherwise. Raises OpenCLError."""
+    code = ffi.new("int32_t *")
+    queue = call(context, "clCreateCommandQueue", device, properties, address(code))
+    check(code[0], "clCreateCommandQueue")
+    return queue
+
+
+def properties_of(queue: int) -> int:
+    """CL_QUEUE_PROPERTIES of a queue. Raises OpenCLError."""
+    return _number(queue, "clGetCommandQueueInfo", "CL_QUEUE_PROPERTIES", "uint64_t")
+
+
+def device_of(queue: int) -> int:
+    """CL_QUEUE_DEVICE of a queue, a handle. Raises OpenCLError."""
+    return _number(queue, "clGetCommandQueueInfo", "CL_QUEUE_DEVICE", "uintptr_t")
+
+
+def is_in_order(properties: int) -> bool:
+    """Whether a queue with these CL_QUEUE_PROPERTIES is in order."""
+    return not properties & _OUT_OF_ORDER
+
+
+def enqueue_marker(queue: int, waits: Sequence[int], name: str) -> int:
+    """Enqueue a marker or a barrier after `waits`; `name` is the function.
+
+    Returns:
+        Its event, a reference for the caller.
+
+    Raises:
+        OpenCLError: the driver refuses it.
+    """
+    event, listed = ffi.new("uintptr_t *"), ffi.new("uintptr_t[]", list(waits))
+    check(call(queue, name, len(waits), address(listed) if waits else None, address(event)), name)
+    return event[0]
+
+
+# events
+
+
+def status_of(event: int) -> int:
+    """CL_EVENT_COMMAND_EXECUTION_STATUS of an event: 0 is complete, a negative number a failure. Raises OpenCLError."""
+    return _number(event, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS", "int32_t")
+
+
+def wait_for(event: int) -> None:
+    """Wait for an event, whatever became of its command."""
+    events = ffi.new("uintptr_t[]", [event])
+    function_of(event, "clWaitForEvents")(1, address(events))
+
+
+# devices and kernels
+
+
+def compute_units(device: int) -> int:
+    """CL_DEVICE_MAX_COMPUTE_UNITS of a device. Raises OpenCLError."""
+    return _number(device, "clGetDeviceInfo", "CL_DEVICE_MAX_COMPUTE_UNITS", "uint32_t")
+
+
+def platform_of(device: int) -> int:
+    """CL_DEVICE_PLATFORM of a device, a handle. Raises OpenCLError."""
+    return _number(device, "clGetDeviceInfo", "CL_DEVICE_PLATFORM", "uintptr_t")
+
+
+def profile_of_device(device: int) -> DriverProfile:
+    """The profile of the driver of a device (a handle). Raises OpenCLError."""
+    platform, names = platform_of(device), ("NAME", "VENDOR", "VERSION")
+    return profile_for(
+        *(_text(platform, "clGetPlatformInfo", f"CL_PLATFORM_{name}") for name in names)
+    )
+
+
+def device_identity(device: int) -> tuple[str, ...]:
+    """What tells a device from others in any context and in any process: platform, its version, device, driver version."""
+    platform = platform_of(device)
+    of_platform = (
+        _text(platform, "clGetPlatformInfo", f"CL_PLATFORM_{name}") for name in ("NAME", "VERSION")
+    )
+    return *of_platform, *(
+        _text(device, "clGetDeviceInfo", name) for name in ("CL_DEVICE_NAME", "CL_DRIVER_VERSION")
+    )
+
+
+def kernel_name(kernel: int) -> str:
+    """The function name of a kernel (a handle), "kernel" if the driver does not tell."""
+    text = ffi.new("char[512]")
+    code = call(
+        kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_FUNCTION_NAME"], 512, address(text), None
+    )
+    return ffi.string(text).decode(errors="replace") if code == 0 else "kernel"
+
+
+def _text(handle: int, routine: str, name: str) -> str:
+    value = ffi.new("char[1024]")
+    check(call(handle, routine, OPENCL[name], 1024, address(value), None), routine)
+    return text(bytes(ffi.buffer(value)))

@@ -1,0 +1,136 @@
+"""What an engine is: something that runs recorded commands on a kind of queue.
+
+An engine is one small class in one file (engines/native.py, engines/replay.py). It says what it
+cannot run and why, and what it costs. It builds what runs a list of commands: a `Built`, which is a
+row of C functions (`fl_built`), so that an enqueue is one native call whatever the engines are.
+plan.py divides the commands among the engines; command_buffer.py enqueues and updates what they built.
+
+A new engine is a new file in engines/ and a name in its table ENGINES.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from ..calls import device_identity, is_in_order
+from .commands import CommandList
+
+
+@dataclass(frozen=True)
+class QueueKind:
+    """A kind of queue. `context` and `device` are handles, `properties` are CL_QUEUE_PROPERTIES."""
+
+    context: int
+    device: int
+    properties: int
+
+    @property
+    def in_order(self) -> bool:
+        """Whether such queues are in order."""
+        return is_in_order(self.properties)
+
+    @cached_property
+    def identity(self) -> tuple[str, ...]:
+        """What tells its device from others, in any context and process (calls.device_identity)."""
+        return device_identity(self.device)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an engine takes on a device: `fixed` seconds for an enqueue, and `each` for a command. `how` says where that is known from."""
+
+    fixed: float
+    each: float
+    how: str
+
+    def of(self, count: int) -> float:
+        """Seconds for an enqueue of `count` commands."""
+        return self.fixed + count * self.each
+
+    def __str__(self) -> str:
+        fixed = f"{self.fixed * 1e6:.1f} µs an enqueue and " if self.fixed else ""
+        return f"{fixed}{self.each * 1e6:.1f} µs a command, {self.how}"
+
+
+class Built(ABC):
+    """What an engine has made of a list of commands for a kind of queue.
+
+    Attributes:
+        native: what C calls, an `fl_built *`. Its `first` is set by whoever makes the list a part of a longer one.
+        own_queues: queues (handles) that it needs besides the caller's.
+        may_refuse: whether the driver may refuse an enqueue as a whole, which another engine can then do.
+        updates_wait: whether it must not be updated while it is executed. Only for what C cannot update.
+    """
+
+    native: Any
+    own_queues: Sequence[int] = ()
+    may_refuse = False
+    updates_wait = False
+
+    def give_externals(self, events: Sequence[int]) -> None:
+        """Take the outside events (handles) that the next enqueue waits for."""
+        raise NotImplementedError
+
+    def exported(self) -> list[int]:
+        """The events of the last enqueue that the list asks for (CommandList.wanted_events), a reference each."""
+        return []
+
+    def update(self, commands: Sequence[int]) -> int:
+        """Take over changed commands, by their numbers. Only for what C cannot update (`fl_built.update` is NULL).
+
+        Returns:
+            OpenCL's code. After a failure nothing has changed.
+        """
+        raise NotImplementedError
+
+    def recover(self, code: int, queue: int, waits: Sequence[int]) -> tuple[int, int] | None:
+        """Enqueue it in another way after the driver has refused an enqueue with `code`.
+
+        Returns:
+            OpenCL's code and the event of the end, a reference for the caller; None if there is no other way.
+        """
+        return None
+
+    @abstractmethod
+    def explain(self) -> str:
+        """How it runs the commands, in a few words."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give everything back to the driver. What was enqueued runs to its end. Calling it again does nothing."""
+
+
+class Engine(ABC):
+    """A way to run commands. It has no state of its own: what it knows of a device is measured once (cost.py).
+
+    Attributes:
+        name: what FAIRLEAD_COMMAND_BUFFER calls it.
+        divides: whether it takes runs of commands and leaves others to another engine; else it runs all of them or none.
+    """
+
+    name: ClassVar[str]
+    divides: ClassVar[bool] = False
+
+    @abstractmethod
+    def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
+        """Why it cannot run any of these commands on such a queue, None if it can. One that does not divide looks at each command."""
+
+    def why_not_command(self, commands: CommandList, number: int, target: QueueKind) -> str | None:
+        """Why it leaves this command to another engine, None if it takes it. Only asked of an engine that divides."""
+        return None
+
+    def defect(self, target: QueueKind) -> str | None:
+        """What is wrong with it on this device, so that it is only taken where it is asked for by name."""
+        return None
+
+    def cost(self, target: QueueKind) -> Cost | None:
+        """What it costs on this device, None if that is not known and has to be measured (cost.py)."""
+        return None
+
+    @abstractmethod
+    def build(self, commands: CommandList, target: QueueKind) -> Built:
+        """Make what runs these commands on such queues. Raises OpenCLError if the driver refuses."""

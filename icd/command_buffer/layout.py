@@ -1,0 +1,110 @@
+"""How the replay lays out commands on queues: a schedule (order.py) for each kind of queue, and the queues of our own that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..abi import OPENCL
+from ..calls import compute_units, new_queue, profile_of_device
+from .commands import CommandList
+from .engine import QueueKind
+from .order import Schedule, by_events, by_level, spread
+from .order import in_order as in_order_only
+
+#: So many commands without an order run sooner by events on the caller's queue than on queues of our own. To hand over from one queue to
+#: another and back takes Intel's driver as long as enqueueing them: a single launch took 120 µs and takes 40.
+_FEW: Final = 64
+
+#: Queues of our own for the branches of a graph. More of them did not make anything faster.
+_MOST_LANES: Final = 4
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A schedule, the queues of our own that it needs besides the caller's (handles), and why it is this one."""
+
+    schedule: Schedule
+    own_queues: Sequence[int]
+    why: str
+
+    def explain(self) -> str:
+        """It in a few words."""
+        count = len(self.own_queues)
+        queues = f" ({count} queue{'s' * (count > 1)} of its own)" if count else ""
+        return (
+            f"{self.schedule.kind}{queues}, {self.schedule.events} events in one pass: {self.why}"
+        )
+
+
+def lay_out(commands: CommandList, target: QueueKind) -> Layout:
+    """The layout for a kind of queue.
+
+    Lane 0 is the caller's queue. The others are in-order queues of our own: one for each other device that commands are for, or as many as
+    a schedule for an out-of-order queue wants. Raises OpenCLError if a queue cannot be made.
+    """
+    order = commands.order
+    lanes, others = _by_device(commands, target.device)
+    if others:
+        ordered = frozenset(range(0 if target.in_order else 1, len(others) + 1))
+        schedule, why = (
+            by_events(order, lanes, ordered),
+            "commands of several devices wait for each other by events",
+        )
+    elif target.in_order:
+        schedule, why = in_order_only(order), "the queue keeps the order"
+    else:
+        kind, why = _choose(commands, target.device)
+        schedule = _schedule(commands, kind, target.device)
+        others = [target.device] * schedule.own_lanes
+    profiling = (
+        OPENCL["CL_QUEUE_PROFILING_ENABLE"] if commands.wanted_events else 0
+    )  # somebody sees events of its commands
+    return Layout(
+        schedule, [new_queue(commands.context, other, profiling) for other in others], why
+    )
+
+
+def _by_device(commands: CommandList, device: int) -> tuple[list[int], list[int]]:
+    """The lane of each command by its device, and the devices of the lanes from 1 on."""
+    order, devices, array = commands.order, commands.devices, commands.array
+    if len(devices) == 1:
+        return [0] * len(order), []
+    used = {array[node].queue for node in range(len(order)) if not order.order_only[node]}
+    others = list(
+        dict.fromkeys(devices[number] for number in sorted(used) if devices[number] != device)
+    )
+    lane_of = {device: 0, **{other: lane for lane, other in enumerate(others, 1)}}
+    return [lane_of.get(devices[array[node].queue], 0) for node in range(len(order))], others
+
+
+def _choose(commands: CommandList, device: int) -> tuple[str, str]:
+    """The kind of schedule for one out-of-order queue, and why."""
+    order = commands.order
+    if commands.schedule != "auto":
+        return commands.schedule, "asked for"
+    waits, any_order_only = sum(map(len, order.dependencies)), any(order.order_only)
+    if not waits and len(order) <= _FEW and not any_order_only:
+        return "events", "so few commands without an order are not worth queues of its own"
+    if order.is_path:
+        return (
+            "in-order",
+            "the graph is a single path, so an in-order queue of its own needs no events",
+        )
+    if waits <= profile_of_device(device).events_per_command * len(order) and not any_order_only:
+        return "events", "events cost less on this platform than in-order queues"
+    return "lanes", "in-order queues of its own need few events"
+
+
+def _schedule(commands: CommandList, kind: str, device: int) -> Schedule:
+    """A schedule of the kind for one out-of-order queue, and in-order queues of our own."""
+    order = commands.order
+    if kind == "levels":
+        return by_level(order)
+    if kind == "events":
+        return by_events(order, [0] * len(order), frozenset({1}))
+    count = (
+        1 if kind == "in-order" else max(1, min(_MOST_LANES, compute_units(device), order.width))
+    )
+    return by_events(order, spread(order, count), frozenset(range(1, count + 1)), "lanes")

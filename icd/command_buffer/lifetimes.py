@@ -1,0 +1,82 @@
+"""What a device may still use is kept until it is done.
+
+OpenCL keeps nothing that a kernel's argument or a transfer names. Whoever drops such a thing while
+commands may use it gives it to a `Lifetimes`, with the event after which nothing uses it any more.
+Nothing is waited for: the list is looked through at the next call.
+
+Queues are another matter: leaving.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Final
+
+from ...loader.base.forks import in_child, new_lock
+from ..calls import call, status_of
+from ..errors import OpenCLError
+
+_all: Final[list[Lifetimes]] = []
+_abandoned: Final[list[Any]] = []  # of the parent, in a forked child: not released there
+
+
+class Lifetimes:
+    """Things that are kept until events are complete. Thread-safe; it lives as long as the process."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[int, Any]] = {}  # an event, a reference to which is ours
+        self._numbers = itertools.count()
+        self._lock = new_lock()
+        _all.append(self)
+
+    def keep_until(self, event: int, things: Any) -> None:
+        """Keep things until an event is complete or has failed.
+
+        Args:
+            event: a handle; it is retained. 0: nothing has to be kept.
+            things: whatever is to live so long.
+        """
+        if event and not _is_done(event):
+            call(event, "clRetainEvent")
+            with self._lock:
+                self._kept[next(self._numbers)] = event, things
+        if self._kept:
+            self.release_finished()
+
+    def release_finished(self) -> None:
+        """Let go of the things whose events are complete."""
+        with self._lock:
+            done = [number for number, (event, _) in self._kept.items() if _is_done(event)]
+            finished = [self._kept.pop(number) for number in done]
+        _release(finished)
+
+    def release_all(self) -> None:
+        """Let go of everything: the driver is about to be closed."""
+        with self._lock:
+            finished = list(self._kept.values())
+            self._kept.clear()
+        _release(finished)
+
+    def _forget(self) -> None:
+        _abandoned.extend(self._kept.values())
+        self._kept.clear()
+
+
+def _release(finished: list[tuple[int, Any]]) -> None:
+    """Release events, and things with the list. No lock is held: a driver may call back."""
+    for event, _ in finished:
+        call(event, "clReleaseEvent")
+
+
+def _is_done(event: int) -> bool:
+    try:
+        return status_of(event) <= 0
+    except OpenCLError:
+        return True  # the driver does not know it any more
+
+
+@in_child
+def _forget_all() -> None:
+    """What is kept belongs to the parent, whose driver has it in use."""
+    for lifetimes in _all:
+        lifetimes._forget()

@@ -1,0 +1,105 @@
+"""What events are asked, and events made from native handles."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ...icd.abi import OPENCL
+from ...loader.ur.abi import UR
+from .contexts import Context, check_native
+from .core import adapter, query, taken_over
+from .events import Event, completed_event
+from .queues import Queue, queue_of
+
+_TYPES: Final = {
+    OPENCL[f"CL_COMMAND_{opencl}"]: UR[f"UR_COMMAND_{name}"]
+    for opencl, name in {
+        "NDRANGE_KERNEL": "KERNEL_LAUNCH",
+        "TASK": "KERNEL_LAUNCH",
+        "READ_BUFFER": "MEM_BUFFER_READ",
+        "WRITE_BUFFER": "MEM_BUFFER_WRITE",
+        "COPY_BUFFER": "MEM_BUFFER_COPY",
+        "FILL_BUFFER": "MEM_BUFFER_FILL",
+        "READ_BUFFER_RECT": "MEM_BUFFER_READ_RECT",
+        "WRITE_BUFFER_RECT": "MEM_BUFFER_WRITE_RECT",
+        "COPY_BUFFER_RECT": "MEM_BUFFER_COPY_RECT",
+        "MAP_BUFFER": "MEM_BUFFER_MAP",
+        "UNMAP_MEM_OBJECT": "MEM_UNMAP",
+        "MARKER": "EVENTS_WAIT",
+        "BARRIER": "EVENTS_WAIT_WITH_BARRIER",
+        "SVM_MEMCPY": "USM_MEMCPY",
+        "SVM_MEMFILL": "USM_FILL",
+    }.items()
+}
+
+
+def _queue(event: Event) -> Queue | None:
+    """The queue of an event, None for a user event. That of a native event is looked up when it is asked for."""
+    if event.queue is None and event.cl:
+        native = int.from_bytes(event.query("CL_EVENT_COMMAND_QUEUE"), "little")
+        event.queue = queue_of(native, event.context) if native else None
+    return event.queue
+
+
+def _status(event: Event) -> int:
+    status = event.status
+    return status if status >= 0 else UR["UR_EVENT_STATUS_ERROR"]
+
+
+adapter.info(
+    "urEventGetInfo",
+    {
+        "UR_EVENT_INFO_COMMAND_QUEUE": _queue,
+        "UR_EVENT_INFO_CONTEXT": lambda event: event.context,
+        "UR_EVENT_INFO_COMMAND_TYPE": lambda event: event.command,
+        "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": _status,
+        "UR_EVENT_INFO_REFERENCE_COUNT": lambda event: event.references,
+    },
+)
+
+
+#: The times of a command, and those of a time stamp: the call, and the moment at which the device recorded it.
+_PROFILING: Final = {
+    "UR_PROFILING_INFO_COMMAND_QUEUED": ("CL_PROFILING_COMMAND_QUEUED",) * 2,
+    "UR_PROFILING_INFO_COMMAND_SUBMIT": (
+        "CL_PROFILING_COMMAND_SUBMIT",
+        "CL_PROFILING_COMMAND_QUEUED",
+    ),
+    "UR_PROFILING_INFO_COMMAND_START": ("CL_PROFILING_COMMAND_START", "CL_PROFILING_COMMAND_END"),
+    "UR_PROFILING_INFO_COMMAND_END": ("CL_PROFILING_COMMAND_END",) * 2,
+    "UR_PROFILING_INFO_COMMAND_COMPLETE": ("CL_PROFILING_COMMAND_END",) * 2,
+}
+
+
+def _profiling(of_command: str, of_time_stamp: str) -> Any:
+    def answer(event: Event) -> int:
+        name = of_time_stamp if event.is_time_stamp else of_command
+        begins = name != "CL_PROFILING_COMMAND_END"
+        asked = event.first if event.first is not None and begins else event.now()
+        data = query(asked.table, "clGetEventProfilingInfo", asked.cl, OPENCL[name])
+        return int.from_bytes(data, "little")
+
+    return answer
+
+
+adapter.info(
+    "urEventGetProfilingInfo", {name: _profiling(*names) for name, names in _PROFILING.items()}
+)
+
+
+@adapter.entry
+def urEventGetNativeHandle(hEvent: Event) -> int:
+    return hEvent.cl
+
+
+@adapter.entry
+def urEventCreateWithNativeHandle(hNativeEvent: int, hContext: Context, pProperties: Any) -> Event:
+    """Without a native handle the event is a new one that is complete, as in other adapters."""
+    if not hNativeEvent:
+        return Event(completed_event(hContext), hContext)
+    check_native(hNativeEvent, hContext, "clGetEventInfo", "CL_EVENT_CONTEXT")
+    owned = bool(pProperties and pProperties.isNativeHandleOwned)
+    taken_over(Event, hNativeEvent, hContext.table, owned)
+    made = Event(hNativeEvent, hContext)
+    made.command = _TYPES.get(int.from_bytes(made.query("CL_EVENT_COMMAND_TYPE"), "little"), 0)
+    return made

@@ -1,0 +1,85 @@
+"""Things that a device may use are kept until the event is complete, and no longer."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pyopencl as cl
+import pytest
+
+from fairlead.icd.command_buffer.lifetimes import Lifetimes
+from fairlead.icd.drivers import platforms
+
+
+class Thing:
+    """Something that can be seen to be gone."""
+
+
+@pytest.fixture(scope="module")
+def context() -> cl.Context:
+    return cl.Context([platforms()[0].devices[0].to_pyopencl()])
+
+
+@pytest.fixture
+def kept() -> Iterator[Lifetimes]:
+    made = Lifetimes()
+    yield made
+    made.release_all()
+
+
+def lives(reference: weakref.ref[Thing]) -> bool:
+    gc.collect()
+    return reference() is not None
+
+
+@pytest.mark.parametrize("status", [0, -5])
+def test_a_thing_is_kept_until_its_event_has_ended(
+    context: cl.Context, kept: Lifetimes, status: int
+) -> None:
+    event, thing = cl.UserEvent(context), Thing()
+    before, reference = event.reference_count, weakref.ref(thing)
+    kept.keep_until(event.int_ptr, thing)
+    del thing
+    assert event.reference_count == before + 1
+    kept.release_finished()
+    assert lives(reference)
+    event.set_status(status)
+    kept.release_finished()
+    assert not lives(reference) and event.reference_count == before
+
+
+def test_one_thing_does_not_wait_for_another(context: cl.Context, kept: Lifetimes) -> None:
+    events = [cl.UserEvent(context) for _ in range(2)]
+
+    def keep(event: cl.UserEvent) -> weakref.ref[Thing]:
+        thing = Thing()
+        kept.keep_until(event.int_ptr, thing)
+        return weakref.ref(thing)
+
+    references = [keep(event) for event in events]
+    events[1].set_status(cl.command_execution_status.COMPLETE)
+    kept.keep_until(0, None)  # which looks at what there is
+    assert [lives(reference) for reference in references] == [True, False]
+    events[0].set_status(cl.command_execution_status.COMPLETE)
+
+
+def test_everything_is_let_go_before_the_driver_is_closed(
+    context: cl.Context, kept: Lifetimes
+) -> None:
+    event, thing = cl.UserEvent(context), Thing()
+    reference = weakref.ref(thing)
+    kept.keep_until(event.int_ptr, thing)
+    del thing
+    kept.release_all()
+    assert not lives(reference) and event.reference_count == 1
+    event.set_status(cl.command_execution_status.COMPLETE)
+
+
+def test_no_event_keeps_nothing(kept: Lifetimes) -> None:
+    thing = Thing()
+    reference = weakref.ref(thing)
+    kept.keep_until(0, thing)
+    del thing
+    assert not lives(reference)

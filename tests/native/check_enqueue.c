@@ -1,0 +1,155 @@
+/* Enqueues of command-buffers: parts of several engines follow each other, and enqueues do; updates reach the part that they are for. */
+#include "harness.h"
+
+#include <string.h>
+
+/* Four fills as two parts: commands 0 and 1, and commands 2 and 3. */
+typedef struct parts {
+    fl_recording *recording;
+    fl_program programs[2];
+    fl_built built[2];
+    fl_part list[2];
+    fl_buffer buffer;
+    fl_route route;
+    void *queue;
+} parts;
+
+static const fl_step two_steps[] = {{.command = 0}, {.command = 1}};
+
+static void begin_parts(world *w, parts *p, cl_command_queue queue) {
+    fl_recording *r = begin(w);
+    for (int i = 0; i < 4; i++)
+        OK(fill(w->queue, i % 2 ? w->b : w->a, NULL));
+    end(w, r);
+    *p = (parts){.recording = r, .queue = queue};
+    for (uint32_t i = 0; i < 2; i++) {
+        p->programs[i] = (fl_program){.commands = command(r, 2 * i), .steps = two_steps, .step_count = 2};
+        p->built[i] = (fl_built){.enqueue = fl_enqueue_program, .self = &p->programs[i], .first = 2 * i, .count = 2};
+        p->list[i] = (fl_part){&p->built[i], &p->queue, 1};
+    }
+    p->route = (fl_route){&p->buffer, queue, queue == w->queue, 2, p->list};
+    mock_clear();
+}
+
+static void end_parts(world *w, parts *p) {
+    fl_remember(&p->buffer, NULL, NULL);
+    fl_release(&p->programs[0]);
+    fl_release(&p->programs[1]);
+    drop(w, p->recording);
+}
+
+/* On an in-order queue nothing but the caller's events is needed. */
+SCENARIO(enqueue_parts_in_order) {
+    parts p;
+    begin_parts(w, &p, w->queue);
+    cl_event before = mock_pending(w->context), e = NULL;
+    uint32_t failed;
+    OK(fl_enqueue(&p.route, 2, 1, (void *const *)&before, (void **)&e, &failed));
+    EQUAL(mock_count(), 8);
+    for (int i = 0; i < 8; i++) {
+        EQUAL(mock_log(i)->wait_count, i == 0);
+        CHECK(mock_log(i)->event == (i == 7 ? (void *)e : NULL));
+        CHECK(mock_log(i)->target == (i % 2 ? w->b : w->a));
+    }
+    EQUAL(mock_references(e), 2);   /* the caller's, and that of the last enqueue */
+    OK(fl_enqueue(&p.route, 1, 0, NULL, NULL, &failed));
+    EQUAL(mock_references(e), 1);
+    EQUAL(mock_log(8)->wait_count, 0);
+    release_event(e);
+    release_event(before);
+    end_parts(w, &p);
+}
+
+/* On an out-of-order one each part waits for the event of the one before it, also of the enqueue before. */
+SCENARIO(enqueue_parts_out_of_order) {
+    parts p;
+    begin_parts(w, &p, w->free_queue);
+    uint32_t failed;
+    OK(fl_enqueue(&p.route, 2, 0, NULL, NULL, &failed));
+    OK(fl_enqueue(&p.route, 1, 0, NULL, NULL, &failed));
+    EQUAL(mock_count(), 12);
+    for (int i = 0; i < 12; i++) {
+        bool begins = i % 2 == 0 && i > 0;
+        EQUAL(mock_log(i)->wait_count, begins);
+        if (begins)
+            EQUAL(mock_log(i)->waits[0], i - 1);
+    }
+    end_parts(w, &p);
+}
+
+/* Wherever the driver refuses: the number of the command in the whole, and no event is left over. */
+SCENARIO(enqueue_parts_fail) {
+    parts p;
+    begin_parts(w, &p, w->free_queue);
+    for (int n = 0; n < 8; n++) {
+        cl_event e = NULL;
+        uint32_t failed = 77;
+        mock_fail(SLOT_clEnqueueFillBuffer, n, CL_OUT_OF_RESOURCES);
+        EQUAL(fl_enqueue(&p.route, 2, 0, NULL, (void **)&e, &failed), CL_OUT_OF_RESOURCES);
+        CHECK(mock_has_failed());
+        EQUAL(failed, (uint32_t)n % 4);
+        CHECK(e == NULL && p.buffer.last_event == NULL);
+    }
+    end_parts(w, &p);
+}
+
+static uint32_t updated[2][4], update_count[2];
+
+static int note_update(void *self, uint32_t number, int relaunched) {
+    uint32_t part = (uint32_t)(uintptr_t)self;
+    updated[part][update_count[part]++] = number;
+    return relaunched ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
+}
+
+/* An update is for the part that has the command, by its number there; a part that C cannot update is left alone. */
+SCENARIO(enqueue_updates) {
+    fl_built built[3] = {{.update = note_update, .self = (void *)0, .first = 0, .count = 2},
+                         {.update = note_update, .self = (void *)1, .first = 2, .count = 3},
+                         {.update = NULL, .first = 0, .count = 5}};
+    const fl_built *list[] = {&built[0], &built[1], &built[2]};
+    fl_buffer buffer = {.built = list, .built_count = 3};
+    memset(update_count, 0, sizeof update_count);
+    for (uint32_t i = 0; i < 6; i++)
+        OK(fl_update_buffer(&buffer, i, false));
+    EQUAL(update_count[0], 2);
+    EQUAL(update_count[1], 3);
+    EQUAL(updated[0][1], 1);
+    EQUAL(updated[1][2], 2);
+    EQUAL(fl_update_buffer(&buffer, 4, true), CL_OUT_OF_RESOURCES);
+}
+
+static struct {
+    int calls, refuse_at;
+    uint32_t waits[8];
+    cl_context context;
+} driver;
+
+static cl_int enqueue_buffer(cl_uint count, cl_command_queue *queues, void *buffer, cl_uint wait_count, const cl_event *list, cl_event *event) {
+    if (driver.calls == driver.refuse_at)
+        return CL_INVALID_OPERATION;
+    driver.waits[driver.calls++] = wait_count;
+    if (event)
+        *event = mock_pending(driver.context);
+    return CL_SUCCESS;
+}
+
+/* The driver's own command-buffer, several times: each enqueue waits for the one before it. */
+SCENARIO(enqueue_driver_buffer) {
+    fl_driver_buffer d = {.buffer = w, .enqueue = (void *)enqueue_buffer};
+    cl_event e = NULL;
+    uint32_t failed;
+    driver.context = w->context;
+    driver.calls = 0;
+    driver.refuse_at = 8;
+    OK(fl_enqueue_driver_buffer(&d, (void *const *)&w->queue, 1, 3, 0, NULL, (void **)&e, &failed));
+    EQUAL(driver.calls, 3);
+    EQUAL(driver.waits[0], 0);
+    EQUAL(driver.waits[1], 1);
+    EQUAL(driver.waits[2], 1);
+    EQUAL(mock_references(e), 1);
+    release_event(e);
+    OK(fl_enqueue_driver_buffer(&d, (void *const *)&w->queue, 1, 1, 0, NULL, NULL, &failed));
+    driver.refuse_at = 5;
+    EQUAL(fl_enqueue_driver_buffer(&d, (void *const *)&w->queue, 1, 3, 0, NULL, NULL, &failed), CL_INVALID_OPERATION);
+    EQUAL(driver.calls, 5);
+}
