@@ -1,7 +1,8 @@
-"""A program of pyopencl.array, captured as it is: an epidemic in many countries at once, each with a rate of infection of its own.
+"""A program of pyopencl.array, captured as it is: an epidemic in many countries at once.
 
-`day` is written for arrays and nothing else: here it computes with PyOpenCL's, is captured with these, and computes with NumPy's
-for comparison. Its temporary arrays are captured too.
+Each country has an infection rate of its own. The function `day` is written for arrays of any kind.
+PyOpenCL's arrays run it directly and by replays, NumPy's for comparison. The graph also captures
+the temporary arrays.
 """
 
 import sys
@@ -16,14 +17,12 @@ import fairlead
 from fairlead.runtime import devices
 from fairlead.runtime.interop import to_pyopencl
 
-RECOVERY, TOLERANCE = (
-    0.1,
-    1e-4,
-)  # who recovers in a day; how far from NumPy, in parts of the largest value
+RECOVERY = 0.1  # the part of the infected that recovers in a day
+TOLERANCE = 1e-4  # relative to the largest value
 
 
 def day(susceptible: Any, infected: Any, recovered: Any, rate: Any) -> None:
-    """What happens in a day, in place. (Kermack and McKendrick)"""
+    """Compute a day, in place (Kermack and McKendrick)."""
     caught = rate * susceptible * infected
     healed = RECOVERY * infected
     susceptible -= caught
@@ -32,14 +31,10 @@ def day(susceptible: Any, infected: Any, recovered: Any, rate: Any) -> None:
 
 
 def begin(countries: int) -> tuple[np.ndarray, ...]:
-    """One in a thousand is infected; how many others each infects in a day."""
+    """Return the first day: susceptible, infected, recovered, and the infection rates."""
     infected = np.full(countries, 0.001, np.float32)
-    return (
-        1 - infected,
-        infected,
-        np.zeros_like(infected),
-        np.linspace(0.05, 0.6, countries, dtype=np.float32),
-    )
+    rate = np.linspace(0.05, 0.6, countries, dtype=np.float32)
+    return 1 - infected, infected, np.zeros_like(infected), rate
 
 
 def main() -> bool:
@@ -67,22 +62,16 @@ def main() -> bool:
         one_day.replay(queue, times=chosen.days).wait()  # one native call
         return chosen.days
 
+    def result() -> np.ndarray:
+        return np.array([array.get() for array in arrays])
+
     expected = begin(chosen.countries)
     for _ in range(chosen.days):
         day(*expected)
-    what = f"{chosen.countries} countries, {chosen.days} days; the graph of a day has {len(graph)} commands"
-    ways = {"direct": direct, "replayed": replayed}
-    return compare(
-        device,
-        what,
-        "day",
-        reset,
-        ways,
-        lambda: np.array([array.get() for array in arrays]),
-        np.array(expected),
-        TOLERANCE,
-    )
+    problem = f"{chosen.countries} countries, {chosen.days} days"
+    right = np.array(expected), TOLERANCE
+    return compare(device, problem, graph, "day", reset, direct, replayed, result, *right)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(not main())

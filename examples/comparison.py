@@ -1,65 +1,81 @@
-"""What the examples share: something is computed directly and by replays, in turns, and both are compared with NumPy and each other."""
+"""What the examples share: results computed directly and by replays are compared and timed."""
 
 import argparse
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sized
 from statistics import median
 
 import numpy as np
 
-from fairlead.runtime import Device
+import fairlead
+import fairlead.runtime
 
-ROUNDS = 6  # of each way; the first one is not timed, since kernels are compiled in it
+ROUNDS = 6  # the first round of each function compiles the kernels, and is not timed
 
 
 def options(description: str | None, **defaults: int) -> argparse.Namespace:
-    """The numbers of the command line: `--size 64 --steps 100` for options(…, size=64, steps=100), which are the defaults."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    """Read numbers from the command line.
+
+    Args:
+        description: What `--help` says of the program.
+        **defaults: The options. `size=64` stands for `--size`, whose default is 64.
+    """
+    formatter = argparse.ArgumentDefaultsHelpFormatter
+    parser = argparse.ArgumentParser(description=description, formatter_class=formatter)
     for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default, help="a number")
     return parser.parse_args()
 
 
 def compare(
-    device: Device,
-    what: str,
+    device: fairlead.Device | fairlead.runtime.Device,
+    problem: str,
+    graph: Sized,
     unit: str,
     reset: Callable[[], object],
-    ways: Mapping[str, Callable[[], int]],
+    direct: Callable[[], int],
+    replayed: Callable[[], int],
     result: Callable[[], np.ndarray],
     expected: np.ndarray,
     tolerance: float,
 ) -> bool:
-    """Time `ways`, which give the number of `unit`s that they did, and print what they take. The answer is whether something is wrong.
+    """Time two functions, compare their results, and print all of it.
 
-    Each begins with what `reset` leaves, and `result` has what it computed, which may be off `expected` by `tolerance` times its
-    largest value.
+    Args:
+        device: The device that computes.
+        problem: What is computed, in one line.
+        graph: What is replayed.
+        unit: What the two functions count: each returns how many units it has computed.
+        reset: Prepares the initial state, before each run.
+        direct: Computes by direct calls.
+        replayed: Computes by replays.
+        result: Returns what the last run computed.
+        expected: The right result.
+        tolerance: The allowed error, relative to the largest expected value.
+
+    Returns:
+        True if both results are the same, and within the tolerance.
     """
-    results, micros = {}, {way: [] for way in ways}
-    for way in [*ways] * ROUNDS:  # in turns, so that both meet whatever else the machine does
+    variants = {"direct": direct, "replayed": replayed}
+    results, micros = {}, {name: [] for name in variants}
+    for name in [*variants] * ROUNDS:  # alternately, so that both meet the same load of the machine
         reset()
         start = time.perf_counter()
-        count = ways[way]()
-        micros[way].append((time.perf_counter() - start) * 1e6 / count)
-        results[way] = result().copy()
+        count = variants[name]()
+        micros[name].append((time.perf_counter() - start) * 1e6 / count)
+        results[name] = result().copy()
 
-    print(f"{device.platform.version.strip()}: {device.name}\n  {what}")
-    medians = {way: median(values[1:]) for way, values in micros.items()}
-    errors = {
-        way: np.abs(found - expected).max() / np.abs(expected).max()
-        for way, found in results.items()
-    }
-    for way in ways:
-        print(
-            f"  {way:9}{medians[way]:9.2f} µs per {unit}; off NumPy by {errors[way]:.1e} (allowed: {tolerance:g})"
-        )
+    print(
+        f"{device.platform.version.strip()}: {device.name}\n  {problem}; the graph has {len(graph)} nodes"
+    )
+    medians = {name: median(values[1:]) for name, values in micros.items()}
+    errors = []
+    for name, found in results.items():
+        error = np.abs(found - expected).max() / np.abs(expected).max()
+        off = f"off NumPy by {error:.1e} (allowed: {tolerance:g})"
+        print(f"  {name:9}{medians[name]:9.2f} µs per {unit}; {off}")
+        errors.append(error)
     print(f"  replaying is {medians['direct'] / medians['replayed']:.1f} times as fast")
     same = results["direct"].tobytes() == results["replayed"].tobytes()
-    print(
-        "  direct and replayed results agree: bit for bit"
-        if same
-        else "  direct and replayed results DIFFER"
-    )
-    return not (same and max(errors.values()) <= tolerance)
+    print("  direct and replayed results", "agree: bit for bit" if same else "DIFFER")
+    return same and bool(max(errors) <= tolerance)

@@ -1,4 +1,4 @@
-"""A complete Unified Runtime adapter: one device that can copy, with the host's memory. docs/write_an_adapter.md explains it."""
+"""A complete Unified Runtime adapter: one device that can copy memory of the host."""
 
 import ctypes
 

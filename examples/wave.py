@@ -1,36 +1,31 @@
 """A two-dimensional wave: computed by ordinary PyOpenCL calls, then by a replay of those same calls.
 
-The grid is small, so most of the time goes into launching. `Wave.step` knows nothing of fairlead: outside a capture block its
-five commands run, inside they are recorded. --list shows the devices, --device N chooses one, --all runs on all of them.
+The grid is small, so launches take most of the time. `Wave.step` is ordinary PyOpenCL code: outside
+a capture block its five commands run, inside they are recorded.
 """
 
 import argparse
 import sys
-import time
-from statistics import median
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cl_array
+from comparison import compare
 
 import fairlead
 
-SIZE, STEPS, BLOCK = 64, 1000, 25  # grid points in a row; steps in all; steps in the captured block
-SPEED2, KEEP = (
-    np.float32(0.25),
-    np.float32(0.999),
-)  # (c·dt/dx)²; what friction leaves of the wave in a step
-COSINE, SINE = (
-    np.cos(np.float32(0.15)),
-    np.sin(np.float32(0.15)),
-)  # how far the source turns in a step
-PLACE = np.int32(SIZE // 3 * SIZE + SIZE // 2)  # where the source is
-TOLERANCE = (
-    1e-5  # how far from NumPy, in parts of the largest value: the rounding of a thousand steps
-)
+SIZE, STEPS, BLOCK = 64, 1000, 25  # grid points in a row; steps; steps in the captured block
+SPEED2, KEEP = np.float32(0.25), np.float32(0.999)  # (c·dt/dx)²; what is left after friction
+COSINE, SINE = np.cos(np.float32(0.15)), np.sin(np.float32(0.15))  # the source turns by this
+PLACE = np.int32(SIZE // 3 * SIZE + SIZE // 2)  # the grid point of the source
+TOLERANCE = 1e-5  # relative to the largest value: the rounding of a thousand steps
 KERNELS = """
 kernel void laplacian(global const float *u, global float *next) {
     int x = get_global_id(0), y = get_global_id(1), n = get_global_size(0), i = y * n + x, e = n - 1;
-    next[i] = (x > 0 ? u[i - 1] : 0) + (x < e ? u[i + 1] : 0) + (y > 0 ? u[i - n] : 0) + (y < e ? u[i + n] : 0) - 4 * u[i];
+    float left = x > 0 ? u[i - 1] : 0, right = x < e ? u[i + 1] : 0;
+    float above = y > 0 ? u[i - n] : 0, below = y < e ? u[i + n] : 0;
+    next[i] = left + right + above + below - 4 * u[i];
 }
 kernel void advance(global const float *u, global float *before, global float *next, float speed2) {
     int i = get_global_id(0);
@@ -39,40 +34,35 @@ kernel void advance(global const float *u, global float *before, global float *n
 }
 kernel void damp(global float *next, float keep) { next[get_global_id(0)] *= keep; }
 kernel void drive(global float *next, global float2 *phase, float cosine, float sine, int place) {
-    float2 p = *phase;  // the source's clock, which lives on the device
+    float2 p = *phase;  // the phase of the source, which lives on the device
     *phase = (float2)(p.x * cosine - p.y * sine, p.x * sine + p.y * cosine);
     next[place] += p.y;
 }"""
 
 
 class Wave:
-    """The wave on a device."""
+    """The wave on the device of a queue."""
 
-    def __init__(self, context: cl.Context) -> None:
-        program, names = (
-            cl.Program(context, KERNELS).build(),
-            ("laplacian", "advance", "damp", "drive"),
-        )
-        self.laplacian, self.advance, self.damp, self.drive = (
-            cl.Kernel(program, name) for name in names
-        )
-        sizes = (4 * SIZE * SIZE, 4 * SIZE * SIZE, 4 * SIZE * SIZE, 8)
-        self.now, self.before, self.next, self.phase = (
-            cl.Buffer(context, cl.mem_flags.READ_WRITE, size) for size in sizes
-        )
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        program = cl.Program(queue.context, KERNELS).build()
+        self.laplacian, self.advance = program.laplacian, program.advance
+        self.damp, self.drive = program.damp, program.drive
+        grid: Any = cl_array.zeros(queue, (SIZE, SIZE), np.float32)
+        self.now, self.before, self.next = grid, grid.copy(), grid.copy()
+        self.phase: Any = cl_array.zeros(queue, 2, np.float32)
 
-    def reset(self, queue: cl.CommandQueue) -> None:
-        for buffer in (self.now, self.before):
-            cl.enqueue_copy(queue, buffer, np.zeros((SIZE, SIZE), np.float32))
-        cl.enqueue_copy(queue, self.phase, np.array([1, 0], np.float32))
+    def reset(self) -> None:
+        self.now.fill(0)
+        self.before.fill(0)
+        self.phase.set(np.array([1, 0], np.float32))
 
     def step(self, queue: cl.CommandQueue) -> None:
         points = (SIZE * SIZE,)
-        self.laplacian(queue, (SIZE, SIZE), None, self.now, self.next)
-        self.advance(queue, points, None, self.now, self.before, self.next, SPEED2)
-        self.damp(queue, points, None, self.next, KEEP)
-        self.drive(queue, (1,), None, self.next, self.phase, COSINE, SINE, PLACE)
-        cl.enqueue_copy(queue, self.now, self.next)
+        self.laplacian(queue, (SIZE, SIZE), None, self.now.data, self.next.data)
+        self.advance(queue, points, None, self.now.data, self.before.data, self.next.data, SPEED2)
+        self.damp(queue, points, None, self.next.data, KEEP)
+        self.drive(queue, (1,), None, self.next.data, self.phase.data, COSINE, SINE, PLACE)
+        cl.enqueue_copy(queue, self.now.data, self.next.data)
 
 
 def in_numpy() -> np.ndarray:
@@ -88,77 +78,42 @@ def in_numpy() -> np.ndarray:
 
 
 def run(device: fairlead.Device) -> bool:
-    """Compute the wave both ways and print how they compare. The answer is whether both are right and the same."""
-    queue, wave = cl.CommandQueue(context := cl.Context([device.to_pyopencl()])), Wave(context)
+    """Compute the wave directly and by replays, and print both. Return whether all is right."""
+    context = cl.Context([device.to_pyopencl()])
+    wave = Wave(queue := cl.CommandQueue(context))
     with fairlead.capture(queue) as graph:  # nothing runs in here
         for _ in range(BLOCK):
             wave.step(queue)
-    loop = graph.finalize()
-    ways = {
-        "direct": lambda: [wave.step(queue) for _ in range(STEPS)],
-        "replayed": lambda: loop.replay(queue, STEPS // BLOCK),
-    }
-    results, micros = (
-        {way: np.empty((SIZE, SIZE), np.float32) for way in ways},
-        {way: [] for way in ways},
-    )
-    for way in [*ways] * 6:  # in turns, so that both meet whatever else the machine does
-        wave.reset(queue)
-        start = time.perf_counter()
-        ways[way]()
+    loop, replays = graph.finalize(), STEPS // BLOCK
+
+    def direct() -> int:
+        for _ in range(STEPS):
+            wave.step(queue)
         queue.finish()
-        micros[way].append((time.perf_counter() - start) * 1e6 * BLOCK / (len(graph) * STEPS))
-        cl.enqueue_copy(queue, results[way], wave.now)
+        return len(graph) * replays
 
-    expected = in_numpy()
-    print(f"{device.platform.version.strip()}: {device.name}")
-    print(
-        f"  {SIZE}×{SIZE} points, {STEPS} steps; the graph has {len(graph)} commands and is replayed {STEPS // BLOCK} times"
-    )
-    medians = {
-        way: median(values[1:]) for way, values in micros.items()
-    }  # the first time each kernel is compiled
-    errors = {
-        way: abs(result - expected).max() / abs(expected).max() for way, result in results.items()
-    }
-    for way in ways:
-        print(
-            f"  {way:9}{medians[way]:6.2f} µs per command; off NumPy by {errors[way]:.1e} (allowed: {TOLERANCE:g})"
-        )
-    print(f"  replaying is {medians['direct'] / medians['replayed']:.1f} times as fast")
-    same = results["direct"].tobytes() == results["replayed"].tobytes()
-    print(
-        "  direct and replayed results agree: bit for bit"
-        if same
-        else "  direct and replayed results DIFFER"
-    )
-    return same and bool(max(errors.values()) <= TOLERANCE)
+    def replayed() -> int:
+        loop.replay(queue, replays).wait()  # one native call
+        return len(graph) * replays
+
+    problem = f"{SIZE}×{SIZE} points, {STEPS} steps in {replays} replays"
+    functions = wave.reset, direct, replayed, wave.now.get
+    return compare(device, problem, graph, "command", *functions, in_numpy(), TOLERANCE)
 
 
-def main() -> bool | None:
+def main() -> bool:
     devices = fairlead.devices()
-    usual = [
-        number for number, device in enumerate(devices) if "PoCL 3.0-rc2" in device.platform.version
-    ]  # PyPI's PoCL
-    parser = argparse.ArgumentParser()
-    parser.add_argument(
-        "--device", type=int, choices=range(len(devices)), default=(usual or [0])[0]
-    )
-    parser.add_argument("--all", action="store_true")
-    parser.add_argument("--list", action="store_true")
+    pocl = next((n for n, d in enumerate(devices) if "PoCL 3.0-rc2" in d.platform.version), 0)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", type=int, default=pocl, help="its number in the list")
+    parser.add_argument("--list", action="store_true", help="list the devices")
     options = parser.parse_args()
     if options.list:
-        return print(
-            *(
-                f"{i}: {device.name} ({device.platform.version})"
-                for i, device in enumerate(devices)
-            ),
-            sep="\n",
-        )
-    return not all(
-        run(device) for device in (devices if options.all else [devices[options.device]])
-    )
+        for number, device in enumerate(devices):
+            print(f"{number}: {device.name} ({device.platform.version})")
+        return True
+    return run(devices[options.device])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(not main())

@@ -1,8 +1,8 @@
-"""A wave in three dimensions, with two buffers that change places: a step's command groups are exchanged in its graph.
+"""A wave in three dimensions: two buffers swap their roles in each step of one command graph.
 
-A step computes what the wave will be and puts it in the place of what it was before, so that now and before swap their roles in each step.
-Either way round is a command group of a `DynamicCommandGroup`; one of them is active, and an update brings the executable graph
-to the other one. A microphone at one point listens in the same graph.
+A step computes the next state and overwrites the state before. So `now` and `other` swap after each
+step. Each order of the two is one command group of a `DynamicCommandGroup`. One group is active; an
+update changes the executable graph to the other one. A microphone listens in the same graph.
 """
 
 import sys
@@ -15,17 +15,20 @@ from fairlead.graph import CommandGraph, DynamicCommandGroup
 from fairlead.runtime import USM, Handler, Program, Queue, malloc_shared
 
 SPEED2 = np.float32(0.25)  # (c·dt/dx)²
-TOLERANCE = 1e-4  # how far from NumPy, in parts of the largest value: the rounding of all steps
+TOLERANCE = 1e-4  # relative to the largest value: the rounding of all steps
 KERNELS = """
-kernel void advance(global const float *now, global float *other, float speed2) {  // in `other` is what was before; then, what comes next
-    int x = get_global_id(0), y = get_global_id(1), z = get_global_id(2), n = get_global_size(0), e = n - 1;
-    int row = n, layer = n * n, i = z * layer + y * row + x;
-    float around = (x > 0 ? now[i - 1] : 0) + (x < e ? now[i + 1] : 0) + (y > 0 ? now[i - row] : 0)
-                 + (y < e ? now[i + row] : 0) + (z > 0 ? now[i - layer] : 0) + (z < e ? now[i + layer] : 0);
+kernel void advance(global const float *now, global float *other, float speed2) {
+    // `other` holds the state before, and then the next one
+    int x = get_global_id(0), y = get_global_id(1), z = get_global_id(2), n = get_global_size(0);
+    int e = n - 1, row = n, layer = n * n, i = z * layer + y * row + x;
+    float around = (x > 0 ? now[i - 1] : 0) + (x < e ? now[i + 1] : 0);
+    around += (y > 0 ? now[i - row] : 0) + (y < e ? now[i + row] : 0);
+    around += (z > 0 ? now[i - layer] : 0) + (z < e ? now[i + layer] : 0);
     other[i] = 2 * now[i] - other[i] + speed2 * (around - 6 * now[i]);
 }
-kernel void listen(global const float *next, int place, global float *heard, global int *time) { heard[(*time)++] = next[place]; }
-"""
+kernel void listen(global const float *next, int place, global float *heard, global int *time) {
+    heard[(*time)++] = next[place];
+}"""
 
 
 class Wave:
@@ -35,10 +38,8 @@ class Wave:
         self.queue, self.size, self.steps = queue, size, steps
         self.program = Program(queue.context, KERNELS)
         self.points = [malloc_shared(size**3, np.float32, queue) for _ in range(2)]
-        self.heard, self.time = (
-            malloc_shared(steps, np.float32, queue),
-            malloc_shared(1, np.int32, queue),
-        )
+        self.heard = malloc_shared(steps, np.float32, queue)
+        self.time = malloc_shared(1, np.int32, queue)
         self.place = np.int32((size // 4 * size + size // 2) * size + size // 3)
 
     def reset(self) -> None:
@@ -47,14 +48,13 @@ class Wave:
         self.time.array[:] = 0
 
     def advance(self, now: USM, other: USM) -> Callable[[Handler], None]:
-        """A command group: a step of the wave."""
+        """Return a command group: a step of the wave."""
         return lambda h: h.parallel_for((self.size,) * 3, self.program.advance, now, other, SPEED2)
 
     def listen(self, now: USM, other: USM) -> Callable[[Handler], None]:
-        """A command group: the microphone after that step."""
-        return lambda h: h.single_task(
-            self.program.listen, other, self.place, self.heard, self.time
-        )
+        """Return a command group: the microphone after that step."""
+        arguments = other, self.place, self.heard, self.time
+        return lambda h: h.single_task(self.program.listen, *arguments)
 
     def direct(self) -> int:
         now, other = self.points
@@ -69,10 +69,10 @@ class Wave:
         """Make the graph of a step: two nodes, of two command groups each."""
         now, other = self.points
         self.graph = CommandGraph(self.queue)
-        self.groups = [
-            DynamicCommandGroup(self.graph, [group(now, other), group(other, now)])
-            for group in (self.advance, self.listen)
-        ]
+        self.groups = []
+        for group in (self.advance, self.listen):
+            both = [group(now, other), group(other, now)]
+            self.groups.append(DynamicCommandGroup(self.graph, both))
         advance = self.graph.add(self.groups[0])
         self.nodes = advance, self.graph.add(self.groups[1], depends_on=advance)
         self.loop = self.graph.finalize(updatable=True)
@@ -81,33 +81,25 @@ class Wave:
         for step in range(self.steps):
             for group in self.groups:
                 group.active_index = step % 2
-            self.loop.update(
-                self.nodes
-            )  # what was submitted before stays as it was, and need not be waited for
+            self.loop.update(self.nodes)  # changes nothing of the earlier submissions
             self.queue.graph(self.loop)
         self.queue.wait()
         return self.steps
 
 
 def pulse(size: int) -> np.ndarray:
-    """How it begins: a bump in the middle of the cube, at rest."""
+    """Return the first state: a bump in the middle of the cube, at rest."""
     x, y, z = np.meshgrid(*[np.linspace(-1, 1, size, dtype=np.float32)] * 3)
     return np.exp(-20 * (x * x + y * y + z * z))
 
 
 def in_numpy(size: int, steps: int, place: int) -> np.ndarray:
-    """What the microphone hears, without OpenCL."""
+    """Return what the microphone hears, without OpenCL."""
     now, before, heard = pulse(size), pulse(size), np.empty(steps, np.float32)
     for step in range(steps):
         u = np.pad(now, 1)
-        around = (
-            u[1:-1, 1:-1, :-2]
-            + u[1:-1, 1:-1, 2:]
-            + u[1:-1, :-2, 1:-1]
-            + u[1:-1, 2:, 1:-1]
-            + u[:-2, 1:-1, 1:-1]
-            + u[2:, 1:-1, 1:-1]
-        )
+        around = u[1:-1, 1:-1, :-2] + u[1:-1, 1:-1, 2:] + u[1:-1, :-2, 1:-1]
+        around = around + u[1:-1, 2:, 1:-1] + u[:-2, 1:-1, 1:-1] + u[2:, 1:-1, 1:-1]
         now, before = 2 * now - before + SPEED2 * (around - 6 * now), now
         heard[step] = now.flat[place]
     return heard
@@ -115,16 +107,14 @@ def in_numpy(size: int, steps: int, place: int) -> np.ndarray:
 
 def main() -> bool:
     chosen = options(__doc__, size=16, steps=300)
-    queue = Queue(in_order=True)  # to the device that ONEAPI_DEVICE_SELECTOR selects
+    queue = Queue(in_order=True)  # on the device that ONEAPI_DEVICE_SELECTOR selects
     wave = Wave(queue, chosen.size, chosen.steps)
     wave.record()
-    what = f"{chosen.size}³ points, {chosen.steps} steps; the graph of a step has {len(wave.graph)} nodes"
     expected = in_numpy(chosen.size, chosen.steps, int(wave.place))
-    ways = {"direct": wave.direct, "replayed": wave.replayed}
-    return compare(
-        queue.device, what, "step", wave.reset, ways, lambda: wave.heard.array, expected, TOLERANCE
-    )
+    problem = f"{chosen.size}³ points, {chosen.steps} steps"
+    functions = wave.reset, wave.direct, wave.replayed, lambda: wave.heard.array
+    return compare(queue.device, problem, wave.graph, "step", *functions, expected, TOLERANCE)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(not main())

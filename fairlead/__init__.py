@@ -23,8 +23,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api import devices, platforms
-    from .backends import adapters, pi_plugins
+    from .api import adapters, devices, pi_plugins, platforms
     from .captured_graphs.context import CapturedGraph, CaptureError, capture
     from .captured_graphs.executable import Executable, ReplayError
     from .icd.errors import OpenCLError, PlatformNotFoundError
@@ -68,10 +67,10 @@ _MODULES = {
     "Platform": ".icd.objects",
     "PlatformNotFoundError": ".icd.errors",
     "ReplayError": ".captured_graphs.executable",
-    "adapters": ".backends",
+    "adapters": ".api",
     "capture": ".captured_graphs.context",
     "devices": ".api",
-    "pi_plugins": ".backends",
+    "pi_plugins": ".api",
     "platforms": ".api",
     "trace": ".loader.trace.trace",
 }

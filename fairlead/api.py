@@ -1,24 +1,47 @@
-"""What `fairlead.platforms()` and `fairlead.devices()` answer: everything that is usable, or an error with every reason why
-nothing is."""
+"""The public functions that list what this machine has: platforms, devices, adapters, plugins.
+
+Each gives everything that is usable, or an error with every reason why nothing is.
+
+An adapter for OpenCL looks for OpenCL drivers itself, through whatever libOpenCL it finds, and that
+loader misses the drivers that only fairlead finds, above all those that pip installed. So the adapter
+gets the same drivers: `nested_environment` registers every usable driver in a directory of manifests,
+and the adapter is loaded while OCL_ICD_VENDORS names that directory.
+"""
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
+import tempfile
 import warnings
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 from .icd.drivers import drivers
 from .icd.errors import PlatformNotFoundError
-from .icd.objects import Device, Platform
-from .loader.base.errors import FairleadError, NotFoundError
+from .icd.objects import CLDevice, CLPlatform
+from .loader.base.errors import FairleadError, NotFoundError, reason_of
+from .loader.base.forks import new_lock
+from .loader.ur.plugins import Plugins, open_plugins
 
 _REMEDY: Final = "run `fairlead doctor`"
 
+_opened: Final[dict[str, Plugins]] = {}
+_lock = new_lock()
 
-def platforms() -> tuple[Platform, ...]:
+
+def platforms() -> tuple[CLPlatform, ...]:
     """The platforms of every usable driver, always in the same order; opened once for the process.
 
-    Raises PlatformNotFoundError (CL_PLATFORM_NOT_FOUND_KHR) if there is none. Its `reasons` name every place that was looked at
-    and everything that was refused, with the remedy. (OpenCL specification, clGetPlatformIDs; cl_khr_icd.)
+    Returns:
+        One platform at least. (OpenCL specification, clGetPlatformIDs; cl_khr_icd.)
+
+    Raises:
+        PlatformNotFoundError: there is none (CL_PLATFORM_NOT_FOUND_KHR). Its `reasons` name every
+            place that was searched and everything that was refused, with the remedy.
     """
     found = drivers()
     if not found.platforms:
@@ -32,12 +55,17 @@ def platforms() -> tuple[Platform, ...]:
     return found.platforms
 
 
-def devices() -> tuple[Device, ...]:
-    """The devices of all platforms, in the order of the platforms; a platform that fails to list its devices gets a
-    RuntimeWarning.
+def devices() -> tuple[CLDevice, ...]:
+    """The devices of all platforms, in the order of the platforms.
 
-    Raises PlatformNotFoundError if there is no platform and NotFoundError (CL_DEVICE_NOT_FOUND) if none of them has a device.
-    (OpenCL specification, clGetDeviceIDs.)
+    A platform whose list of devices is faulty gets a RuntimeWarning.
+
+    Returns:
+        One device at least. (OpenCL specification, clGetDeviceIDs.)
+
+    Raises:
+        PlatformNotFoundError: there is no platform.
+        NotFoundError: no platform has a device (CL_DEVICE_NOT_FOUND).
     """
     found, failures = usable_devices()
     for failure in failures:
@@ -45,23 +73,26 @@ def devices() -> tuple[Device, ...]:
     return found
 
 
-def usable_devices() -> tuple[tuple[Device, ...], tuple[str, ...]]:
-    """The devices of all platforms, and a sentence for each platform that failed to list its own. Raises what `devices`
-    raises."""
-    found: list[Device] = []
+def usable_devices() -> tuple[tuple[CLDevice, ...], tuple[str, ...]]:
+    """The devices of all platforms, and a sentence for each faulty list of devices.
+
+    Raises:
+        PlatformNotFoundError, NotFoundError: as `devices`.
+    """
+    found: list[CLDevice] = []
     empty: list[str] = []
     failures: list[str] = []
     for platform in platforms():
+        who = f"the platform {platform.name!r}"
+        path = platform.driver.path
         try:
             found += platform.devices
-            if not platform.devices:
-                empty.append(
-                    f"the platform {platform.name!r} has no device ({platform.driver.path})"
-                )
+            failures += (f"{who} ({path}): {fault}" for fault in platform.device_faults)
+            if not platform.devices and not platform.device_faults:
+                empty.append(f"{who} has no device ({path})")
         except FairleadError as error:
-            failures.append(
-                f"the platform {platform.name!r} failed to list its devices ({platform.driver.path}): {error}"
-            )
+            reason = reason_of(error, with_code=True)
+            failures.append(f"{who} failed to list its devices ({path}): {reason}")
     if not found:
         raise NotFoundError(
             "no OpenCL device can be used",
@@ -71,3 +102,62 @@ def usable_devices() -> tuple[tuple[Device, ...], tuple[str, ...]]:
             remedy=_REMEDY,
         )
     return tuple(found), tuple(failures)
+
+
+def adapters() -> Plugins:
+    """The Unified Runtime adapters that can be used, opened once for the process.
+
+    `adapters().select()` gives the devices that ONEAPI_DEVICE_SELECTOR, SYCL_DEVICE_FILTER or SYCL_BE
+    select.
+
+    Returns:
+        The adapters. Its `reasons` say what was refused, and why.
+
+    Raises:
+        SelectorError: the selector of the environment cannot be understood.
+    """
+    return _open("UR")
+
+
+def pi_plugins() -> Plugins:
+    """The DPC++ PI plugins that can be used, opened once for the process; otherwise as `adapters`."""
+    return _open("PI")
+
+
+def _open(interface: str) -> Plugins:
+    with _lock:
+        known = _opened.get(interface)
+        if known is None or known.closed or any(plugin.closed for plugin in known):
+            _opened[interface] = open_plugins(interface, environment=nested_environment())
+        return _opened[interface]
+
+
+@cache
+def nested_environment() -> dict[str, str]:
+    """The variables by which a plugin's own OpenCL loader finds fairlead's drivers; {} without any."""
+    return registered([driver.path for driver in drivers().drivers])
+
+
+def registered(libraries: Sequence[str]) -> dict[str, str]:
+    """The variables by which an OpenCL loader finds these drivers and no others.
+
+    Args:
+        libraries: the drivers' paths.
+
+    Returns:
+        The variables, {} without libraries. They name a directory that goes with this process.
+    """
+    if not libraries:
+        return {}
+    directory = Path(tempfile.mkdtemp(prefix="fairlead-vendors-"))
+    atexit.register(_remove, directory, os.getpid())
+    for number, library in enumerate(libraries):
+        (directory / f"{number:03}.icd").write_bytes(os.fsencode(f"{library}\n"))
+    # every loader takes a directory here; OCL_ICD_FILENAMES would name the same drivers a second time
+    return {"OCL_ICD_VENDORS": str(directory), "OCL_ICD_FILENAMES": ""}
+
+
+def _remove(directory: Path, owner: int) -> None:
+    """Remove a directory at the end of the process that made it, not of one that was forked from it."""
+    if os.getpid() == owner:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -39,9 +39,17 @@ def _function(name: str, pointer: int) -> Any:
     return OPENCL.functions[name].prototype(pointer)
 
 
+#: Of the C types that questions are answered with: what makes room for one, and its size in bytes.
+_ANSWERS: Final = {
+    name: (ffi.typeof(f"{name} *"), ffi.sizeof(name))
+    for name in ("int32_t", "uint32_t", "uint64_t", "uintptr_t")
+}
+
+
 def _number(handle: int, routine: str, name: str, kind: str) -> int:
-    value = ffi.new(f"{kind} *")
-    check(call(handle, routine, OPENCL[name], ffi.sizeof(kind), address(value), None), routine)
+    answer, size = _ANSWERS[kind]
+    value = ffi.new(answer)
+    check(call(handle, routine, OPENCL[name], size, address(value), None), routine)
     return value[0]
 
 

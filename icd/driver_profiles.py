@@ -27,7 +27,7 @@ from ..loader.base.memory import read_text, read_word
 from ..loader.base.search import Candidate, secure_environ
 
 if TYPE_CHECKING:
-    from .objects import Platform
+    from .objects import CLPlatform
 
 _VARIABLE: Final = "FAIRLEAD_QUIRKS"
 
@@ -129,7 +129,7 @@ class Row:
     sets: Mapping[str, Any] = field(default_factory=dict)
     locate: Callable[[Candidate], str | None] | None = None
     repair_open: Callable[[str], Library | None] | None = None
-    repair_platform: Callable[[Platform], bool] | None = None
+    repair_platform: Callable[[CLPlatform], bool] | None = None
 
     @property
     def is_repair(self) -> bool:
@@ -171,7 +171,7 @@ def active() -> tuple[Row, ...]:
 # Profiles
 
 
-def profile_of(platform: Platform) -> DriverProfile:
+def profile_of(platform: CLPlatform) -> DriverProfile:
     """The profile of a platform's driver.
 
     Raises:
@@ -279,7 +279,7 @@ def _immortal(text: str) -> int:
     return strdup(text.encode())
 
 
-def _name_the_cpu(platform: Platform) -> bool:
+def _name_the_cpu(platform: CLPlatform) -> bool:
     if _POCL_VERSION not in platform.version:
         return False
     changed = False

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ from ..loader.base.verdicts import Report, judge
 from . import discovery, driver_profiles
 from .abi import CL_SUCCESS
 from .errors import PlatformNotFoundError, error
-from .objects import Platform
+from .objects import CLPlatform
 from .tables import DriverError, bind, forget
 
 MOST_PLATFORMS: Final = 1024
@@ -55,7 +56,7 @@ class Driver:
         self.candidate = candidate
         self.library = library
         self.path = library.path
-        self.platforms: tuple[Platform, ...] = ()
+        self.platforms: tuple[CLPlatform, ...] = ()
         self.refusals: tuple[Refusal, ...] = ()
         self.quirks: tuple[str, ...] = tuple(applied)
         entry = library.symbol("clGetExtensionFunctionAddress")
@@ -103,7 +104,7 @@ class Drivers:
     search: SearchResult
 
     @property
-    def platforms(self) -> tuple[Platform, ...]:
+    def platforms(self) -> tuple[CLPlatform, ...]:
         """The platforms of all drivers: in the order of the search, or of OCL_ICD_PLATFORM_SORT=devices."""
         found = tuple(platform for driver in self.drivers for platform in driver.platforms)
         if secure_environ().get("OCL_ICD_PLATFORM_SORT") != "devices":
@@ -128,12 +129,12 @@ def drivers(*, refresh: bool = False) -> Drivers:
         return _drivers
 
 
-def platforms() -> tuple[Platform, ...]:
+def platforms() -> tuple[CLPlatform, ...]:
     """The platforms of all drivers, in order."""
     return drivers().platforms
 
 
-def default_platform() -> Platform:
+def default_platform() -> CLPlatform:
     """The platform that OCL_ICD_DEFAULT_PLATFORM (an index) names, else the first one.
 
     Raises PlatformNotFoundError with every reason when there is none, OpenCLError (CL_INVALID_PLATFORM) for a bad index.
@@ -175,7 +176,7 @@ def load(candidate: Candidate, *, progress: Callable[[str], None] = lambda step:
         driver = Driver(candidate, library, (*applied, *more))
         progress("listing its platforms")
         handles = _platform_ids(driver)
-        found: list[Platform] = []
+        found: list[CLPlatform] = []
         refused: list[Refusal] = []
         for index, handle in enumerate(handles):
             progress(f"binding its platform {index}")
@@ -316,7 +317,7 @@ def _failed(code: int, routine: str, detail: str) -> DriverError:
     return DriverError(answer.message, routine=routine, code=answer.code)
 
 
-def _platform(driver: Driver, handle: int | None) -> Platform:
+def _platform(driver: Driver, handle: int | None) -> CLPlatform:
     """Bind one platform and ask what every ICD must answer (cl_khr_icd); DriverError or OpenCLError if it must be refused."""
     if not handle:
         raise DriverError("its handle is NULL")
@@ -324,7 +325,7 @@ def _platform(driver: Driver, handle: int | None) -> Platform:
     if owner is not None:
         raise DriverError(f"it is the same platform as one of {owner.path}")
     binding = bind(handle, driver.icd_function)
-    platform = Platform(
+    platform = CLPlatform(
         handle,
         binding.table,
         driver,
@@ -346,14 +347,22 @@ def _platform(driver: Driver, handle: int | None) -> Platform:
 def _repair_platforms(driver: Driver) -> None:
     for row in driver_profiles.active():
         repair = row.repair_platform
-        repaired = [repair(platform) for platform in driver.platforms] if repair else ()
-        if any(repaired):
-            driver.quirks += (row.id,)
+        if repair is None:
+            continue
+        for platform in driver.platforms:
+            with suppress(FairleadError):  # its devices cannot be listed: who asks for them is told
+                if repair(platform) and row.id not in driver.quirks:
+                    driver.quirks += (row.id,)
 
 
-def _device_counts(platform: Platform) -> tuple[int, int, int]:
-    """GPUs, CPUs, all devices: what ocl-icd sorts by."""
-    types = [device.type for device in platform.devices]
+def _device_counts(platform: CLPlatform) -> tuple[int, int, int]:
+    """GPUs, CPUs, all devices: what ocl-icd sorts by. What does not answer does not count."""
+    types: list[str] = []
+    with suppress(FairleadError):
+        for device in platform.devices:
+            types.append("")
+            with suppress(FairleadError):
+                types[-1] = device.type
     return sum("GPU" in type for type in types), sum("CPU" in type for type in types), len(types)
 
 

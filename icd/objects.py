@@ -1,8 +1,9 @@
-"""Platform and Device: a driver's handles with the table to call them by, and their properties as Python values.
+"""Platforms and devices: a driver's handles, the table to call them by, and their properties.
 
-`info("CL_DEVICE_NAME")` gives any property by its OpenCL name. `_KINDS` says which are not plain numbers; what it does not list
-is read by the size of the answer: 4 and 8 bytes are an unsigned number (cl_uint, cl_bool, cl_ulong, size_t, a bit-field, a
-handle), anything else stays bytes. (OpenCL specification, tables of clGetPlatformInfo and clGetDeviceInfo.)
+`info("CL_DEVICE_NAME")` gives any property by its OpenCL name as a Python value. The ABI data says of
+which type an answer is, and `_WITHOUT_A_TYPE` says it for the rest. An answer that cannot be of its
+type raises FairleadError: drivers give empty answers, and half ones. (OpenCL specification, tables of
+clGetPlatformInfo and clGetDeviceInfo.)
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from ..loader.base.errors import FairleadError
 from ..loader.base.memory import read_word
 from ..loader.base.query import text
 from ..loader.base.table import DispatchTable
@@ -27,17 +29,20 @@ if TYPE_CHECKING:
 _CL_INVALID_VALUE: Final = -30
 _CL_DEVICE_NOT_FOUND: Final = -1
 _NAME_VERSION: Final = struct.Struct("=I64s")
+_MOST_DEVICES: Final = 4096
 
 
-def _version(number: int) -> tuple[int, int, int]:
-    """cl_version: 10 bits of major, 10 of minor, 12 of patch."""
+def _version(value: bytes) -> tuple[int, int, int]:
+    """A cl_version: 10 bits of major, 10 of minor, 12 of patch."""
+    (number,) = struct.unpack("=I", value)
     return number >> 22, number >> 12 & 0x3FF, number & 0xFFF
 
 
 def _names_and_versions(value: bytes) -> tuple[tuple[str, tuple[int, int, int]], ...]:
     """An array of struct cl_name_version."""
     return tuple(
-        (text(name), _version(number)) for number, name in _NAME_VERSION.iter_unpack(value)
+        (text(name), _version(struct.pack("=I", number)))
+        for number, name in _NAME_VERSION.iter_unpack(value)
     )
 
 
@@ -46,50 +51,54 @@ def _numbers(value: bytes) -> tuple[int, ...]:
     return struct.unpack(f"@{len(value) // struct.calcsize('@n')}n", value)
 
 
+def _number(value: bytes) -> int:
+    """An unsigned number of 4 or 8 bytes: cl_uint, cl_ulong, size_t, a bit-field, a handle."""
+    if len(value) not in (4, 8):
+        raise struct.error
+    return int.from_bytes(value, "little")
+
+
+def _flag(value: bytes) -> bool:
+    """A cl_bool."""
+    return bool(_number(value))
+
+
 def _by_size(value: bytes) -> int | bytes:
-    return int.from_bytes(value, "little") if len(value) in (4, 8) else value
+    return _number(value) if len(value) in (4, 8) else value
 
 
-#: How to read the properties that are not plain numbers: a converter, and the names after the prefix CL_.
-_KINDS: Final[tuple[tuple[Callable[[bytes], Any], str], ...]] = (
-    (
-        text,
-        "PLATFORM_PROFILE PLATFORM_VERSION PLATFORM_NAME PLATFORM_VENDOR PLATFORM_EXTENSIONS PLATFORM_ICD_SUFFIX_KHR",
-    ),
-    (
-        text,
-        "DEVICE_NAME DEVICE_VENDOR DRIVER_VERSION DEVICE_PROFILE DEVICE_VERSION DEVICE_EXTENSIONS DEVICE_OPENCL_C_VERSION",
-    ),
-    (text, "DEVICE_BUILT_IN_KERNELS DEVICE_IL_VERSION DEVICE_LATEST_CONFORMANCE_VERSION_PASSED"),
-    (
-        any,
-        "PLATFORM_UNLOADABLE_KHR DEVICE_IMAGE_SUPPORT DEVICE_ERROR_CORRECTION_SUPPORT DEVICE_ENDIAN_LITTLE",
-    ),
-    (
-        any,
-        "DEVICE_AVAILABLE DEVICE_COMPILER_AVAILABLE DEVICE_LINKER_AVAILABLE DEVICE_HOST_UNIFIED_MEMORY",
-    ),
-    (any, "DEVICE_PREFERRED_INTEROP_USER_SYNC DEVICE_SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS"),
-    (any, "DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT DEVICE_WORK_GROUP_COLLECTIVE_FUNCTIONS_SUPPORT"),
-    (any, "DEVICE_GENERIC_ADDRESS_SPACE_SUPPORT DEVICE_PIPE_SUPPORT DEVICE_LUID_VALID"),
-    (_numbers, "DEVICE_MAX_WORK_ITEM_SIZES DEVICE_PARTITION_PROPERTIES DEVICE_PARTITION_TYPE"),
-    (
-        lambda value: _version(int.from_bytes(value, "little")),
-        "PLATFORM_NUMERIC_VERSION DEVICE_NUMERIC_VERSION",
-    ),
-    (
-        _names_and_versions,
-        "PLATFORM_EXTENSIONS_WITH_VERSION DEVICE_EXTENSIONS_WITH_VERSION DEVICE_ILS_WITH_VERSION",
-    ),
-    (
-        _names_and_versions,
-        "DEVICE_BUILT_IN_KERNELS_WITH_VERSION DEVICE_OPENCL_C_ALL_VERSIONS DEVICE_OPENCL_C_FEATURES",
-    ),
-    (bytes, "DEVICE_UUID DRIVER_UUID DEVICE_LUID"),
-)
-_CONVERTERS: Final = {
-    f"CL_{name}": converter for converter, names in _KINDS for name in names.split()
+_BY_TYPE: Final[dict[str, Callable[[bytes], Any]]] = {
+    "": _by_size,
+    "char[]": text,
+    "cl_bool": _flag,
+    "size_t[]": _numbers,
+    "cl_device_partition_property[]": _numbers,
 }
+
+#: How to read the answers whose type the ABI data does not say, by their names.
+_WITHOUT_A_TYPE: Final[dict[str, Callable[[bytes], Any]]] = {
+    **dict.fromkeys(("CL_PLATFORM_UNLOADABLE_KHR", "CL_DEVICE_LUID_VALID"), _flag),
+    **dict.fromkeys(("CL_PLATFORM_NUMERIC_VERSION", "CL_DEVICE_NUMERIC_VERSION"), _version),
+    **dict.fromkeys(("CL_DEVICE_UUID", "CL_DRIVER_UUID", "CL_DEVICE_LUID"), bytes),
+    **dict.fromkeys(
+        (
+            "CL_PLATFORM_EXTENSIONS_WITH_VERSION",
+            "CL_DEVICE_EXTENSIONS_WITH_VERSION",
+            "CL_DEVICE_ILS_WITH_VERSION",
+            "CL_DEVICE_BUILT_IN_KERNELS_WITH_VERSION",
+            "CL_DEVICE_OPENCL_C_ALL_VERSIONS",
+            "CL_DEVICE_OPENCL_C_FEATURES",
+        ),
+        _names_and_versions,
+    ),
+}
+
+
+def _reader(name: str, answer: str) -> Callable[[bytes], Any]:
+    if name in _WITHOUT_A_TYPE:
+        return _WITHOUT_A_TYPE[name]
+    return _BY_TYPE.get(answer, _by_size if answer.endswith("[]") else _number)
+
 
 _DEVICE_TYPES: Final = ("CPU", "GPU", "ACCELERATOR", "CUSTOM")
 
@@ -97,17 +106,39 @@ _DEVICE_TYPES: Final = ("CPU", "GPU", "ACCELERATOR", "CUSTOM")
 def _info(table: DispatchTable, routine: str, handle: int, name: str) -> Any:
     if name not in OPENCL.constants:
         raise error(_CL_INVALID_VALUE, routine, f"OpenCL has no constant {name}.")
+    answer = OPENCL.constants[name].answer
     value = query(table, routine, handle, OPENCL[name], detail=f"({name})")
-    return _CONVERTERS.get(name, _by_size)(value)
+    try:
+        return _reader(name, answer)(value)
+    except struct.error:
+        raise FairleadError(
+            f"the answer to {name} has {len(value)} bytes, which is no {answer or 'value of its type'}",
+            routine=routine,
+            remedy="update the driver",
+        ) from None
+
+
+def _told(thing: CLPlatform | CLDevice, name: str) -> str:
+    """A property in a repr, which must not fail."""
+    try:
+        return repr(getattr(thing, name))
+    except FairleadError:
+        return f"of unknown {name}"
 
 
 @dataclass(frozen=True)
-class Platform:
+class CLPlatform:
     """A platform of a driver. Two are equal when they have the same handle.
 
-    `handle` is the cl_platform_id, `table` the complete dispatch table to call it by. `icd_version` is 1 or 2, `notes` are
-    remarks on how it was bound. For ICD 2, `foreign_dispatch_data` is the address that another loader in this process had stored
-    before ours, 0 if there was none. That loader goes on working with our data, which begins with a complete cl_icd_dispatch.
+    Attributes:
+        handle: the cl_platform_id.
+        table: the complete dispatch table to call it by.
+        driver: the open driver that it is of.
+        icd_version: 1 or 2 (cl_khr_icd).
+        notes: remarks on how it was bound.
+        foreign_dispatch_data: for ICD 2 the address that another loader in this process had stored
+            before ours, 0 if there was none. That loader goes on working with our data, which
+            begins with a complete cl_icd_dispatch.
     """
 
     handle: int
@@ -151,21 +182,43 @@ class Platform:
         """CL_PLATFORM_ICD_SUFFIX_KHR, the ending of the vendor's own extension functions."""
         return self.info("CL_PLATFORM_ICD_SUFFIX_KHR")
 
+    @property
+    def devices(self) -> tuple[CLDevice, ...]:
+        """All devices of the platform, in the driver's order; empty if it has none.
+
+        Handles that are NULL are left out: see `device_faults`.
+
+        Raises:
+            OpenCLError: the driver refuses to list them (clGetDeviceIDs).
+            FairleadError: it gives a number of devices that cannot be.
+        """
+        return self._listed[0]
+
+    @property
+    def device_faults(self) -> tuple[str, ...]:
+        """A sentence for what is wrong with the driver's list of devices. Raises what `devices` does."""
+        return self._listed[1]
+
     @cached_property
-    def devices(self) -> tuple[Device, ...]:
-        """All devices of the platform, in the driver's order; empty when it has none (CL_DEVICE_NOT_FOUND)."""
-        count = ctypes.c_uint()
+    def _listed(self) -> tuple[tuple[CLDevice, ...], tuple[str, ...]]:
+        count, routine = ctypes.c_uint(), "clGetDeviceIDs"
         every = OPENCL["CL_DEVICE_TYPE_ALL"]
         code = self.table.clGetDeviceIDs(self.handle, every, 0, None, ctypes.byref(count))
         if code == _CL_DEVICE_NOT_FOUND or (code == CL_SUCCESS and not count.value):
-            return ()
-        check(code, "clGetDeviceIDs")
-        handles = (ctypes.c_void_p * min(count.value, 4096))()
-        check(
-            self.table.clGetDeviceIDs(self.handle, every, len(handles), handles, None),
-            "clGetDeviceIDs",
-        )
-        return tuple(Device(handle, self) for handle in handles if handle)
+            return (), ()
+        check(code, routine)
+        if count.value > _MOST_DEVICES:
+            raise FairleadError(
+                f"the driver says that it has {count.value} devices, which cannot be",
+                routine=routine,
+                remedy="update the driver",
+            )
+        handles = (ctypes.c_void_p * count.value)()
+        check(self.table.clGetDeviceIDs(self.handle, every, count.value, handles, None), routine)
+        found = tuple(CLDevice(handle, self) for handle in handles if handle)
+        null = count.value - len(found)
+        fault = f"{routine} gave {count.value} devices, and {null} of their handles are NULL"
+        return found, (fault,) if null else ()
 
     @property
     def dispatch_data_is_ours(self) -> bool:
@@ -199,17 +252,16 @@ class Platform:
         return pyopencl.Platform.from_int_ptr(self.handle)
 
     def __repr__(self) -> str:
-        return (
-            f"<Platform {self.name!r} {self.version!r}, ICD {self.icd_version}, {self.driver.path}>"
-        )
+        name, version = _told(self, "name"), _told(self, "version")
+        return f"<Platform {name} {version}, ICD {self.icd_version}, {self.driver.path}>"
 
 
 @dataclass(frozen=True)
-class Device:
+class CLDevice:
     """A device of a platform. Two are equal when they have the same handle, the cl_device_id."""
 
     handle: int
-    platform: Platform = field(compare=False)
+    platform: CLPlatform = field(compare=False)
 
     @property
     def table(self) -> DispatchTable:
@@ -270,4 +322,11 @@ class Device:
         return pyopencl.Device.from_int_ptr(self.handle)
 
     def __repr__(self) -> str:
-        return f"<Device {self.name!r} ({self.type}) of {self.platform.name!r}>"
+        kind = _told(self, "type").strip("'")
+        return f"<Device {_told(self, 'name')} ({kind}) of {_told(self.platform, 'name')}>"
+
+
+#: The public names, as `fairlead.Platform` and `fairlead.Device`. In this package the names say the
+#: layer, because Unified Runtime's platforms and devices are there too.
+Platform = CLPlatform
+Device = CLDevice

@@ -18,28 +18,33 @@ from typing import Any
 
 from ..loader.base.children import Outcome, Request, candidate_from, run_all
 from ..loader.base.errors import FairleadError, LibraryError, reason_of
+from ..loader.base.process_state import ProcessState
 from ..loader.base.search import Candidate
 from .driver_profiles import habits_of
 from .drivers import load
 from .errors import check
-from .objects import Device, Platform
+from .objects import CLDevice, CLPlatform
 
 
 @dataclass(frozen=True)
 class DeviceReport:
-    """A device as the child saw it; `global_mem` in bytes."""
+    """A device as the child saw it; `global_mem` in bytes.
+
+    `fault` says which question it failed to answer; what was not asked then has its default.
+    """
 
     name: str
-    type: str
-    version: str
-    driver_version: str
-    compute_units: int
-    global_mem: int
+    type: str = ""
+    version: str = ""
+    driver_version: str = ""
+    compute_units: int = 0
+    global_mem: int = 0
+    fault: str = ""
 
 
 @dataclass(frozen=True)
 class PlatformReport:
-    """A platform as the child saw it."""
+    """A platform as the child saw it; `fault` says why its devices could not be listed."""
 
     name: str
     vendor: str
@@ -48,6 +53,7 @@ class PlatformReport:
     icd_version: int
     notes: tuple[str, ...]
     devices: tuple[DeviceReport, ...]
+    fault: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,7 @@ class ProbeReport:
         icd_version: the highest of its platforms.
         quirks: the ids of the repairs that were applied (`driver_profiles`).
         habits: the ids of the habits that apply.
+        handlers: the signals whose handlers it changes in the process, "SIGINT".
         missing: the libraries that it needs and that were not found.
         notes: what is odd about it although it works, refused platforms among them.
         probed: False if no child could be started: then nothing is known, and `ok` is True.
@@ -74,6 +81,7 @@ class ProbeReport:
     platforms: tuple[PlatformReport, ...] = ()
     quirks: tuple[str, ...] = ()
     habits: tuple[str, ...] = ()
+    handlers: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     probed: bool = True
@@ -85,7 +93,9 @@ class ProbeReport:
     @staticmethod
     def from_dict(data: dict[str, Any]) -> ProbeReport:
         """The report that `as_dict` gave."""
-        lists = {name: tuple(data[name]) for name in ("quirks", "habits", "missing", "notes")}
+        lists = {
+            name: tuple(data[name]) for name in ("quirks", "habits", "handlers", "missing", "notes")
+        }
         platforms = tuple(map(_platform_from_dict, data["platforms"]))
         return ProbeReport(
             **{
@@ -131,7 +141,7 @@ def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any
 
 def describe(candidate: Candidate, progress: Callable[[str], None]) -> ProbeReport:
     """Load the candidate in this process and question it; `progress` is told what is going on, "opening the library"."""
-    started = time.monotonic()
+    started, state = time.monotonic(), ProcessState.now()
     try:
         driver = load(candidate, progress=progress)
     except FairleadError as error:
@@ -146,6 +156,7 @@ def describe(candidate: Candidate, progress: Callable[[str], None]) -> ProbeRepo
         )
     notes = [f"{refusal.what}: {refusal.reason}" for refusal in driver.refusals]
     platforms = tuple(_platform_report(platform, notes, progress) for platform in driver.platforms)
+    notes += state.changes()
     return ProbeReport(
         candidate,
         True,
@@ -155,11 +166,12 @@ def describe(candidate: Candidate, progress: Callable[[str], None]) -> ProbeRepo
         platforms=platforms,
         quirks=driver.quirks,
         habits=_habits(driver.platforms),
+        handlers=state.changed_handlers(),
         notes=tuple(notes),
     )
 
 
-def _habits(platforms: Sequence[Platform]) -> tuple[str, ...]:
+def _habits(platforms: Sequence[CLPlatform]) -> tuple[str, ...]:
     rows = [
         row.id
         for platform in platforms
@@ -169,17 +181,21 @@ def _habits(platforms: Sequence[Platform]) -> tuple[str, ...]:
 
 
 def _platform_report(
-    platform: Platform, notes: list[str], progress: Callable[[str], None]
+    platform: CLPlatform, notes: list[str], progress: Callable[[str], None]
 ) -> PlatformReport:
-    devices: tuple[DeviceReport, ...] = ()
+    devices: list[DeviceReport] = []
+    faults: list[str] = []
+    fault = ""
     try:
         progress(f"asking the platform {platform.name!r} for its devices")
-        devices = tuple(map(_device_report, platform.devices))
-        for device in platform.devices:
-            progress(f"making a context for the device {device.name!r}")
-            _try_context(device)
+        for number, device in enumerate(platform.devices):
+            report = _device_report(device, number, progress)
+            devices.append(report)
+            faults.append(report.fault or _context_fault(device, progress))
+        notes += platform.device_faults
     except FairleadError as error:
-        notes.append(str(error))
+        fault = reason_of(error, with_code=True)
+    notes += filter(None, (fault, *faults))
     values = (
         platform.name,
         platform.vendor,
@@ -188,15 +204,34 @@ def _platform_report(
         platform.icd_version,
         platform.notes,
     )
-    return PlatformReport(*values, devices)
+    return PlatformReport(*values, tuple(devices), fault)
 
 
-def _device_report(device: Device) -> DeviceReport:
-    sizes = device.info("CL_DEVICE_MAX_COMPUTE_UNITS"), device.info("CL_DEVICE_GLOBAL_MEM_SIZE")
-    return DeviceReport(device.name, device.type, device.version, device.driver_version, *sizes)
+def _device_report(device: CLDevice, number: int, progress: Callable[[str], None]) -> DeviceReport:
+    values: dict[str, Any] = {"name": f"device {number}"}
+    try:
+        progress(f"asking device {number} of the platform {device.platform.name!r} about itself")
+        for name in ("name", "type", "version", "driver_version"):
+            values[name] = getattr(device, name)
+        values["compute_units"] = device.info("CL_DEVICE_MAX_COMPUTE_UNITS")
+        values["global_mem"] = device.info("CL_DEVICE_GLOBAL_MEM_SIZE")
+    except FairleadError as error:
+        fault = f"the device {values['name']!r} fails to describe itself: "
+        return DeviceReport(**values, fault=fault + reason_of(error, with_code=True))
+    return DeviceReport(**values)
 
 
-def _try_context(device: Device) -> None:
+def _context_fault(device: CLDevice, progress: Callable[[str], None]) -> str:
+    """Why no context can be made for a device; "" if one can."""
+    progress(f"making a context for the device {device.name!r}")
+    try:
+        _try_context(device)
+    except FairleadError as error:
+        return reason_of(error, with_code=True)
+    return ""
+
+
+def _try_context(device: CLDevice) -> None:
     code, devices = ctypes.c_int32(), (ctypes.c_void_p * 1)(device.handle)
     context = device.table.clCreateContext(None, 1, devices, None, None, ctypes.byref(code))
     check(code.value, "clCreateContext", f"(device {device.name!r})")

@@ -14,7 +14,7 @@ from fairlead.conformance.arrays import handles, sizes
 from fairlead.conformance.checks import expect, failed, unsupported
 from fairlead.conformance.opencl.objects import Objects, check
 from fairlead.icd.abi import OPENCL
-from fairlead.icd.objects import Device
+from fairlead.icd.objects import CLDevice
 from fairlead.loader.base.abi import Function
 from fairlead.loader.base.query import query
 
@@ -49,7 +49,7 @@ def properties(*pairs: int) -> Any:
 class CommandBuffers:
     """The extension on a device. `version` and `mutable_version` are of CL_DEVICE_EXTENSIONS_WITH_VERSION; (0, 0, 0): there is none."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: CLDevice) -> None:
         self.device = device
         versions = (
             dict(device.info("CL_DEVICE_EXTENSIONS_WITH_VERSION"))

@@ -22,7 +22,7 @@ from fairlead.conformance.opencl.objects import OUT_OF_ORDER, SOURCE, Objects
 from fairlead.conformance.opencl.protocol import Protocol
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.drivers import Driver, load
-from fairlead.icd.objects import Device, Platform
+from fairlead.icd.objects import CLDevice, CLPlatform
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.base.table import DispatchTable
@@ -51,7 +51,7 @@ def open_library(target: Target) -> Protocol:
 class Listed:
     """A device as device selectors see it."""
 
-    device: Device
+    device: CLDevice
     backend: str = "opencl"
 
     @property
@@ -69,7 +69,7 @@ class Listed:
         return ()
 
 
-def choose_of(driver: Driver, text: str) -> Device:
+def choose_of(driver: Driver, text: str) -> CLDevice:
     """The device that `--device` names, of the devices of all platforms."""
     return choose(
         [Listed(device) for platform in driver.platforms for device in platform.devices], text
@@ -89,7 +89,7 @@ def driver(target: Target) -> Driver:
 
 
 @pytest.fixture(scope="session")
-def chosen(target: Target, driver: Driver) -> Device:
+def chosen(target: Target, driver: Driver) -> CLDevice:
     """The device under test."""
     device = choose_of(driver, target.device)
     ask, platform = device.table.clGetPlatformInfo, device.platform.handle
@@ -101,13 +101,13 @@ def chosen(target: Target, driver: Driver) -> Device:
 
 
 @pytest.fixture(scope="session")
-def platform(chosen: Device) -> Platform:
-    """The platform of the device under test, an `icd.objects.Platform`."""
+def platform(chosen: CLDevice) -> CLPlatform:
+    """The platform of the device under test, an `icd.objects.CLPlatform`."""
     return chosen.platform
 
 
 @pytest.fixture(scope="session")
-def cl(chosen: Device) -> DispatchTable:
+def cl(chosen: CLDevice) -> DispatchTable:
     """The platform's table."""
     return chosen.table
 
@@ -126,7 +126,7 @@ def program(shared: Objects) -> int:
 
 
 @pytest.fixture(scope="session")
-def commands(chosen: Device) -> CommandBuffers:
+def commands(chosen: CLDevice) -> CommandBuffers:
     """cl_khr_command_buffer of the device."""
     if EXTENSION not in chosen.extensions:
         unsupported(f"the device has no {EXTENSION}")
@@ -134,7 +134,7 @@ def commands(chosen: Device) -> CommandBuffers:
 
 
 @pytest.fixture
-def out_of_order(chosen: Device, bare_objects: Objects) -> int:
+def out_of_order(chosen: CLDevice, bare_objects: Objects) -> int:
     """A queue out of order."""
     if not chosen.info("CL_DEVICE_QUEUE_ON_HOST_PROPERTIES") & OUT_OF_ORDER:
         unsupported("the device has no queues out of order (CL_DEVICE_QUEUE_ON_HOST_PROPERTIES)")

@@ -12,7 +12,7 @@ from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import expect_code
 from fairlead.conformance.opencl.objects import OUT_OF_ORDER, Objects
 from fairlead.icd.abi import OPENCL
-from fairlead.icd.objects import Device
+from fairlead.icd.objects import CLDevice
 
 #: Kinds of objects, how to make one, and the query for its references.
 COUNTED = {
@@ -177,7 +177,7 @@ def test_barrier(objects: Objects, out_of_order: int) -> None:
 
 @rule("clGetCommandQueueInfo", "CL_QUEUE_PROPERTIES are those it was made with")
 @pytest.mark.parametrize("properties", [0, 1, 2, 3])
-def test_queue_properties(objects: Objects, chosen: Device, properties: int) -> None:
+def test_queue_properties(objects: Objects, chosen: CLDevice, properties: int) -> None:
     if properties & ~chosen.info("CL_DEVICE_QUEUE_ON_HOST_PROPERTIES"):
         unsupported("the device has no such queues")
     equal(
@@ -188,7 +188,7 @@ def test_queue_properties(objects: Objects, chosen: Device, properties: int) -> 
 
 
 @rule("clCreateCommandQueueWithProperties", "takes CL_QUEUE_PROPERTIES, and NULL")
-def test_queue_with_properties(objects: Objects, chosen: Device) -> None:
+def test_queue_with_properties(objects: Objects, chosen: CLDevice) -> None:
     if objects.version < (2, 0):
         unsupported("it came with OpenCL 2.0")
     wanted = OUT_OF_ORDER & chosen.info("CL_DEVICE_QUEUE_ON_HOST_PROPERTIES")

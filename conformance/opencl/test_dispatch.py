@@ -22,7 +22,7 @@ from fairlead.conformance.opencl.commands import CommandBuffers
 from fairlead.conformance.opencl.objects import Objects
 from fairlead.conformance.opencl.protocol import GET_FUNCTION, SET_DATA, Protocol
 from fairlead.icd.abi import OPENCL
-from fairlead.icd.objects import Device, Platform
+from fairlead.icd.objects import CLDevice, CLPlatform
 from fairlead.loader.base.memory import POINTER_SIZE, read_word
 
 #: Kinds of objects that every device has, and how one is made.
@@ -57,7 +57,7 @@ MADE: dict[str, tuple[str, Callable[[Objects], int]]] = {
     "clGetDeviceIDs",
     "a device's first word is its platform's table; with ICD 2 the second is the platform's dispatch data",
 )
-def test_devices(platform: Platform) -> None:
+def test_devices(platform: CLPlatform) -> None:
     for device in platform.devices:
         _same_words(platform, device.handle)
 
@@ -74,7 +74,7 @@ OF_PROGRAM = ("program", "program-from-binary", "kernel", "kernel-in-program", "
     ],
 )
 def test_objects(
-    kind: str, bare_objects: Objects, platform: Platform, request: pytest.FixtureRequest
+    kind: str, bare_objects: Objects, platform: CLPlatform, request: pytest.FixtureRequest
 ) -> None:
     if kind in OF_PROGRAM:
         bare_objects.program = request.getfixturevalue("program")
@@ -87,7 +87,7 @@ def test_objects(
     "the object has its platform's words, as all objects that are created from ICD compatible ones",
 )
 def test_command_buffer(
-    bare_objects: Objects, queue: int, commands: CommandBuffers, platform: Platform
+    bare_objects: Objects, queue: int, commands: CommandBuffers, platform: CLPlatform
 ) -> None:
     _same_words(platform, commands.create(bare_objects, queue))
 
@@ -101,7 +101,7 @@ def test_devices_of_a_context(bare_objects: Objects, device: int) -> None:
     )
 
 
-def _same_words(platform: Platform, handle: int) -> None:
+def _same_words(platform: CLPlatform, handle: int) -> None:
     equal(read_word(handle), read_word(platform.handle), "the first word")
     if platform.icd_version == 2:
         equal(
@@ -229,7 +229,7 @@ ADDRESS = "clGetExtensionFunctionAddressForPlatform"
 
 @rule(ADDRESS, "gives every function of an extension that the device lists")
 @pytest.mark.parametrize("extension", EXTENSIONS)
-def test_extension_functions(chosen: Device, extension: str) -> None:
+def test_extension_functions(chosen: CLDevice, extension: str) -> None:
     if extension not in chosen.extensions:
         unsupported(f"the device has no {extension}")
     missing = [
@@ -248,7 +248,7 @@ def test_command_buffer_functions(commands: CommandBuffers) -> None:
 @forked
 @rule(ADDRESS, "gives NULL for a function that there is not")
 @pytest.mark.parametrize("name", ["clNoSuchFunctionXYZ", ""])
-def test_unknown_extension_function(cl: Any, platform: Platform, name: str) -> None:
+def test_unknown_extension_function(cl: Any, platform: CLPlatform, name: str) -> None:
     if platform.version_number < (1, 2):
         unsupported("the platform is older than OpenCL 1.2")
     equal(
@@ -262,7 +262,7 @@ def test_unknown_extension_function(cl: Any, platform: Platform, name: str) -> N
 
 
 @pytest.fixture
-def icd2(protocol: Protocol, platform: Platform) -> Protocol:
+def icd2(protocol: Protocol, platform: CLPlatform) -> Protocol:
     """The protocol of a driver that speaks ICD 2."""
     if platform.icd_version != 2:
         unsupported("the driver speaks ICD 1")
@@ -270,7 +270,7 @@ def icd2(protocol: Protocol, platform: Platform) -> Protocol:
 
 
 @rule(GET_FUNCTION, "gives NULL for a function that there is not")
-def test_unknown_function(icd2: Protocol, platform: Platform) -> None:
+def test_unknown_function(icd2: Protocol, platform: CLPlatform) -> None:
     equal(icd2.function(GET_FUNCTION)(platform.handle, b"clNoSuchFunction"), None, "the address")
 
 
@@ -282,18 +282,18 @@ def test_function_of_no_platform(icd2: Protocol) -> None:
 
 @forked
 @rule(SET_DATA, "CL_INVALID_PLATFORM if platform is not valid")
-def test_data_of_no_platform(icd2: Protocol, platform: Platform) -> None:
+def test_data_of_no_platform(icd2: Protocol, platform: CLPlatform) -> None:
     expect(OPENCL, icd2.function(SET_DATA)(None, platform.table.address), "CL_INVALID_PLATFORM")
 
 
 @rule(SET_DATA, "the data is stored in the platform's second word")
-def test_data_is_stored(platform: Platform, icd2: Protocol) -> None:
+def test_data_is_stored(platform: CLPlatform, icd2: Protocol) -> None:
     equal(read_word(platform.handle + POINTER_SIZE), platform.table.address, "the second word")
 
 
 @beyond_specification
 @rule(SET_DATA, "another loader's data replaces that of the first one, in the devices too")
-def test_data_again(icd2: Protocol, platform: Platform) -> None:
+def test_data_again(icd2: Protocol, platform: CLPlatform) -> None:
     call, ours = icd2.function(SET_DATA), platform.table.address
     words = (ctypes.c_void_p * len(OPENCL.slots)).from_address(ours)
     theirs = (ctypes.c_void_p * len(OPENCL.slots))(*words)

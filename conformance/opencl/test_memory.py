@@ -12,7 +12,7 @@ from fairlead.conformance.checks import equal, failed, rule
 from fairlead.conformance.opencl.commands import expect_code
 from fairlead.conformance.opencl.objects import Objects
 from fairlead.icd.abi import OPENCL
-from fairlead.icd.objects import Device
+from fairlead.icd.objects import CLDevice
 
 
 @rule("clEnqueueWriteBuffer", "what is written is read")
@@ -97,7 +97,7 @@ def test_rect(objects: Objects, queue: int) -> None:
 
 
 @rule("clCreateSubBuffer", "is a part of its buffer, and counts as its reference")
-def test_sub_buffer(objects: Objects, queue: int, chosen: Device) -> None:
+def test_sub_buffer(objects: Objects, queue: int, chosen: CLDevice) -> None:
     align = max(chosen.info("CL_DEVICE_MEM_BASE_ADDR_ALIGN") // 32, 1)  # bits, and integers
     buffer = objects.buffer([0] * (align + 8))
     region = OPENCL.struct("cl_buffer_region")(align * 4, 16)

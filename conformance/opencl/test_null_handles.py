@@ -12,7 +12,7 @@ import pytest
 
 from fairlead.conformance.checks import expect, failed, forked, rule, unsupported
 from fairlead.icd.abi import OPENCL, TAG_SLOTS
-from fairlead.icd.objects import Platform
+from fairlead.icd.objects import CLPlatform
 from fairlead.loader.base.abi import Function
 from fairlead.loader.base.table import DispatchTable
 
@@ -89,7 +89,7 @@ def expected(function: Function) -> set[str]:
         for f in functions()
     ],
 )
-def test_null(cl: DispatchTable, platform: Platform, function: Function) -> None:
+def test_null(cl: DispatchTable, platform: CLPlatform, function: Function) -> None:
     if function.since > platform.version_number:
         unsupported(f"it came with OpenCL {function.since[0]}.{function.since[1]}")
     code = ctypes.c_int32(0)

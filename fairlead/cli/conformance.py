@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..backends import nested_environment
+from ..api import nested_environment
 from ..loader.base.errors import FairleadError, NotFoundError
 
 if TYPE_CHECKING:

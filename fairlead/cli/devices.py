@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..loader.base.errors import FairleadError, NotFoundError
+from ..loader.base.errors import FairleadError, NotFoundError, reason_of
+from ..loader.base.query import printable
 from ..loader.base.search import excluding_pattern
 from ..loader.ur.plugins import Plugins, environment_selector, open_plugins
 from ..loader.ur.selector import parse, selector_strings
@@ -64,7 +65,7 @@ class DeviceRow:
             ),
             *(() if self.selected else ("not selected",)),
         )
-        return " | ".join(" ".join(part.split()) for part in parts)
+        return printable(" | ".join(" ".join(part.split()) for part in parts))
 
 
 def list_devices(
@@ -98,24 +99,34 @@ def _opencl_rows(warnings: list[str]) -> Iterator[DeviceRow]:
 
     found, failures = usable_devices()
     warnings += failures
+    faults: list[str] = []
     indices = {platform: index for index, platform in enumerate(platforms())}
     for device in found:
         platform = device.platform
-        yield DeviceRow(
-            platform=indices[platform],
-            device=platform.devices.index(device),
-            type=device.type,
-            name=device.name,
-            platform_name=platform.name,
-            platform_version=platform.version,
-            driver_version=device.driver_version,
-            icd_version=platform.icd_version,
-            library=platform.driver.path,
+        numbers = indices[platform], platform.devices.index(device)
+        try:
+            yield DeviceRow(
+                *numbers,
+                type=device.type,
+                name=device.name,
+                platform_name=platform.name,
+                platform_version=platform.version,
+                driver_version=device.driver_version,
+                icd_version=platform.icd_version,
+                library=platform.driver.path,
+            )
+        except FairleadError as error:
+            what = "the OpenCL device {}:{}".format(*numbers)
+            faults.append(_failed(what, platform.driver.path, error))
+    if len(faults) == len(found):
+        raise NotFoundError(
+            "no OpenCL device describes itself", faults, remedy="run `fairlead doctor`"
         )
+    warnings += faults
 
 
 def _plugin_rows(interface: str, warnings: list[str]) -> list[DeviceRow]:
-    from ..backends import nested_environment
+    from ..api import nested_environment
 
     with open_plugins(
         interface, environment=nested_environment(), selector=parse(_EVERYTHING)
@@ -168,6 +179,9 @@ def _describe(plugins: Plugins, warnings: list[str]) -> Iterator[DeviceRow]:
                 selected=device in selected,
             )
         except FairleadError as error:
-            warnings.append(
-                f"the {plugins.interface} device {selector} failed to describe itself ({plugin.path}): {error}"
-            )
+            what = f"the {plugins.interface} device {selector}"
+            warnings.append(_failed(what, plugin.path, error))
+
+
+def _failed(what: str, path: str, error: FairleadError) -> str:
+    return f"{what} failed to describe itself ({path}): {reason_of(error, with_code=True)}"

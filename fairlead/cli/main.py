@@ -6,6 +6,7 @@ An error of fairlead's own is printed as its message, with exit code 1. Colours 
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
@@ -18,6 +19,9 @@ from typing import Any
 import click
 
 from ..loader.base.errors import FairleadError
+from ..loader.base.query import printable
+
+_STDOUT, _STDERR = 1, 2
 
 
 class _Group(click.Group):
@@ -27,7 +31,7 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except FairleadError as error:
-            click.ClickException(str(error)).show()
+            click.ClickException(printable(str(error))).show()
             ctx.exit(getattr(error, "exit_code", 1))
 
 
@@ -40,6 +44,26 @@ def main() -> None:
             stream, io.TextIOWrapper
         ):  # a driver's or a file's name may hold what this locale has no character for
             stream.reconfigure(errors="backslashreplace")
+
+
+def _keep_stdout_to_ourselves() -> None:
+    """Send what libraries print to stdout to stderr from now on; sys.stdout stays the real one.
+
+    Drivers print while they are opened, while they work and when the process ends.
+    """
+    stream = sys.stdout
+    if not isinstance(stream, io.TextIOWrapper) or stream is not sys.__stdout__:
+        return  # it is closed, or a test's
+    stream.flush()
+    ours = fcntl.fcntl(_STDOUT, fcntl.F_DUPFD_CLOEXEC, _STDERR + 1)
+    try:
+        os.dup2(_STDERR, _STDOUT)
+    except OSError:  # stderr is closed
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, _STDOUT)
+        os.close(nowhere)
+    buffering = 1 if stream.line_buffering else -1
+    sys.stdout = os.fdopen(ours, "w", buffering, stream.encoding, stream.errors)
 
 
 @main.command()
@@ -64,12 +88,13 @@ def devices(as_json: bool, interfaces: tuple[str, ...]) -> None:
     """
     from .devices import INTERFACES, list_devices
 
-    if as_json:  # what these variables print goes to stdout
+    _keep_stdout_to_ourselves()
+    if as_json:  # what these variables print goes to sys.stdout
         for name in ("SYCL_PI_TRACE", "SYCL_UR_TRACE"):
             os.environ.pop(name, None)
     rows, warnings = list_devices(interfaces or tuple(INTERFACES))
     for warning in warnings:
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(f"warning: {printable(warning)}", err=True)
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
     else:
@@ -101,6 +126,7 @@ def doctor(ctx: click.Context, as_json: bool, timeout: float | None) -> None:
     from .doctor.diagnosis import examine
     from .doctor.report import render
 
+    _keep_stdout_to_ourselves()
     facts = examine(timeout)
     if as_json:
         click.echo(json.dumps(facts.as_dict(), indent=2))

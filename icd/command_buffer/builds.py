@@ -7,8 +7,8 @@ makes updates, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,25 @@ class Build:
     parts: Sequence[Built]
 
 
+class _Changing(AbstractContextManager[None]):
+    """A block in which one thread of Python changes a command-buffer; blocks may be inside each other."""
+
+    def __init__(self, native: Any, lock: Any) -> None:
+        self._native, self._lock, self._depth = native, lock, 0
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+        if self._depth == 1:
+            lib.fl_begin_changes(self._native)
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            lib.fl_end_changes(self._native)
+        self._lock.release()
+
+
 class Builds:
     """The builds of a command list. The caller holds `lock` for all methods.
 
@@ -46,11 +65,11 @@ class Builds:
         self, commands: CommandList, choice: Choice, given: Built | None, lock: Any
     ) -> None:
         self.native = ffi.new("fl_buffer *")
-        self._commands, self._choice, self._given, self._lock = commands, choice, given, lock
+        self._commands, self._choice, self._given = commands, choice, given
         self._builds: dict[QueueKind, Build] = {}
         self._refused: dict[QueueKind, dict[str, str]] = {}  # why a driver refused an engine
         self._listed: Any = None  # what `native` points to
-        self._is_changing = False
+        self._changing = _Changing(self.native, lock)
         if given is not None:
             self._list()
 
@@ -114,20 +133,9 @@ class Builds:
 
     # changes
 
-    @contextmanager
-    def changing(self) -> Iterator[None]:
+    def changing(self) -> AbstractContextManager[None]:
         """Keep updates in C and other threads away for the length of a block, in which nothing is enqueued."""
-        with self._lock:
-            if self._is_changing:
-                yield
-                return
-            self._is_changing = True
-            lib.fl_begin_changes(self.native)
-            try:
-                yield
-            finally:
-                self._is_changing = False
-                lib.fl_end_changes(self.native)
+        return self._changing
 
     def tell(self, changes: Mapping[int, bool], last_event: int) -> int:
         """Tell everything that was built of changed commands.

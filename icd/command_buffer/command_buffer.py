@@ -215,8 +215,9 @@ class CommandBuffer:
                 raise
 
     def _tell(self, changes: Mapping[int, bool]) -> int:
-        if self.native.python_updates:
-            self._route = None  # what it leads to may be gone
+        if not self.native.python_updates:
+            return self._builds.tell(changes, 0)
+        self._route = None  # what it leads to may be gone
         return self._builds.tell(changes, self.last_event)
 
     def close(self) -> None:

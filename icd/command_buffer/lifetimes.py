@@ -36,11 +36,12 @@ class Lifetimes:
             event: a handle; it is retained. 0: nothing has to be kept.
             things: whatever is to live so long.
         """
-        if event:
+        if event and not _is_done(event):
             call(event, "clRetainEvent")
             with self._lock:
                 self._kept[next(self._numbers)] = event, things
-        self.release_finished()
+        if self._kept:
+            self.release_finished()
 
     def release_finished(self) -> None:
         """Let go of the things whose events are complete."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
@@ -53,3 +54,22 @@ def handles(call: Any, routine: str, check: Check, *arguments: Any, detail: str 
 def text(value: bytes) -> str:
     """A C string that was given as a value, up to its NUL."""
     return value.split(b"\0", 1)[0].decode("utf-8", "replace").strip()
+
+
+#: C0 but tab and newline, DEL, and C1: a terminal may take them for commands.
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def printable(value: Any) -> Any:
+    """A text with its control characters escaped, as in repr; newlines and tabs stay.
+
+    Drivers and files choose the texts that reports show. A list, a tuple or a dict is returned with
+    all of its texts made printable; other values are returned as they are.
+    """
+    if isinstance(value, str):
+        return _CONTROL.sub(lambda found: repr(found[0])[1:-1], value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(printable, value))
+    if isinstance(value, dict):
+        return {key: printable(item) for key, item in value.items()}
+    return value

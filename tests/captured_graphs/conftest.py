@@ -10,10 +10,10 @@ import pytest
 from helpers.captures import Numbers
 
 from fairlead.icd.drivers import platforms
-from fairlead.icd.objects import Platform
+from fairlead.icd.objects import CLPlatform
 
 
-def _name(platform: Platform) -> str:
+def _name(platform: CLPlatform) -> str:
     """What tests call a driver: the file that it is."""
     return os.path.basename(platform.driver.path)
 

@@ -267,6 +267,126 @@ def test_a_platform_that_fails_to_list_its_devices_is_a_line_on_stderr(
     assert done.err.startswith("warning: the platform 'Bad 0' failed to list its devices")
 
 
+#: What a device answers to every query, and what is said of it.
+FAULTS = {
+    "return CL_OUT_OF_RESOURCES": "clGetDeviceInfo [CL_OUT_OF_RESOURCES]",
+    'return give("", 0, room, into, size)': "the answer to CL_DEVICE_TYPE has 0 bytes, which is no",
+    'return give("abc", 3, room, into, size)': "the answer to CL_DEVICE_TYPE has 3 bytes",
+    "if (size) *size = 1ull << 40; return 0": "said to have 1099511627776 bytes, which cannot be",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_device_that_does_not_describe_itself_hides_no_other(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path, fault: str
+) -> None:
+    bad = fake_driver(devices=2, faulty_device=0, at_query=fault, name='"Bad"')
+    done = listed(run_python, vendors(tmp_path, bad, fake_driver(name='"Good"')))
+    assert done.code == 0
+    assert [line.split()[0] for line in done.out.splitlines()] == ["[0:1]", "[1:0]"]
+    (warning,) = done.err.splitlines()
+    assert warning.startswith(f"warning: the OpenCL device 0:0 failed to describe itself ({bad}): ")
+    assert FAULTS[fault] in warning
+
+
+def test_clgetdeviceinfo_that_is_not_there(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    """With no other driver the command fails, and says why."""
+    bad = fake_driver(null_slot="SLOT_clGetDeviceInfo")
+    done = listed(run_python, vendors(tmp_path, bad, fake_driver(name='"Good"')))
+    assert done.code == 0 and done.out.startswith("[1:0] ACCELERATOR")
+    (tmp_path / "1.icd").unlink()
+    done = listed(run_python, vendors(tmp_path, bad))
+    assert done.code == 1 and not done.out
+    assert "no OpenCL device describes itself" in done.err
+    assert "clGetDeviceInfo [CL_INVALID_OPERATION]" in done.err
+
+
+def test_lists_of_devices_that_cannot_be(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    """A number that is absurd, and handles that are NULL, are said; the other devices are listed."""
+    env = vendors(
+        tmp_path,
+        fake_driver(device_count="0xFFFFFFFFu", name='"Many"'),
+        fake_driver(null_device=0, name='"Null"'),
+        fake_driver(null_device=0, devices=2, name='"Half"'),
+    )
+    done = listed(run_python, env)
+    assert done.code == 0
+    assert [line.split()[0] for line in done.out.splitlines()] == ["[2:0]"]
+    many, null, half = done.err.splitlines()
+    assert "the driver says that it has 4294967295 devices, which cannot be" in many
+    assert "clGetDeviceIDs gave 1 devices, and 1 of their handles are NULL" in null
+    assert "clGetDeviceIDs gave 2 devices, and 1 of their handles are NULL" in half
+
+
+def test_sorting_by_devices_needs_no_answer_of_all(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    bad = fake_driver(null_slot="SLOT_clGetDeviceIDs", name='"Bad"')
+    gpu = fake_driver(device_type="CL_DEVICE_TYPE_GPU", name='"GPU"')
+    env = {**vendors(tmp_path, bad, gpu), "OCL_ICD_PLATFORM_SORT": "devices"}
+    assert listed(run_python, env).out.startswith("[0:0] GPU")
+
+
+NOISE = 'setvbuf(stdout, NULL, _IONBF, 0), puts("noise")'
+
+
+@pytest.mark.parametrize("command", [["devices", "--json"], ["devices"], ["doctor", "--json"]])
+def test_what_a_driver_prints_is_no_output_of_ours(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path, command: list[str]
+) -> None:
+    noisy = fake_driver(at_load=NOISE, at_list=NOISE, at_query=NOISE, at_exit=NOISE)
+    quiet = fake_driver()
+    env = {"FAIRLEAD_PROBE": "0", "FAIRLEAD_EXCLUDE": noisy.name}
+    outputs = []
+    for exclude in (noisy.name, ""):
+        env = {**vendors(tmp_path, quiet, noisy), "FAIRLEAD_EXCLUDE": exclude}
+        outputs.append(run_python(COMMAND, *command, env=env, check=False))
+    without, with_noise = outputs
+    assert "noise" not in with_noise.out
+    if command[0] == "devices":
+        assert with_noise.err.count("noise\n") > 3
+    if "--json" in command:
+        assert json.loads(with_noise.out) and json.loads(without.out)
+    else:
+        assert with_noise.out.startswith(without.out)
+
+
+def test_noise_where_stderr_is_closed(fake_driver: FakeDriver, tmp_path: Path) -> None:
+    env = vendors(tmp_path, fake_driver(at_list=NOISE))
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-c", COMMAND, "devices", "--json"],
+        env={**os.environ, **env},
+        check=True,
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+    )
+    assert json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("command", [["devices"], ["doctor"]])
+def test_control_characters_of_a_driver_do_not_reach_the_terminal(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path, command: list[str]
+) -> None:
+    """Neither in a table nor in the words of an error."""
+    red = '"\\033[31mred\\a"'
+    crash = 'puts("\\033[32mlast words"), abort()'
+    env = vendors(
+        tmp_path,
+        fake_driver(name=red, device_name=red),
+        fake_driver(at_load=crash),
+        fake_driver(null_slot="SLOT_clGetDeviceIDs", name=red),
+    )
+    done = run_python(COMMAND, *command, env=env, check=False)
+    assert "\\x1b[31mred\\x07" in done.out
+    assert not any(ord(letter) < 32 and letter != "\n" for letter in done.out + done.err)
+    if command == ["doctor"]:
+        assert "last words" in done.out
+
+
 @pytest.mark.parametrize(
     "env", [ASCII, {"PYTHONIOENCODING": "latin-1"}, {"PYTHONIOENCODING": "ascii"}]
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from helpers.support import FakeDriver, FakePlugin, RunPython
 
-from fairlead.backends import registered
+from fairlead.api import registered
 from fairlead.cli.doctor import loaders
 from fairlead.conformance import harness
 from fairlead.conformance.device import UsageError

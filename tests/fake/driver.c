@@ -2,12 +2,15 @@
  * protocol. A knob is a macro given to the compiler (-DSET_ERROR=-6); conftest.py's fixture `fake_driver` builds the variants. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <locale.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "opencl_abi.h"
@@ -106,6 +109,21 @@
 #ifndef DEVICE_TYPE
 #define DEVICE_TYPE CL_DEVICE_TYPE_ACCELERATOR
 #endif
+#ifndef DEVICE_COUNT
+#define DEVICE_COUNT DEVICES /* what it says */
+#endif
+#ifndef NULL_DEVICE
+#define NULL_DEVICE -1 /* the device whose handle is NULL */
+#endif
+#ifndef FAULTY_DEVICE
+#define FAULTY_DEVICE 0 /* the device of each platform at whose queries AT_QUERY runs */
+#endif
+#ifndef AT_QUERY
+#define AT_QUERY /* a statement, such as return CL_OUT_OF_RESOURCES */
+#endif
+#ifndef DEVICE_NAME
+#define DEVICE_NAME "Fake device"
+#endif
 #ifndef DEVICE_EXTENSION
 #define DEVICE_EXTENSION "cl_khr_fake"
 #endif
@@ -198,9 +216,9 @@ static cl_int get_device_ids(cl_platform_id platform, cl_device_type type, cl_ui
     if (!DEVICES)
         return CL_DEVICE_NOT_FOUND;
     if (count)
-        *count = DEVICES;
+        *count = DEVICE_COUNT;
     for (int i = 0; into && i < (int)room && i < DEVICES; i++)
-        into[i] = &devices[platform - platforms][i];
+        into[i] = i == NULL_DEVICE ? NULL : &devices[platform - platforms][i];
     return CL_SUCCESS;
 }
 
@@ -218,8 +236,11 @@ static cl_int get_device_info(cl_device_id device, cl_device_info name, size_t r
     cl_ulong queues = CL_QUEUE_PROFILING_ENABLE | CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, recorded = CL_COMMAND_BUFFER_CAPABILITY_SIMULTANEOUS_USE_KHR | 1 << 3; /* on out-of-order queues */
     if (!device)
         return CL_INVALID_DEVICE;
+    if ((device - devices[0]) % (DEVICES + 1) == FAULTY_DEVICE) {
+        AT_QUERY;
+    }
     switch (name) {
-    case CL_DEVICE_NAME: return give_text("Fake device", room, into, size);
+    case CL_DEVICE_NAME: return give_text(DEVICE_NAME, room, into, size);
     case CL_DEVICE_VENDOR: return give_text("fairlead's tests", room, into, size);
     case CL_DEVICE_VERSION: return give_text("OpenCL 3.0 fake", room, into, size);
     case CL_DRIVER_VERSION: return give_text("1.2.3", room, into, size);

@@ -20,7 +20,7 @@ from typing import Final
 import pytest
 
 from fairlead import plugins
-from fairlead.backends import registered
+from fairlead.api import registered
 from fairlead.icd import driver_profiles
 from fairlead.loader.base.search import Candidate
 from helpers.support import CHILD_TIMEOUT, ROOT, Output

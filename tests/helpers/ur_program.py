@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-from fairlead.backends import nested_environment
+from fairlead.api import nested_environment
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.memory import read_word
 from fairlead.loader.base.table import DispatchTable

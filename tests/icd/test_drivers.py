@@ -16,7 +16,7 @@ from fairlead.icd.abi import CL_INVALID_OPERATION
 from fairlead.icd.drivers import Driver, drivers, load
 from fairlead.icd.errors import OpenCLError
 from fairlead.icd.tables import DriverError
-from fairlead.loader.base.errors import LibraryError
+from fairlead.loader.base.errors import FairleadError, LibraryError
 from fairlead.loader.base.search import Candidate
 
 #: Prints what `drivers()` came to, as JSON.
@@ -216,6 +216,35 @@ def test_a_property_that_the_driver_does_not_know(fake_driver: FakeDriver) -> No
     with pytest.raises(OpenCLError, match="CL_DEVICE_LOCAL_MEM_SIZE") as caught:
         platform.devices[0].info("CL_DEVICE_LOCAL_MEM_SIZE")
     assert (caught.value.routine, caught.value.code) == ("clGetDeviceInfo", "CL_INVALID_VALUE")
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("CL_DEVICE_TYPE", ""),
+        ("CL_DEVICE_MAX_COMPUTE_UNITS", "abc"),
+        ("CL_DEVICE_AVAILABLE", ""),
+        ("CL_DEVICE_MAX_WORK_ITEM_SIZES", "abcdefghi"),
+        ("CL_DEVICE_NUMERIC_VERSION", ""),
+        ("CL_DEVICE_EXTENSIONS_WITH_VERSION", "abc"),
+    ],
+)
+def test_an_answer_that_cannot_be_of_its_type(
+    fake_driver: FakeDriver, name: str, answer: str
+) -> None:
+    """Properties say so, and a repr works all the same."""
+    give = f'return give("{answer}", {len(answer)}, room, into, size)'
+    (platform,) = opened(fake_driver(at_query=give)).platforms
+    (device,) = platform.devices
+    with pytest.raises(FairleadError, match=f"{name} has {len(answer)} bytes") as caught:
+        device.info(name)
+    assert caught.value.routine == "clGetDeviceInfo" and caught.value.remedy
+    assert "of unknown type" in repr(device) and "Fake 0" in repr(device)
+
+
+def test_reprs_of_what_does_not_answer(fake_driver: FakeDriver) -> None:
+    (platform,) = opened(fake_driver(at_query="return CL_OUT_OF_RESOURCES")).platforms
+    assert repr(platform.devices) == "(<Device of unknown name (of unknown type) of 'Fake 0'>,)"
 
 
 def test_a_property_that_opencl_does_not_know(fake_driver: FakeDriver) -> None:

@@ -20,7 +20,7 @@ from fairlead.icd.abi import (
     slots_of_version,
 )
 from fairlead.icd.drivers import Driver, load
-from fairlead.icd.objects import Platform
+from fairlead.icd.objects import CLPlatform
 from fairlead.icd.tables import DriverError, bind, parse_version
 from fairlead.loader.base.memory import read, read_text, read_word, read_words
 from fairlead.loader.base.query import text
@@ -34,7 +34,7 @@ def opened(path: Path) -> Driver:
     return load(Candidate(str(path), "test"))
 
 
-def only_platform(path: Path) -> Platform:
+def only_platform(path: Path) -> CLPlatform:
     (platform,) = opened(path).platforms
     return platform
 
@@ -50,14 +50,14 @@ def stubs() -> set[int]:
     return {int(tables.ffi.cast("uintptr_t", stub)) for stub in tables.lib.fl_stubs}
 
 
-def missing(platform: Platform, name: str) -> bool:
+def missing(platform: CLPlatform, name: str) -> bool:
     """Whether a stub stands in the slot of `name`."""
     slot = OPENCL.functions[name].slot
     assert slot is not None
     return platform.table.pointer(slot) in stubs()
 
 
-def is_complete(platform: Platform) -> bool:
+def is_complete(platform: CLPlatform) -> bool:
     pointers = [platform.table.pointer(slot) for slot in range(SLOT_COUNT)]
     return all(pointers) and ICD2_TAG not in pointers
 

@@ -10,7 +10,7 @@ import pytest
 from helpers.ur_calls import Calls, array
 
 from fairlead import plugins
-from fairlead.backends import nested_environment
+from fairlead.api import nested_environment
 from fairlead.loader.ur.adapters import Plugin, load
 from fairlead.loader.ur.devices import Device
 from fairlead.loader.ur.discovery import PluginCandidate

@@ -10,7 +10,7 @@ import pytest
 from helpers.support import RunPython
 from helpers.sycl import SOURCE, N, zeros
 
-from fairlead.backends import registered
+from fairlead.api import registered
 from fairlead.icd import driver_profiles
 from fairlead.loader.base.search import Candidate
 from fairlead.runtime import Context, Device, Errc, Program, Queue, SYCLError, devices, platforms

@@ -45,15 +45,27 @@ class VariableReport:
 class DriverReport:
     """A candidate and what became of it.
 
-    `library` is what was to be opened, `real_path` the file which that came to ("" if none was opened), `manifest` the file
-    that names it ("" if a variable does), `found_via` the step of the search. `state` is one of
+    `state` is one of
 
     - "usable",
     - "idle": it loads, and has no device,
-    - "refused": `reason` and `remedy` say why, `missing` names the libraries that it needs and that were not found,
+    - "refused": `reason` and `remedy` say why; also if none of its devices describes itself,
+    - "unprobed": its child process did not start, so nothing is known; a note says why,
     - "absent": its package registers it and did not install it (see `verdict`),
     - "excluded" by FAIRLEAD_EXCLUDE,
     - "duplicate": it is the same file as another one.
+
+    Attributes:
+        library: what was to be opened.
+        found_via: the step of the search.
+        manifest: the file that names it, "" if a variable does.
+        real_path: the file that `library` came to, "" if none was opened.
+        missing: the libraries that it needs and that were not found.
+        seconds: how long its probe took.
+        quirks: the ids of the repairs that were applied.
+        habits: the ids of the habits that apply.
+        handlers: the signals whose handlers it changes in the process, "SIGINT".
+        notes: what is odd about it although it works.
     """
 
     library: str
@@ -69,6 +81,7 @@ class DriverReport:
     platforms: tuple[PlatformReport, ...] = ()
     quirks: tuple[str, ...] = ()
     habits: tuple[str, ...] = ()
+    handlers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -223,22 +236,29 @@ def _drivers(candidates: Sequence[Candidate], timeout: float | None) -> tuple[Dr
 def _driver(report: ProbeReport) -> DriverReport:
     """The report of a probe, with its state."""
     candidate = report.candidate
-    has_device = any(platform.devices for platform in report.platforms)
-    idle = (report.ok and not has_device) or _NO_PLATFORM in report.reason
+    devices = [device for platform in report.platforms for device in platform.devices]
+    faults = [item.fault for item in (*report.platforms, *devices) if item.fault]
+    broken = report.ok and bool(faults) and all(device.fault for device in devices)
+    idle = (
+        report.ok and report.probed and not devices and not faults
+    ) or _NO_PLATFORM in report.reason
+    state = "idle" if idle else "usable" if report.ok and not broken else "refused"
+    state = state if report.probed else "unprobed"
     return DriverReport(
         library=candidate.library,
         found_via=candidate.found_via,
         manifest=str(candidate.manifest or ""),
-        state="idle" if idle else "usable" if report.ok else "refused",
+        state=state,
         real_path=report.real_path,
-        reason=report.reason or ("" if has_device else "it has no device"),
-        remedy=report.remedy,
+        reason=report.reason or (faults[0] if broken else "it has no device" if idle else ""),
+        remedy=report.remedy or ("update the driver" if broken else ""),
         missing=report.missing,
         seconds=round(report.seconds, 3),
         icd_version=report.icd_version,
         platforms=report.platforms,
         quirks=report.quirks,
         habits=report.habits,
+        handlers=report.handlers,
         notes=report.notes,
     )
 

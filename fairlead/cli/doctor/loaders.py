@@ -176,8 +176,8 @@ def _reads(data: bytes, package: Path) -> Iterator[str]:
     """Where a loader looks for drivers, given its file's content: it knows the variables whose names the file holds.
 
     In OCL_ICD_VENDORS every loader takes a directory, ocl-icd also a manifest (one without a directory is looked for in the
-    vendor directory first) or a library. The loader inside PyOpenCL's wheels then reads the manifests in the package's .libs,
-    unless it could not open the first place.
+    vendor directory first) or a library. The loader inside PyOpenCL's wheels then reads the manifests
+    in the package's .libs. It does not if OCL_ICD_VENDORS names something that does not exist.
     """
 
     def value(variable: str) -> str:
@@ -195,5 +195,6 @@ def _reads(data: bytes, package: Path) -> Iterator[str]:
         yield os.path.join(vendors, place)
     elif b"OCL_ICD_PLATFORM_SORT" in data and (os.path.isfile(place) or "/" not in place):
         yield place
-    if b"PYOPENCL_HOME" in data and os.path.exists(place):
+    named = value("OCL_ICD_VENDORS")
+    if b"PYOPENCL_HOME" in data and (not named or os.path.exists(named)):
         yield from sorted(glob.glob(os.path.join(glob.escape(str(package)), ".libs", "*.icd")))

@@ -347,6 +347,49 @@ def test_variables_of_our_own(machine: Machine, fake_driver: FakeDriver) -> None
     assert off == ["pip-icd-prefix", "sibling-libraries", "pocl-generic-cpu"]
 
 
+def test_a_device_that_does_not_describe_itself(machine: Machine, fake_driver: FakeDriver) -> None:
+    """The driver is not idle, and no queue has to be finished; with another device it is usable."""
+    fault = "return CL_OUT_OF_RESOURCES"
+    bad = fake_driver(at_query=fault)
+    half = fake_driver(at_query=fault, faulty_device=1, devices=2)
+    machine.register("bad", bad)
+    machine.register("half", half)
+    facts = machine.examine()
+    assert states(facts) == {bad.name: "refused", half.name: "usable"}
+    said = "fails to describe itself: clGetDeviceInfo [CL_OUT_OF_RESOURCES]"
+    reason, remedy = of(facts, "error")[bad.name]
+    assert f"the device 'device 0' {said}" in reason and "update the driver" in remedy
+    reason, _ = of(facts, "warning")[half.name]
+    assert f"the device 'device 1' {said}" in reason
+    assert "finish" not in machine.text()
+
+
+def test_a_child_process_that_does_not_start_is_no_fault_of_a_driver(
+    machine: Machine, fake_driver: FakeDriver
+) -> None:
+    """Nor is all well then."""
+    path = fake_driver()
+    machine.register("good", path)
+    code = f"from fairlead.loader.base import children; children._CHILD = 'exit(3)'; {COMMAND}"
+    done = machine.run_python(code, "doctor", "--json", env=machine.env, check=False)
+    facts = json.loads(done.out)
+    assert done.code == 1 and states(facts) == {path.name: "unprobed"}
+    reason, remedy = of(facts, "error")[path.name]
+    assert "the child process failed to start: it ended the process with exit code 3" in reason
+    assert "run `fairlead doctor` by the Python that fairlead is installed for" in remedy
+    assert machine.examine()["ok"]
+
+
+def test_a_list_of_devices_that_cannot_be(machine: Machine, fake_driver: FakeDriver) -> None:
+    many, null = fake_driver(device_count="0xFFFFFFFFu"), fake_driver(devices=2, null_device=1)
+    machine.register("many", many)
+    machine.register("null", null)
+    facts = machine.examine()
+    assert states(facts) == {many.name: "refused", null.name: "usable"}
+    assert "4294967295 devices" in of(facts, "error")[many.name][0]
+    assert "handles are NULL" in of(facts, "warning")[null.name][0]
+
+
 def test_rows_of_driver_profiles_that_apply(machine: Machine, fake_driver: FakeDriver) -> None:
     """Listed are those that are applied to a driver, and those that are switched off."""
     path = fake_driver(name='"NVIDIA CUDA"', numbered=0)
@@ -414,6 +457,19 @@ def test_a_driver_that_pyopencl_does_not_see_is_named(
     )
     assert (f"it does not see {unseen}" in text) == (kind == "ocl-icd")
     assert f"it does not see {seen}" not in text
+
+
+@pytest.mark.parametrize("vendors", [None, "/nowhere"], ids=["default", "missing"])
+def test_doctor_and_pyopencl_agree_on_the_driver_of_the_wheel(
+    run_python: RunPython, pocl_wheel: Candidate, vendors: str | None
+) -> None:
+    """A missing default directory does not stop PyOpenCL's loader; a missing OCL_ICD_VENDORS does."""
+    code = "import pyopencl; print([p.version for p in pyopencl.get_platforms()])"
+    env = {"OCL_ICD_VENDORS": vendors}
+    listed = "PoCL 3.0-rc2" in run_python(code, env=env, check=False).out
+    done = run_python(COMMAND, "doctor", "--json", env=env, check=False)
+    reads = json.loads(done.out)["pyopencl"]["reads"]
+    assert listed == any(str(pocl_wheel.manifest) == file for file in reads)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import Device
 from fairlead.plugins.opencl import device_info, device_tables
 from fairlead.plugins.opencl.core import adapter as declared
-from fairlead.plugins.opencl.devices import Device as OwnDevice
+from fairlead.plugins.opencl.devices import URDevice as OwnDevice
 from fairlead.plugins.opencl.devices import device_of
 
 PROPERTIES: Final = [
@@ -29,7 +29,7 @@ PROPERTIES: Final = [
 #: Prints {property: "code" or hex digits} of the first device whose platform's name has a word in it, by an adapter's library.
 PROGRAM: Final = """
 import ctypes, json, sys
-from fairlead.backends import nested_environment
+from fairlead.api import nested_environment
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.discovery import PluginCandidate
 from fairlead.loader.base.query import query

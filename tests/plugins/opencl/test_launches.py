@@ -476,7 +476,7 @@ sys.path.append(sys.argv[1])
 import ctypes
 from helpers.launching import SOURCE, sizes
 from helpers.ur_calls import Calls, array
-from fairlead.backends import nested_environment
+from fairlead.api import nested_environment
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.discovery import PluginCandidate
 adapter = load(PluginCandidate(sys.argv[2], "test", backend="opencl"), environment=nested_environment())

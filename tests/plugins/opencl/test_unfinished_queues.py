@@ -15,6 +15,7 @@ from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.adapters import Plugin
 from fairlead.loader.ur.devices import Device
+from fairlead.plugins.opencl import queues
 from fairlead.plugins.opencl.core import adapter as reference
 
 SIZE = 64
@@ -22,7 +23,7 @@ SIZE = 64
 
 @pytest.fixture
 def device(adapter: Plugin) -> Device:
-    """PoCL's, whose waits are calls of functions in its table."""
+    """PoCL's, which frees USM by a function of its table."""
     return next(found for found in adapter.devices if "Portable" in found.platform.name)
 
 
@@ -41,7 +42,6 @@ class Held:
         ur: Calls,
         context: int,
         device: int,
-        table: DispatchTable,
         monkeypatch: pytest.MonkeyPatch,
         *flags: str,
     ) -> None:
@@ -53,13 +53,13 @@ class Held:
         arguments = (queue, False, self.memory, self.host, SIZE, 1, array(self.gate))
         self.copied = ur.made("urEnqueueUSMMemcpy", *arguments)
         ur.ok("urQueueRelease", queue)
-        for name in ("clWaitForEvents", "clFinish"):
-            monkeypatch.setattr(table, name, self.opening(getattr(table, name)))
+        for name in ("finish", "wait_for_event"):
+            monkeypatch.setattr(queues, name, self.opening(getattr(queues, name)))
 
-    def opening(self, real: Callable[..., int]) -> Callable[..., int]:
-        def wait(*arguments: Any) -> int:
+    def opening(self, real: Callable[..., None]) -> Callable[..., None]:
+        def wait(*arguments: Any) -> None:
             self._open()
-            return real(*arguments)
+            real(*arguments)
 
         return wait
 
@@ -82,7 +82,7 @@ def test_memory_is_freed_after_the_commands_of_a_released_queue(
     monkeypatch: pytest.MonkeyPatch,
     flags: tuple[str, ...],
 ) -> None:
-    held = Held(ur, context, device.handle, table, monkeypatch, *flags)
+    held = Held(ur, context, device.handle, monkeypatch, *flags)
     real, complete = table.clSVMFree, list[bool]()
 
     def free(*arguments: Any) -> None:
@@ -99,10 +99,9 @@ def test_a_device_is_waited_for_with_the_commands_of_a_released_queue(
     ur: Calls,
     context: int,
     device: Device,
-    table: DispatchTable,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    held = Held(ur, context, device.handle, table, monkeypatch)
+    held = Held(ur, context, device.handle, monkeypatch)
     ur.ok("urDeviceWaitExp", device.handle)
     assert held.is_complete()
     held.end()
@@ -113,11 +112,10 @@ def test_a_queue_that_only_its_event_holds_is_waited_for(
     ur: Calls,
     context: int,
     device: Device,
-    table: DispatchTable,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The handle is gone, the queue is not."""
-    held = Held(ur, context, device.handle, table, monkeypatch)
+    held = Held(ur, context, device.handle, monkeypatch)
     assert reference.registry is not None
     event = reference.registry.of("ur_event_handle_t")[held.copied.value or 0]
     assert event.queue is not None and not event.queue.handle

@@ -20,7 +20,7 @@ import pytest
 from helpers.support import CHILD_TIMEOUT, ROOT, Output, RunPython
 
 from fairlead import plugins
-from fairlead.backends import registered
+from fairlead.api import registered
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.driver_profiles import locate
 from fairlead.loader.base.search import Candidate

@@ -22,7 +22,7 @@ print([device.name for device in listed().devices])
 
 NESTED = """
 import os
-from fairlead.backends import nested_environment
+from fairlead.api import nested_environment
 variables = nested_environment()
 folder = variables["OCL_ICD_VENDORS"]
 print(folder, variables["OCL_ICD_FILENAMES"] == "", *(open(f"{folder}/{name}").read().strip() for name in sorted(os.listdir(folder))))
@@ -52,5 +52,5 @@ def test_the_drivers_that_a_nested_loader_is_told_of(
 
 
 def test_no_drivers_to_tell_of(run_python: RunPython, tmp_path: Path) -> None:
-    code = "from fairlead.backends import nested_environment; print(nested_environment())"
+    code = "from fairlead.api import nested_environment; print(nested_environment())"
     assert run_python(code, env={"OCL_ICD_VENDORS": str(tmp_path)}).out == "{}\n"
