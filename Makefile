@@ -20,7 +20,7 @@ INTEL   := 'lib/libimf.so' 'lib/libintlc.so.5' 'lib/libirng.so' 'lib/libsvml.so'
 # Kernel caches are private to a run.
 RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
 
-.PHONY: help demo test test-pristine test-pythons demo-pythons lint types check bench sanitize clean
+.PHONY: help demo test test-pristine test-pythons demo-pythons lint types check docs bench sanitize clean
 help:
 	@echo 'make demo      the main job on the PoCL wheel: a wave equation, direct and replayed'
 	@echo 'make test      every test'
@@ -29,6 +29,7 @@ help:
 	@echo 'make test-pythons  both, on every Python from 3.10 to 3.13 that is here (PYTHONS=… TESTS=…)'
 	@echo 'make demo-pythons  the demo with one wheel, and the import of every module, on each of them'
 	@echo 'make lint      ruff;  make types  pyright'
+	@echo 'make docs      the reference, from the docstrings, in build/docs; warnings are errors'
 	@echo 'make bench     the measurements of bench/, written to bench/results/'
 	@echo 'make sanitize  the C parts under ASan/UBSan and valgrind'
 	@echo 'make clean     everything that was built here'
@@ -125,6 +126,10 @@ types: $(VENV)/installed-test
 	$(BIN)/pyright
 
 check: lint types
+
+docs: $(VENV)/installed-test
+	$(BIN)/python docs/make_reference.py build/docs
+	@echo 'see build/docs/index.html'
 
 bench: $(VENV)/installed-test $(PLUGINS)/fetched
 	UR_PLUGINS=$(PLUGINS) $(BIN)/python -m bench

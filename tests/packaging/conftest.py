@@ -20,18 +20,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from a copy of the sources, so that nothing that was built here gets into it."""
+    """Build a source distribution, and a wheel from it; return the wheel.
+
+    They are built from a copy of the sources, so that nothing that was built here gets into them.
+    """
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     copy_sources(ROOT, source)
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--wheel-dir",
-        str(target),
-        str(source),
-    )
+    run(sys.executable, "-m", "build", "--outdir", str(target), str(source))
     return next(target.glob("fairlead-*.whl"))
