@@ -18,6 +18,7 @@ from typing import Any
 
 from ..loader.base.children import Outcome, Request, candidate_from, run_all
 from ..loader.base.errors import FairleadError, LibraryError, reason_of
+from ..loader.base.process_state import ProcessState
 from ..loader.base.search import Candidate
 from .driver_profiles import habits_of
 from .drivers import load
@@ -64,6 +65,7 @@ class ProbeReport:
         icd_version: the highest of its platforms.
         quirks: the ids of the repairs that were applied (`driver_profiles`).
         habits: the ids of the habits that apply.
+        handlers: the signals whose handlers it changes in the process, "SIGINT".
         missing: the libraries that it needs and that were not found.
         notes: what is odd about it although it works, refused platforms among them.
         probed: False if no child could be started: then nothing is known, and `ok` is True.
@@ -79,6 +81,7 @@ class ProbeReport:
     platforms: tuple[PlatformReport, ...] = ()
     quirks: tuple[str, ...] = ()
     habits: tuple[str, ...] = ()
+    handlers: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     probed: bool = True
@@ -90,7 +93,9 @@ class ProbeReport:
     @staticmethod
     def from_dict(data: dict[str, Any]) -> ProbeReport:
         """The report that `as_dict` gave."""
-        lists = {name: tuple(data[name]) for name in ("quirks", "habits", "missing", "notes")}
+        lists = {
+            name: tuple(data[name]) for name in ("quirks", "habits", "handlers", "missing", "notes")
+        }
         platforms = tuple(map(_platform_from_dict, data["platforms"]))
         return ProbeReport(
             **{
@@ -136,7 +141,7 @@ def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any
 
 def describe(candidate: Candidate, progress: Callable[[str], None]) -> ProbeReport:
     """Load the candidate in this process and question it; `progress` is told what is going on, "opening the library"."""
-    started = time.monotonic()
+    started, state = time.monotonic(), ProcessState.now()
     try:
         driver = load(candidate, progress=progress)
     except FairleadError as error:
@@ -151,6 +156,7 @@ def describe(candidate: Candidate, progress: Callable[[str], None]) -> ProbeRepo
         )
     notes = [f"{refusal.what}: {refusal.reason}" for refusal in driver.refusals]
     platforms = tuple(_platform_report(platform, notes, progress) for platform in driver.platforms)
+    notes += state.changes()
     return ProbeReport(
         candidate,
         True,
@@ -160,6 +166,7 @@ def describe(candidate: Candidate, progress: Callable[[str], None]) -> ProbeRepo
         platforms=platforms,
         quirks=driver.quirks,
         habits=_habits(driver.platforms),
+        handlers=state.changed_handlers(),
         notes=tuple(notes),
     )
 

@@ -15,8 +15,6 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from ..pi.abi import PI
-from ..ur.abi import UR
 from ._native import ffi, lib
 from .abi import Api
 from .errors import FairleadError
@@ -29,7 +27,8 @@ After: TypeAlias = Callable[[int, Sequence[int], int], object]
 
 _POINTER: Final = "void *const *"
 
-_thunks: dict[Api, Any] = {UR: lib.fl_ur_thunks(), PI: lib.fl_pi_thunks()}
+#: What was generated for an API, `fl_thunks`: that of Unified Runtime and PI is in `_native`.
+_thunks: dict[Api, Any] = {}
 _leases: dict[
     int, Layer
 ] = {}  # every layer that was ever taken, by its key, and who has it or had it last
@@ -43,18 +42,24 @@ def provide(api: Api, thunks: int) -> None:
     _thunks[api] = ffi.cast("const fl_thunks *", thunks)
 
 
+def _thunks_of(api: Api) -> Any:
+    if api not in _thunks:
+        _thunks[api] = getattr(lib, f"fl_{api.path.stem}_thunks")()
+    return _thunks[api]
+
+
 def stubs(api: Api, name: str) -> list[int]:
     """The addresses of an API's stubs, "unsupported" or "uninitialized": one for each slot, each of them answers that code."""
-    table = getattr(_thunks[api], name)
-    return [int(ffi.cast("uintptr_t", table[slot])) for slot in range(_thunks[api].slots)]
+    table = getattr(_thunks_of(api), name)
+    return [int(ffi.cast("uintptr_t", table[slot])) for slot in range(_thunks_of(api).slots)]
 
 
 def new_table(api: Api) -> tuple[int, Any]:
     """The address of a new table full of "unsupported" stubs, and an array to write its slots with. The array owns nothing."""
-    address = int(ffi.cast("uintptr_t", lib.fl_new_table_of(_thunks[api])))
+    address = int(ffi.cast("uintptr_t", lib.fl_new_table_of(_thunks_of(api))))
     if not address:
         raise MemoryError("no memory for a dispatch table")
-    return address, (ctypes.c_void_p * _thunks[api].slots).from_address(address)
+    return address, (ctypes.c_void_p * _thunks_of(api).slots).from_address(address)
 
 
 class Layer:
@@ -116,7 +121,7 @@ def _c_layer(api: Api, next: int, orphan: int) -> Any:
     behind = ffi.cast(_POINTER, next), orphan & 0xFFFFFFFFFFFFFFFF
     idle = [layer for layer in _idle if layer.api is api]
     same = [layer for layer in idle if next and layer.next == next]
-    fresh = None if same else lib.fl_new_layer(_thunks[api], *behind)
+    fresh = None if same else lib.fl_new_layer(_thunks_of(api), *behind)
     if fresh:
         return fresh
     in_use = _led_through(api)

@@ -118,9 +118,14 @@ def _file() -> Path | None:
 
 
 def _identity(kind: str, path: str) -> str | None:
-    """What a verdict is about: the API, the file and its age, the Python environment, fairlead itself.
+    """What a verdict is about: the API, the file, the Python environment, fairlead itself.
 
-    None when there is no file to open, "" when only ld.so knows which file it is: such a library is always probed.
+    A file that was built anew or put in place of another has another inode or another time of change
+    (ctime), even if its size and the time that it tells (mtime) are the same.
+
+    Returns:
+        None when there is no file to open. "" when only ld.so knows which file it is: such a library
+        is always probed.
     """
     found = path if "/" in path else find_library(path)
     if found is None:
@@ -132,6 +137,8 @@ def _identity(kind: str, path: str) -> str | None:
     facts = (
         os.path.realpath(found),
         status.st_mtime_ns,
+        status.st_ctime_ns,
+        status.st_ino,
         status.st_size,
         sys.prefix,
         _age_of_fairlead(),
@@ -141,13 +148,13 @@ def _identity(kind: str, path: str) -> str | None:
 
 @cache
 def _age_of_fairlead() -> int:
-    """When the newest of its files was made, in ns since the epoch."""
+    """When the newest of its files was made, its compiled parts included, in ns since the epoch."""
     root = Path(__file__).parents[2]
     return max(
         file.stat().st_mtime_ns
         for folder in _FOLDERS
-        for end in ("py", "abi")
-        for file in (root / folder).glob(f"**/*.{end}")
+        for pattern in ("*.py", "*.abi", "*.so*")
+        for file in (root / folder).rglob(pattern)
     )
 
 

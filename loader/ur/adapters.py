@@ -17,12 +17,13 @@ import atexit
 import ctypes
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ..base.environment import variables
 from ..base.errors import CodeError, FairleadError, LibraryError
-from ..base.forks import in_child, new_lock
+from ..base.forks import in_child
 from ..base.library import (
     Library,
     check_file,
@@ -222,7 +223,7 @@ def load(
 
     Raises LibraryError if the library cannot be opened, BindError if it is no plugin.
     """
-    with _environment({**(environment or {}), **_harmless()}):
+    with variables({**(environment or {}), **_harmless()}):
         library, binding = open_and_bind(candidate, layout=layout, judged=judged, progress=progress)
         plugin = Plugin(candidate, library, binding, binding.notes)
         _validate(plugin)
@@ -322,25 +323,6 @@ def _open(candidate: PluginCandidate) -> Library:
         )
         remedy = remedy_for(tuple(absent))
         raise LibraryError(message, missing=absent, routine=error.routine, remedy=remedy) from None
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables for a while. The C library sees them too."""
-    with _loading:
-        before = {name: os.environ.get(name) for name in variables}
-        os.environ.update(variables)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
-
-
-_loading: Final = new_lock()  # one plugin at a time: the variables are the process's
 
 
 def _begin(plugin: Plugin) -> None:

@@ -111,6 +111,36 @@ def test_a_capture_in_a_forked_child(run_python: RunPython) -> None:
     assert "parent" in run_python(code + "    " + body).out
 
 
+#: A child of a process that has used drivers: their threads are not there, and a replay would wait for them.
+FORKED = """
+import os
+loop = graph.finalize(updatable=True)
+loop.replay(queue).wait()
+uses = {
+    "replay": lambda: loop.replay(queue), "explain": lambda: loop.explain(queue), "update": lambda: loop.update(graph),
+    "finalize": graph.finalize,
+}
+if not os.fork():
+    for name, use in uses.items():
+        try:
+            use()
+            print(name, "is not refused")
+        except fairlead.FairleadError as error:
+            if "forked" not in str(error) or "spawn" not in error.remedy:
+                print(name, error)
+    print("child", flush=True)
+    os._exit(0)
+os.wait()
+loop.replay(queue).wait()
+print("parent")
+"""
+
+
+def test_a_forked_child_is_refused_a_parents_graph(run_python: RunPython) -> None:
+    program = PROGRAM.format(imports=IMPORTS["fairlead-first"])
+    assert run_python(program + FORKED).out == "child\nparent\n"
+
+
 def test_the_drivers_of_the_test_extra_are_among_those_tested(
     request: pytest.FixtureRequest,
 ) -> None:

@@ -19,7 +19,17 @@ from fairlead.graph import (
     async_free,
     async_malloc,
 )
-from fairlead.runtime import USM, Context, Device, Errc, NDRange, Program, Queue, SYCLError
+from fairlead.runtime import (
+    USM,
+    Context,
+    Device,
+    Errc,
+    NDRange,
+    Program,
+    Queue,
+    RawArgument,
+    SYCLError,
+)
 
 
 def test_what_is_given_wrongly(queue: Queue, program: Program, memory: USM) -> None:
@@ -183,7 +193,7 @@ def test_an_argument_that_a_kernel_does_not_take_is_named_with_its_node(
 ) -> None:
     """Command-buffers say it when they are enqueued, and not of which command."""
     graph = CommandGraph(queue)
-    amount = DynamicParameter(graph, numpy.int64(1))
+    amount = DynamicParameter(graph, RawArgument(bytes(8)))
     for value in (numpy.int32(1), amount, numpy.int32(1)):
         graph.add(
             lambda h, value=value: h.parallel_for(N, program.add, memory, value),
@@ -212,7 +222,7 @@ def test_who_waits_for_the_queue_waits_for_what_ran_before_an_error(
     """Its memory may be given up then."""
     slow, n = Program(queue.context, SLOW).kernel("slow"), 1 << 25
     graph = CommandGraph(queue)
-    for number in (numpy.int32(n), numpy.int64(n), numpy.int32(n)):
+    for number in (numpy.int32(n), RawArgument(bytes(8)), numpy.int32(n)):
         graph.add(
             lambda h, number=number: h.parallel_for(1, slow, memory, number),
             depends_on_all_leaves=True,
@@ -232,7 +242,7 @@ def test_who_waits_for_the_queue_waits_for_what_ran_on_another_device_before_an_
     queue, slow, n = Queue(context, parts[1]), Program(context, SLOW).kernel("slow"), 1 << 25
     memory = zeros(queue)
     graph = CommandGraph(context, parts)
-    for part, number in zip(parts, (numpy.int32(n), numpy.int64(n)), strict=True):
+    for part, number in zip(parts, (numpy.int32(n), RawArgument(bytes(8))), strict=True):
         graph.add(
             lambda h, number=number: h.parallel_for(1, slow, memory, number),
             device=part,

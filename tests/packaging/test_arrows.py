@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -44,6 +44,60 @@ def imported_folders(path: Path, folder: str, root: Path) -> Iterator[str]:
                 yield parts[1]
 
 
+#: Circles that stay, and why: each pair is one subject in two files, and the second declares entry
+#: points for the class of the first.
+CIRCLES = (
+    ("fairlead.plugins.opencl.devices", "fairlead.plugins.opencl.device_info"),
+    ("fairlead.plugins.opencl.programs", "fairlead.plugins.opencl.program_builds"),
+    ("fairlead.plugins.opencl.kernels", "fairlead.plugins.opencl.kernel_info"),
+)
+
+
+def sources(folder: str) -> Iterator[Path]:
+    """The modules of a top-level folder, without build scripts."""
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        if "native" not in path.parts:
+            yield path
+
+
+def module_name(path: Path) -> str:
+    """The dotted name of a module of the package."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts[:-1] if parts[-1] == "__init__" else parts
+    return ".".join(parts if parts[0] == "fairlead" else ("fairlead", *parts))
+
+
+def imported_modules(path: Path, modules: Container[str]) -> set[str]:
+    """Those of `modules` that a module imports when it is imported."""
+    package = module_name(path).split(".")
+    package = package if path.name == "__init__.py" else package[:-1]
+    found = set[str]()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else []
+            module = ".".join([*above, *filter(None, [node.module])])
+            for alias in node.names:
+                inner = f"{module}.{alias.name}"
+                found.add(inner if inner in modules else module)
+    return {name for name in found if name in modules}
+
+
+def circles(edges: Mapping[str, set[str]]) -> set[frozenset[str]]:
+    """The groups of modules that can all reach each other."""
+
+    def reached(start: str) -> set[str]:
+        seen, ahead = set[str](), [start]
+        while ahead:
+            new = edges[ahead.pop()] - seen
+            seen |= new
+            ahead += new
+        return seen
+
+    reach = {name: reached(name) for name in edges}
+    groups = (frozenset(other for other in reach[name] if name in reach[other]) for name in edges)
+    return {group for group in groups if group}
+
+
 @pytest.mark.parametrize("folder", ALLOWED)
 def test_imports_go_downwards_only(folder: str) -> None:
     root = ROOT / folder
@@ -65,6 +119,24 @@ def test_the_test_sees_what_it_forbids(tmp_path: Path) -> None:
         "from ...icd.abi import OPENCL\nfrom ..adapter import Adapter\nfrom .graph import x\nfrom ... import loader\n"
     )
     assert set(imported_folders(deeper, "plugins", tmp_path)) == {"icd", "loader"}
+
+
+def test_the_common_ground_knows_no_api() -> None:
+    above = {module_name(path) for path in sources("loader") if path.parent.name != "base"}
+    for path in sorted((ROOT / "loader/base").glob("*.py")):
+        assert not imported_modules(path, above), path
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    modules = {module_name(path): path for folder in ALLOWED for path in sources(folder)}
+    edges = {name: imported_modules(path, modules) - {name} for name, path in modules.items()}
+    assert circles(edges) == {frozenset(circle) for circle in CIRCLES}
+
+
+def test_the_test_finds_circles() -> None:
+    edges = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set[str]()}
+    assert circles(edges) == {frozenset({"a", "b", "c"})}
+    assert circles({"a": {"b"}, "b": set[str]()}) == set()
 
 
 def test_the_native_code_knows_no_python() -> None:

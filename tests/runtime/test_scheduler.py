@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy
+import pyopencl as cl
 import pytest
-from helpers.support import RunPython
+from helpers.support import CHILD_TIMEOUT, RunPython
 from helpers.sycl import SOURCE, Gate, N, driver_name, zeros
 
 from fairlead.runtime import (
@@ -24,6 +26,8 @@ from fairlead.runtime import (
     SYCLError,
     devices,
 )
+from fairlead.runtime.afterwards import Afterwards
+from fairlead.runtime.interop import event_of, to_pyopencl
 
 
 def store(program: Program, memory: USM, value: int, *events: Event):
@@ -503,3 +507,38 @@ print("end", flush=True)
 def test_the_end_gives_up_what_never_ends(device: Device, when: str, run_python: RunPython) -> None:
     done = run_python(BOUNDED, when, device.platform.version)
     assert (done.out, done.err) == ("end\n", "")
+
+
+def test_actions_go_on_after_a_thread_could_not_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    actions, done = Afterwards(), threading.Event()
+    called: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(_thread, "start_new_thread", refuse)
+        actions.add(lambda: called.append(1))
+    actions.add(lambda: called.append(2))
+    actions.add(done.set)
+    assert done.wait(CHILD_TIMEOUT) and called == [1, 2]
+
+
+def test_a_context_that_goes_does_not_wait(device: Device) -> None:
+    """A thread of its own waits for what runs in it, and then releases the queues."""
+    contexts = [Context(device)]
+    user = cl.UserEvent(to_pyopencl(contexts[0]))
+    released, ur = threading.Event(), contexts[0].adapter.ur
+    queue = Queue(contexts[0])
+    handle, release = queue.handle, ur.urQueueRelease
+    queue.barrier([event_of(user, contexts[0])])
+    del queue
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            ur, "urQueueRelease", lambda one: (release(one), one == handle and released.set())
+        )
+        collector = threading.Thread(target=contexts.clear, daemon=True)
+        collector.start()
+        collector.join(CHILD_TIMEOUT)
+        assert not collector.is_alive() and not released.is_set()
+        user.set_status(cl.command_execution_status.COMPLETE)
+        assert released.wait(CHILD_TIMEOUT)

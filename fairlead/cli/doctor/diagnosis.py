@@ -50,6 +50,7 @@ class DriverReport:
     - "usable",
     - "idle": it loads, and has no device,
     - "refused": `reason` and `remedy` say why; also if none of its devices describes itself,
+    - "unprobed": its child process did not start, so nothing is known; a note says why,
     - "absent": its package registers it and did not install it (see `verdict`),
     - "excluded" by FAIRLEAD_EXCLUDE,
     - "duplicate": it is the same file as another one.
@@ -63,6 +64,7 @@ class DriverReport:
         seconds: how long its probe took.
         quirks: the ids of the repairs that were applied.
         habits: the ids of the habits that apply.
+        handlers: the signals whose handlers it changes in the process, "SIGINT".
         notes: what is odd about it although it works.
     """
 
@@ -79,6 +81,7 @@ class DriverReport:
     platforms: tuple[PlatformReport, ...] = ()
     quirks: tuple[str, ...] = ()
     habits: tuple[str, ...] = ()
+    handlers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -236,8 +239,11 @@ def _driver(report: ProbeReport) -> DriverReport:
     devices = [device for platform in report.platforms for device in platform.devices]
     faults = [item.fault for item in (*report.platforms, *devices) if item.fault]
     broken = report.ok and bool(faults) and all(device.fault for device in devices)
-    idle = (report.ok and not devices and not faults) or _NO_PLATFORM in report.reason
+    idle = (
+        report.ok and report.probed and not devices and not faults
+    ) or _NO_PLATFORM in report.reason
     state = "idle" if idle else "usable" if report.ok and not broken else "refused"
+    state = state if report.probed else "unprobed"
     return DriverReport(
         library=candidate.library,
         found_via=candidate.found_via,
@@ -252,6 +258,7 @@ def _driver(report: ProbeReport) -> DriverReport:
         platforms=report.platforms,
         quirks=report.quirks,
         habits=report.habits,
+        handlers=report.handlers,
         notes=report.notes,
     )
 

@@ -81,10 +81,18 @@ class PluginPlatform:
 class PluginState:
     """An adapter or plugin that was found, and what became of it.
 
-    `interface` is "UR" or "PI"; `library` what was found via `found_via`, `real_path` the file that was opened ("" if none was).
-    `state` is "usable", "idle" (it loads, and has no device), "refused", "excluded" by FAIRLEAD_EXCLUDE, or "duplicate"; `reason` and
-    `remedy` say why it is not usable, `missing` names the libraries that it needs and that were not found. `version` and `layout` are of
-    its interface; `opened` is the library of its backend that it found, "" if it opened none: for OpenCL the libOpenCL.so.1 that it uses.
+    `state` is "usable", "idle" (it loads, and has no device), "refused", "unprobed" (its child process
+    did not start), "excluded" by FAIRLEAD_EXCLUDE, or "duplicate".
+
+    Attributes:
+        interface: "UR" or "PI".
+        library: what was found via `found_via`.
+        real_path: the file that was opened, "" if none was.
+        reason: why it is not usable; `remedy` says what to do.
+        missing: the libraries that it needs and that were not found.
+        version: that of its interface; `layout` is the release whose tables it has.
+        opened: the library of its backend that it found, "" if it opened none: for OpenCL the
+            libOpenCL.so.1 that it uses.
     """
 
     interface: str
@@ -183,11 +191,15 @@ def _about(candidate: PluginCandidate) -> tuple[str, str, str, str]:
 def _state(candidate: PluginCandidate, report: PluginReport) -> PluginState:
     """The report of a probe, with its state. The selectors of its devices are not known yet."""
     has_device = any(platform.devices for platform in report.platforms)
+    state = "refused" if not report.ok else "usable" if has_device else "idle"
+    why = "it has no device" if state == "idle" else ""
+    if not report.probed:
+        state, why = "unprobed", "; ".join(report.warnings)
     return PluginState(
         *_about(candidate),
-        "refused" if not report.ok else "usable" if has_device else "idle",
+        state,
         real_path=report.real_path,
-        reason=report.reason or report.idle or ("" if has_device else "it has no device"),
+        reason=report.reason or report.idle or why,
         remedy=report.remedy,
         missing=report.missing,
         seconds=round(report.seconds, 3),
@@ -196,7 +208,7 @@ def _state(candidate: PluginCandidate, report: PluginReport) -> PluginState:
         opened=report.opened,
         platforms=tuple(map(_platform, report.platforms)),
         notes=report.notes,
-        warnings=report.warnings,
+        warnings=report.warnings if report.probed else (),
     )
 
 

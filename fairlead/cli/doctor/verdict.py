@@ -4,6 +4,7 @@
 if there is a problem of severity "error":
 
 - no driver with a device is usable (a warning if an adapter or plugin has one);
+- a driver was found and could not be probed, because no child process started;
 - a driver was found and refused: it crashes, hangs, misses a library, breaks the protocol, is no driver, or is not there;
 - a manifest or a directory of them cannot be read or names no usable file;
 - a variable names something that does not exist;
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     from .plugins import PluginState
 
 _INSTALL: Final = "install a driver; `pip install fairlead[pocl]` brings one that runs on the CPU"
+
+
+_UNPROBED: Final = "run `fairlead doctor` by the Python that fairlead is installed for; FAIRLEAD_PROBE_TIMEOUT gives more time"
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,9 @@ def _driver_problems(facts: Diagnosis) -> Iterator[Problem]:
                 or "check that its device is in this machine; if it is not, there is nothing to do"
             )
             yield Problem("warning", driver.library, driver.reason, remedy)
+        if driver.state == "unprobed":
+            for note in driver.notes:
+                yield Problem("error", driver.library, note, _UNPROBED)
         if driver.state in ("usable", "idle"):
             for note in driver.notes:
                 yield Problem(
@@ -135,7 +142,9 @@ def _plugin_problems(facts: Diagnosis) -> Iterator[Problem]:
     closed = [node for node in facts.nodes if not node.accessible]
     for plugin in survey.plugins:
         leave_out = f"leave it out: {_exclusion(plugin)}"
-        if plugin.state == "refused":
+        if plugin.state == "unprobed":
+            yield Problem("error", plugin.library, plugin.reason, _UNPROBED)
+        elif plugin.state == "refused":
             yield Problem(
                 "error",
                 plugin.library,

@@ -27,7 +27,7 @@ class Replay(Engine):
     def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
         return None
 
-    def build(self, commands: CommandList, target: QueueKind) -> Program:
+    def build(self, commands: CommandList, target: QueueKind) -> Built:
         return Program(commands, lay_out(commands, target))
 
 

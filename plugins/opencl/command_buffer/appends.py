@@ -13,32 +13,47 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Sequence
 from typing import Any, Final
 
 from ....loader.ur.abi import UR
 from ..core import adapter, failure
-from ..events import CommandEvent, Event
+from ..events import URCommandEvent, UREvent
 from ..usm.allocations import find
 from .command_buffers import URCommand, URCommandBuffer
 
 #: What every append gives back: sync-point, event, command.
-Appended = tuple[int, "CommandEvent | None", "URCommand | None"]
+Appended = tuple[int, "URCommandEvent | None", "URCommand | None"]
 
 _NativeCommand: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def split_waits(
+    buffer: URCommandBuffer, events: Sequence[UREvent]
+) -> tuple[list[URCommandEvent], list[UREvent]]:
+    """The events of a wait list that commands of this command-buffer signal, and the others."""
+    inside: list[URCommandEvent] = []
+    outside: list[UREvent] = []
+    for event in events:
+        if isinstance(event, URCommandEvent) and event.buffer() is buffer:
+            inside.append(event)
+        else:
+            outside.append(event)
+    return inside, outside
 
 
 class Append:
     """What all appends have in common: where the command stands, and what the caller wants of it. Checked before anything is
     appended."""
 
-    __slots__ = ("after", "buffer", "command", "event", "events")
+    __slots__ = ("after", "buffer", "command", "event", "inside", "outside")
 
     def __init__(
         self,
         buffer: URCommandBuffer,
         sync_points: Sequence[int],
-        events: Sequence[Event],
+        events: Sequence[UREvent],
         event: bool,
         command: bool,
     ) -> None:
@@ -50,8 +65,11 @@ class Append:
             )
         if events:
             buffer.context.check_same("an event of the wait list", *events)
+        self.inside, self.outside = split_waits(buffer, events)
         self.buffer, self.after = buffer, buffer.after(sync_points)
-        self.events, self.event, self.command = events, event, command
+        if self.inside and not buffer.in_order:
+            self.after = tuple(dict.fromkeys((*self.after, *(one.index for one in self.inside))))
+        self.event, self.command = event, command
 
     def add(
         self,
@@ -70,11 +88,13 @@ class Append:
     def finish(self, index: int, command: str) -> Appended:
         """What the caller is given for the command that was appended under a number."""
         buffer, event, handle = self.buffer, None, None
-        if self.events:
-            buffer.waits[index] = list(self.events)
+        if self.outside:
+            buffer.waits[index] = self.outside
+        if self.inside:
+            buffer.inner_waits[index] = [one.index for one in self.inside]
         if self.event:
-            event = buffer.signals[index] = CommandEvent(
-                buffer.context, UR[f"UR_COMMAND_{command}"]
+            event = buffer.signals[index] = URCommandEvent(
+                buffer.context, UR[f"UR_COMMAND_{command}"], weakref.ref(buffer), index
             )
         if self.command:
             handle = buffer.updates[index] = URCommand(buffer, index)
@@ -97,7 +117,7 @@ def urCommandBufferAppendUSMPrefetchExp(
     size: int,
     flags: int,
     pSyncPointWaitList: list[int],
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
@@ -113,7 +133,7 @@ def urCommandBufferAppendUSMAdviseExp(
     size: int,
     advice: int,
     pSyncPointWaitList: list[int],
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:

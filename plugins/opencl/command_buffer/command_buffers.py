@@ -3,9 +3,9 @@
 A command-buffer is an array of commands (`CommandArray`) with what each comes after. A sync-point is the number of its command plus one;
 0 is none. It keeps what its commands need, also after its release, until the device is done (`_unfinished`).
 
-A command's event is a real event from each enqueue on that has the command in it, and none before the first: it cannot be waited
-for then. Every enqueue gives it another cl_event, which is what "reset" means here, and the events that a command waits for are
-looked at anew. (Unified Runtime, EXP-COMMAND-BUFFER 1.12; appends.py and updates.py have the rest.)
+A command's event is complete before the first enqueue. Every enqueue gives it another cl_event, which is what "reset" means here, and
+the events that a command waits for are looked at anew. A wait for the event of a command of the same command-buffer is an edge, like a
+sync-point. (Unified Runtime, EXP-COMMAND-BUFFER 1.12; appends.py and updates.py have the rest.)
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from ....icd.errors import error as opencl_error
 from ....loader.ur.abi import UR
 from ...sdk._native import ffi
 from ...sdk.objects import Object
-from ..contexts import Context
+from ..contexts import URContext
 from ..core import CLObject, adapter, failure
-from ..devices import Device
-from ..events import CommandEvent, Event
-from ..queues import Queue
+from ..devices import URDevice
+from ..events import URCommandEvent, UREvent
+from ..queues import URQueue
 from ..usm.allocations import memory_functions
 from .arguments import launches_of
 
@@ -48,6 +48,7 @@ class URCommand(Object):
     """A command that can be updated; it belongs to its command-buffer and lives as long.
 
     `index` is its place in the array. `kernels` are those that it may launch, with our copies; the first is the one of its creation.
+    `arguments` are those that it launched another kernel with before (fl_arguments), for an update back to that kernel.
     """
 
     type, counted = "ur_exp_command_buffer_command_handle_t", False
@@ -57,6 +58,7 @@ class URCommand(Object):
         self.index = index
         self.kernels: dict[Any, Any] = {}
         self.kernel: Any = None
+        self.arguments: dict[Any, Any] = {}
         self.dim = 0  # of its work size
 
     @property
@@ -86,13 +88,14 @@ class URCommandBuffer(Object):
     type = "ur_exp_command_buffer_handle_t"
 
     def __init__(
-        self, context: Context, device: Device, updatable: bool, in_order: bool, profiling: bool
+        self, context: URContext, device: URDevice, updatable: bool, in_order: bool, profiling: bool
     ) -> None:
         self.context, self.device = context, device
         self.updatable, self.in_order, self.profiling = updatable, in_order, profiling
         self.commands = CommandArray()
-        self.waits: dict[int, list[Event]] = {}
-        self.signals: dict[int, CommandEvent] = {}
+        self.waits: dict[int, list[UREvent]] = {}  # for events of elsewhere
+        self.inner_waits: dict[int, list[int]] = {}  # for the events of these commands
+        self.signals: dict[int, URCommandEvent] = {}
         self.updates: dict[int, URCommand] = {}
         self.launches = launches_of(context, self.commands)  # as C reads them
         #: a kernel and what was set on it besides arguments → a copy of ours
@@ -199,7 +202,7 @@ class URCommandBuffer(Object):
 
     # running
 
-    def enqueue(self, queue: Queue, waits: Sequence[Event], wanted: bool) -> Event | None:
+    def enqueue(self, queue: URQueue, waits: Sequence[UREvent], wanted: bool) -> UREvent | None:
         """Enqueue it; the event is that of its end. Raises URError, OpenCLError."""
         runner = self.runner
         if runner is None:
@@ -227,15 +230,17 @@ class URCommandBuffer(Object):
             first = None
             if events:
                 for event, cl in zip(self.signals.values(), events, strict=False):
-                    event.become(cl, queue)
-                first = Event(events[-1], self.context) if len(events) > len(self.signals) else None
-            made = Event(end, self.context, queue, _ENQUEUE, first=first) if wanted else None
+                    event.set_enqueued(cl, queue)
+                first = (
+                    UREvent(events[-1], self.context) if len(events) > len(self.signals) else None
+                )
+            made = UREvent(end, self.context, queue, _ENQUEUE, first=first) if wanted else None
         if not self._explained:
             self._explained = True
             adapter.log("info", f"a command-buffer of {self.explain(queue)}")
         return made
 
-    def explain(self, queue: Queue) -> str:
+    def explain(self, queue: URQueue) -> str:
         """How an enqueue on this queue runs, and why so."""
         if self.runner is None:
             raise failure("INVALID_OPERATION", "the command-buffer is not finalized")
@@ -252,9 +257,9 @@ class URCommandBuffer(Object):
             _unfinished.keep_until(self.runner.last_event, (self.runner, held))
 
 
-def _present(events: Sequence[Event]) -> Sequence[CLObject]:
+def _present(events: Sequence[UREvent]) -> Sequence[CLObject]:
     """What events are now."""
-    return [event.now() for event in events] if events else ()
+    return [event.current_object() for event in events] if events else ()
 
 
 def _native(things: Sequence[CLObject]) -> Sequence[int]:
@@ -264,7 +269,7 @@ def _native(things: Sequence[CLObject]) -> Sequence[int]:
 class _Copy:
     """A copy of a kernel, released when it is dropped."""
 
-    def __init__(self, cl: int, context: Context) -> None:
+    def __init__(self, cl: int, context: URContext) -> None:
         self._cl, self._table = cl, context.table
 
     def __del__(self) -> None:
@@ -286,7 +291,7 @@ adapter.on_close.append(_unfinished.release_all)
 
 @adapter.entry
 def urCommandBufferCreateExp(
-    hContext: Context, hDevice: Device, pCommandBufferDesc: Any
+    hContext: URContext, hDevice: URDevice, pCommandBufferDesc: Any
 ) -> URCommandBuffer:
     hContext.check_device(hDevice)
     desc = pCommandBufferDesc
@@ -310,8 +315,8 @@ def urCommandBufferGetNativeHandleExp(hCommandBuffer: URCommandBuffer) -> int:
 
 @adapter.entry
 def urEnqueueCommandBufferExp(
-    hQueue: Queue, hCommandBuffer: URCommandBuffer, phEventWaitList: list[Event], phEvent: bool
-) -> Event | None:
+    hQueue: URQueue, hCommandBuffer: URCommandBuffer, phEventWaitList: list[UREvent], phEvent: bool
+) -> UREvent | None:
     return hCommandBuffer.enqueue(hQueue, phEventWaitList, phEvent)
 
 

@@ -19,13 +19,15 @@ from ....icd.errors import check
 from ....icd.errors import error as opencl_error
 from ...sdk._native import ffi, lib
 from ..core import LONGEST, adapter, check_count, failure
-from ..events import CommandEvent, Event
-from ..kernels import Kernel
+from ..events import URCommandEvent, UREvent
+from ..kernels import URKernel
+from .appends import split_waits
 from .arguments import refused
 from .command_buffers import URCommand, URCommandBuffer
 
 _CHANGES: Final = icd_ffi.typeof("fl_change[]")
 _WORDS: Final = ffi.typeof("uintptr_t[]")
+_NONE: Final = icd_ffi.NULL
 
 
 #: What stands in `fl_command.n` for what a launch does not have.
@@ -92,6 +94,7 @@ class _Launch:
         present.work_dim, present.has_local, present.has_offset = self.dim, self.local, self.offset
         if self.kernel is self.command.kernel:
             return False
+        self.command.arguments[self.command.kernel] = _copy_of(present.arguments)
         present.kernel = self.command.kernels[self.kernel]
         present.arguments, old = arguments, present.arguments
         icd_lib.fl_release_arguments(old)
@@ -109,14 +112,15 @@ class _Launch:
 class _Arguments:
     """The new arguments of an update for a launch of `kernel`: `count` changes. Raises URError."""
 
-    def __init__(self, command: URCommand, kernel: Kernel, update: Any) -> None:
+    def __init__(self, command: URCommand, kernel: URKernel, update: Any) -> None:
         counts = update.numNewValueArgs, update.numNewPointerArgs, update.numNewMemObjArgs
         for count in counts:
             check_count(count, "INVALID_KERNEL_ARGUMENT_INDEX", "arguments")
         self.command, self.count = command, sum(counts)
         self.changes = icd_ffi.new(_CHANGES, self.count)
         self._room = ffi.new(_WORDS, self.count)  # what they lead to
-        old = command.present.arguments if kernel is command.kernel else icd_ffi.NULL
+        is_present = kernel is command.kernel
+        old = command.present.arguments if is_present else command.arguments.get(kernel, _NONE)
         index = ffi.new("uint32_t *")
         code = lib.fl_read_update(
             command.buffer.launches,
@@ -188,7 +192,7 @@ def urCommandBufferUpdateKernelLaunchExp(
 
 
 def _update(buffer: URCommandBuffer, updates: list[Any]) -> None:
-    """Updates of any kind."""
+    """Updates of any kind, in their order: a command may have several."""
     launches: dict[URCommand, _Launch] = {}
     arguments: list[_Arguments] = []
     for update in updates:
@@ -200,14 +204,23 @@ def _update(buffer: URCommandBuffer, updates: list[Any]) -> None:
         new = update.hNewKernel
         if launch or any(sizes) or (new and new != kernel.handle) or dim != command.dim:
             launch = launches.setdefault(command, launch or _Launch(command))
+            before = launch.kernel
             launch.read(new, dim, *sizes)
             kernel = launch.kernel
+            if kernel is not before:  # what came before was for the other kernel
+                arguments = [one for one in arguments if one.command is not command]
         arguments.append(_Arguments(command, kernel, update))
-        if kernel is not command.kernel and arguments[-1].indices() != set(
-            range(kernel.argument_count)
-        ):
-            raise failure("INVALID_VALUE", "another kernel needs all of its arguments")
+    for command, launch in launches.items():
+        if launch.kernel is not command.kernel and launch.kernel not in command.arguments:
+            _check_complete(launch, arguments)
     _commit(buffer, launches, arguments)
+
+
+def _check_complete(launch: _Launch, arguments: list[_Arguments]) -> None:
+    """Raise URError (INVALID_VALUE) unless a kernel that the command has not launched yet is given all of its arguments."""
+    given = [one.indices() for one in arguments if one.command is launch.command]
+    if set().union(*given) != set(range(launch.kernel.argument_count)):
+        raise failure("INVALID_VALUE", "another kernel needs all of its arguments")
 
 
 def _launch_command(buffer: URCommandBuffer, handle: int) -> URCommand:
@@ -254,35 +267,55 @@ def _relaunch(launches: dict[URCommand, _Launch], arguments: list[_Arguments]) -
 
 
 def _list(arguments: list[_Arguments], launch: _Launch) -> Any:
-    """The arguments of a launch of another kernel."""
-    (new,) = (new for new in arguments if new.command is launch.command)
-    made = icd_lib.fl_change_arguments(
-        icd_ffi.NULL, launch.kernel.argument_count, new.changes, new.count
-    )
-    if not made:
-        raise MemoryError("no memory for a launch's arguments")
+    """The arguments of a launch of another kernel: those that it had when it was launched before, and the new ones."""
+    made, count = launch.command.arguments.get(launch.kernel, _NONE), launch.kernel.argument_count
+    made = _copy_of(made) if made else _NONE
+    for new in arguments:
+        if new.command is launch.command:
+            made = _owned(icd_lib.fl_change_arguments(made, count, new.changes, new.count))
+    icd_ffi.gc(made, None)  # the command owns it from now on
     return made
 
 
+def _copy_of(arguments: Any) -> Any:
+    """A list of arguments like another one, released when it is dropped."""
+    count = icd_lib.fl_argument_count(arguments)
+    return _owned(icd_lib.fl_change_arguments(arguments, count, _NONE, 0))
+
+
+def _owned(made: Any) -> Any:
+    if not made:
+        raise MemoryError("no memory for a launch's arguments")
+    return icd_ffi.gc(made, icd_lib.fl_release_arguments)
+
+
 @adapter.entry
-def urCommandBufferUpdateSignalEventExp(hCommand: URCommand) -> Event:
+def urCommandBufferUpdateSignalEventExp(hCommand: URCommand) -> UREvent:
     buffer = hCommand.buffer
     _runner_of(buffer)
     old = buffer.signals.get(hCommand.index)
     if old is None:
         raise failure("INVALID_OPERATION", "the command was appended without an event")
-    made = buffer.signals[hCommand.index] = CommandEvent(buffer.context, old.command)
+    made = URCommandEvent(buffer.context, old.command, old.buffer, hCommand.index)
+    buffer.signals[hCommand.index] = made
     return made
 
 
 @adapter.entry
-def urCommandBufferUpdateWaitEventsExp(hCommand: URCommand, phEventWaitList: list[Event]) -> None:
-    buffer = hCommand.buffer
+def urCommandBufferUpdateWaitEventsExp(hCommand: URCommand, phEventWaitList: list[UREvent]) -> None:
+    """The events of other commands of the same command-buffer are edges, which stay what they are."""
+    buffer, index = hCommand.buffer, hCommand.index
     _runner_of(buffer)
-    if len(phEventWaitList) != len(buffer.waits.get(hCommand.index, ())):
+    inside, outside = split_waits(buffer, phEventWaitList)
+    edges, waits = buffer.inner_waits.get(index, []), buffer.waits.get(index, [])
+    if len(phEventWaitList) != len(edges) + len(waits):
         raise failure(
             "INVALID_EVENT_WAIT_LIST", "a command waits for as many events as it was appended with"
         )
     buffer.context.check_same("an event of the wait list", *phEventWaitList)
-    if phEventWaitList:
-        buffer.waits[hCommand.index] = list(phEventWaitList)
+    if sorted(one.index for one in inside) != sorted(edges):
+        raise failure(
+            "UNSUPPORTED_FEATURE", "the order of a command-buffer's own commands cannot be updated"
+        )
+    if outside:
+        buffer.waits[index] = outside

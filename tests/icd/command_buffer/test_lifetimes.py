@@ -51,11 +51,14 @@ def test_a_thing_is_kept_until_its_event_has_ended(
 
 
 def test_one_thing_does_not_wait_for_another(context: cl.Context, kept: Lifetimes) -> None:
-    events, things = [cl.UserEvent(context) for _ in range(2)], [Thing(), Thing()]
-    references = [weakref.ref(thing) for thing in things]
-    for event, thing in zip(events, things, strict=True):
+    events = [cl.UserEvent(context) for _ in range(2)]
+
+    def keep(event: cl.UserEvent) -> weakref.ref[Thing]:
+        thing = Thing()
         kept.keep_until(event.int_ptr, thing)
-    del things, thing
+        return weakref.ref(thing)
+
+    references = [keep(event) for event in events]
     events[1].set_status(cl.command_execution_status.COMPLETE)
     kept.keep_until(0, None)  # which looks at what there is
     assert [lives(reference) for reference in references] == [True, False]

@@ -443,3 +443,30 @@ def test_misuse_gets_the_code_of_the_specification(
     buffer = bench.buffer(in_order=False)
     assert misuse(bench, buffer) == code
     bench.ur.ok("urCommandBufferReleaseExp", buffer)
+
+
+def test_an_argument_of_a_wrong_size_is_refused_when_it_is_appended(bench: Bench) -> None:
+    ur, buffer = bench.ur, bench.buffer()
+    wrong = value(1)
+    wrong.size, wrong.keep = 8, ctypes.c_int64(1)
+    wrong.value.value = ctypes.addressof(wrong.keep)
+    for _ in range(2):
+        given = [pointer(bench.address), wrong]
+        assert bench.try_launch(buffer, given) == "INVALID_KERNEL_ARGUMENT_SIZE"
+        bench.launch(buffer, "bump", pointer(bench.address), value(1))
+    bench.finalize(buffer)
+    assert bench.run(buffer) == bumped(list(range(COUNT)), 1, 1)
+    ur.ok("urCommandBufferReleaseExp", buffer)
+
+
+def test_transfers_of_nothing_have_their_place_in_the_order(bench: Bench) -> None:
+    """As on queues, where libsycl leaves them out."""
+    ur, buffer, zero = bench.ur, bench.buffer(), ctypes.create_string_buffer(8)
+    rest = (0, None, 0, None, None, None, None)
+    bench.launch(buffer, "bump", pointer(bench.address), value(1))
+    ur.ok("urCommandBufferAppendUSMMemcpyExp", buffer, bench.address, zero, 0, *rest)
+    ur.ok("urCommandBufferAppendUSMFillExp", buffer, bench.address, zero, 1, 0, *rest)
+    bench.launch(buffer, "bump", pointer(bench.address), value(2))
+    bench.finalize(buffer)
+    assert bench.run(buffer) == bumped(list(range(COUNT)), 1, 2)
+    ur.ok("urCommandBufferReleaseExp", buffer)

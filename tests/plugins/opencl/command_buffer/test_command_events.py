@@ -22,11 +22,9 @@ def test_a_commands_event_is_another_one_at_each_enqueue(bench: Bench) -> None:
     )
     bench.launch(buffer, "bump", pointer(bench.address), value(2))
     bench.finalize(buffer)
-    assert (
-        ur("urEventWait", 1, array(event)) == "INVALID_EVENT"
-    )  # nothing has been enqueued that could signal it
+    ur.ok("urEventWait", 1, array(event))  # it is complete before the first enqueue
     time = (UR["UR_PROFILING_INFO_COMMAND_START"], 8, ctypes.byref(ctypes.c_uint64()), None)
-    assert ur("urEventGetProfilingInfo", event, *time) == "INVALID_EVENT"
+    assert ur("urEventGetProfilingInfo", event, *time) == "PROFILING_INFO_NOT_AVAILABLE"
     natives = set()
     for _ in range(3):
         ur.ok("urEnqueueCommandBufferExp", bench.queue, buffer, 0, None, ctypes.byref(end))
@@ -36,7 +34,7 @@ def test_a_commands_event_is_another_one_at_each_enqueue(bench: Bench) -> None:
         ur.ok("urEventRelease", end)
     assert natives
     other = ur.made("urCommandBufferUpdateSignalEventExp", command)
-    assert ur("urEventWait", 1, array(other)) == "INVALID_EVENT"
+    ur.ok("urEventWait", 1, array(other))
     bench.run(buffer)
     ur.ok("urEventWait", 2, array(event, other))
     for made in (event, other):
@@ -54,8 +52,9 @@ def test_a_command_waits_for_events_that_can_be_exchanged(bench: Bench, free_que
         second, "scale", pointer(bench.address), value(2), waits=(event.value or 0,), handle=True
     )
     bench.finalize(second)
-    assert ur("urEnqueueCommandBufferExp", free_queue, second, 0, None, None) == "INVALID_EVENT"
-    expected = list(range(COUNT))
+    bench.run(second, queue=free_queue)  # the event is complete as long as the first has not run
+    expected = [2 * cell for cell in range(COUNT)]
+    assert list(bench.cells) == expected
     for _ in range(3):
         ur.ok("urEnqueueCommandBufferExp", bench.queue, first, 0, None, None)
         ur.ok("urQueueFlush", bench.queue)
@@ -71,3 +70,30 @@ def test_a_command_waits_for_events_that_can_be_exchanged(bench: Bench, free_que
     ur.ok("urEventRelease", event)
     for buffer in (first, second):
         ur.ok("urCommandBufferReleaseExp", buffer)
+
+
+def test_a_command_waits_for_another_one_of_the_same_command_buffer(bench: Bench) -> None:
+    """An edge like a sync-point, also after the event was exchanged."""
+    ur, buffer = bench.ur, bench.buffer(updatable=True, in_order=False)
+    event = ctypes.c_void_p()
+    _, first = bench.launch(
+        buffer, "bump", pointer(bench.address), value(1), event=ctypes.byref(event), handle=True
+    )
+    waits = (event.value or 0,)
+    _, second = bench.launch(
+        buffer, "scale", pointer(bench.address), value(2), waits=waits, handle=True
+    )
+    bench.finalize(buffer)
+    expected = list(range(COUNT))
+    for _ in range(3):
+        expected = [2 * cell for cell in bumped(expected, 1)]
+        assert bench.run(buffer) == expected
+    other = ur.made("urCommandBufferUpdateSignalEventExp", first)
+    ur.ok("urCommandBufferUpdateWaitEventsExp", second, 1, array(other))
+    assert bench.run(buffer) == [2 * cell for cell in bumped(expected, 1)]
+    foreign = ur.made("urEnqueueEventsWait", bench.queue, 0, None)
+    code = ur("urCommandBufferUpdateWaitEventsExp", second, 1, array(foreign))
+    assert code == "UNSUPPORTED_FEATURE"
+    for made in (event, other, foreign):
+        ur.ok("urEventRelease", made)
+    ur.ok("urCommandBufferReleaseExp", buffer)

@@ -288,3 +288,41 @@ def test_threads_update_and_enqueue_their_own_command_buffers(bench: Bench, devi
     for thread in threads:
         thread.join()
     assert not errors, errors
+
+
+def test_a_kernel_that_was_launched_before_keeps_its_arguments(bench: Bench) -> None:
+    buffer, kernels = bench.buffer(updatable=True), bench.kernels
+    _, command = bench.launch(
+        buffer, "bump", pointer(bench.address), value(3), others=("scale",), handle=True
+    )
+    bench.finalize(buffer)
+    everything = {"pointers": {0: bench.address}, "values": {1: ctypes.c_int(5)}}
+    change = update(command, hNewKernel=kernels["scale"], **everything)
+    assert bench.update(buffer, change) == "SUCCESS"
+    assert bench.run(buffer) == [5 * cell for cell in range(COUNT)]
+    bench.reset()
+    assert bench.update(buffer, update(command, hNewKernel=kernels["bump"])) == "SUCCESS"
+    assert bench.run(buffer) == bumped(list(range(COUNT)), 3)
+    bench.reset()
+    back = update(command, hNewKernel=kernels["scale"], values={1: ctypes.c_int(7)})
+    assert bench.update(buffer, back) == "SUCCESS"
+    assert bench.run(buffer) == [7 * cell for cell in range(COUNT)]
+    bench.ur.ok("urCommandBufferReleaseExp", buffer)
+
+
+def test_a_command_is_updated_twice_at_once(bench: Bench) -> None:
+    """One update after the other."""
+    buffer, kernels = bench.buffer(updatable=True), bench.kernels
+    _, command = bench.launch(
+        buffer, "bump", pointer(bench.address), value(3), others=("scale",), handle=True
+    )
+    bench.finalize(buffer)
+    everything = {"pointers": {0: bench.address}, "values": {1: ctypes.c_int(5)}}
+    changes = (
+        update(command, values={1: ctypes.c_int(9)}),
+        update(command, hNewKernel=kernels["scale"], **everything),
+        update(command, values={1: ctypes.c_int(7)}),
+    )
+    assert bench.update(buffer, *changes) == "SUCCESS"
+    assert bench.run(buffer) == [7 * cell for cell in range(COUNT)]
+    bench.ur.ok("urCommandBufferReleaseExp", buffer)
