@@ -84,7 +84,7 @@ class Context(Object):
     def queues(self) -> list[Queue]:
         """Its queues."""
         with self._lock:
-            return list(self._queues)
+            return [queue for queue in self._queues if queue.handle]
 
     def leave(self, handle: int) -> None:
         """A queue is gone that may have commands: its handle is kept until they have ended, since they may use memory."""

@@ -343,6 +343,7 @@ class Queue(Object):
     def __del__(self) -> None:
         handle = getattr(self, "handle", 0)
         if handle and self._busy and self.adapter.open:
+            self.handle = 0
             self.context.leave(handle)
         else:
             super().__del__()

@@ -206,7 +206,11 @@ def drain_queues(*, context: URContext | None = None, device: URDevice | None = 
 
     for reference in _queues.valuerefs():
         queue = reference()
-        if queue is not None and is_meant(queue.context.cl, queue.device):
+        if (
+            queue is None or queue.is_closed
+        ):  # a weak reference gives an object that is being closed
+            continue
+        if is_meant(queue.context.cl, queue.device):
             queue.drain()
     for one in list(_unfinished.values()):  # second: a queue that was closed meanwhile is here
         if is_meant(one.context_cl, one.device):
@@ -329,8 +333,8 @@ def _of_native(native: int, context: URContext, device: URDevice, owned: bool) -
 
 def queue_of(native: int, context: URContext) -> URQueue:
     """The queue with a native handle: one that exists, or a new object for it. Raises URError, OpenCLError."""
-    found = (reference() for reference in _queues.valuerefs())
-    known = next((one for one in found if one is not None and one.cl == native), None)
+    found = filter(None, (reference() for reference in _queues.valuerefs()))
+    known = next((one for one in found if one.cl == native and not one.is_closed), None)
     if known is not None:
         return known
     device = device_of(_ask_native(native, context, "CL_QUEUE_DEVICE"))

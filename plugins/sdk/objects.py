@@ -62,6 +62,11 @@ class Object:
         """How many references the program has."""
         return max(lib.fl_references(self.handle), 0)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called, or is being called."""
+        return self._closed
+
     def close(self) -> None:
         """Give up what it holds; called once."""
 

@@ -41,9 +41,7 @@ _NO_BUILD: Final = "OpenCL C does not build: -11"
 #: PoCL has no cl_intel_unified_shared_memory, and what Intel's adapter does without is:
 _WITHOUT_USM: Final = {
     **dict.fromkeys(("explicit_graph", "queue_usm", "recorded_graph", "repeated"), _NO_DEVICE),
-    **dict.fromkeys(
-        ("kernels", "prefetch", "profiling", "subgraph", "usm_2d", "usm_fill_2d"), _NO_SHARED
-    ),
+    **dict.fromkeys(("kernels", "prefetch", "profiling", "subgraph", "usm_2d"), _NO_SHARED),
     **dict.fromkeys(("update_command_group", "update_parameters", "update_whole"), _NO_SHARED),
 }
 #: The errors that programs end with, one line each. What is not here works.

@@ -31,7 +31,9 @@ def environment(path: Path) -> Path:
         path / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
     )
     (site / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    (site / "speaks.pth").write_text(SPEAKS)  # Debian's Python has a sitecustomize of its own
+    # Debian's Python has a sitecustomize of its own, and reads a .pth twice
+    (site / "speaks.pth").write_text("import speaks\n")
+    (site / "speaks.py").write_text(SPEAKS)
     return site
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Iterator
 from typing import Final
 
@@ -13,7 +14,9 @@ from helpers.ur_calls import Calls, array
 
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import Device
+from fairlead.plugins.opencl import queues
 from fairlead.plugins.opencl.core import adapter as reference
+from fairlead.plugins.sdk.objects import reap
 
 Properties = UR.struct("ur_queue_properties_t")
 PROFILING, OUT_OF_ORDER = (
@@ -218,3 +221,26 @@ def test_times_that_there_are_not(ur: Calls, queue: int) -> None:
         code = ur("urEventGetProfilingInfo", event, end, size, None, None)
         assert code == "PROFILING_INFO_NOT_AVAILABLE"
     ur.ok("urEventRelease", event)
+
+
+def test_a_queue_that_is_being_closed_is_not_waited_for(
+    ur: Calls, device: Device, context: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A weak reference leads to it until its finalizer has returned, and its handle may be no queue's any more."""
+    drained: list[int] = []
+
+    def close(self: queues.CLObject) -> None:
+        closed(self)
+        other = threading.Thread(target=queues.drain_queues, kwargs={"context": self.context})
+        other.start()
+        other.join()
+
+    closed = queues.CLObject.close
+    monkeypatch.setattr(queues.URQueue, "drain", lambda self: drained.append(self.cl))
+    made = ur.made("urQueueCreate", context, device.handle, None)
+    native = ur.made("urQueueGetNativeHandle", made, None).value
+    with monkeypatch.context() as patch:
+        patch.setattr(queues.CLObject, "close", close)
+        ur.ok("urQueueRelease", made)
+        reap()
+    assert native not in drained

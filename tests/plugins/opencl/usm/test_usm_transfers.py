@@ -511,3 +511,9 @@ def test_hints_that_do_not_fit(way: Way, ur: Calls) -> None:
     assert ur("urEnqueueUSMAdvise", way.queue, address, 64, 1 << 17, None) == "INVALID_ENUMERATION"
     assert ur("urEnqueueUSMAdvise", way.queue, None, 64, 1, None) == "INVALID_NULL_POINTER"
     way.free(address)
+
+
+def test_libsycl_is_told_to_fill_rows_by_itself(way: Way) -> None:
+    """It gives an adapter the pitch and the width in elements; the header has bytes."""
+    name = "UR_CONTEXT_INFO_USM_FILL2D_SUPPORT"
+    assert way.ur.number("urContextGetInfo", way.context, name) == 0
