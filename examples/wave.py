@@ -35,8 +35,7 @@ kernel void advance(global const float *u, global float *before, global float *n
 kernel void damp(global float *next, float keep) { next[get_global_id(0)] *= keep; }
 kernel void drive(global float *next, global float2 *phase, float cosine, float sine, int place) {
     float2 p = *phase;  // the phase of the source, which lives on the device
-    *phase = (float2)(p.x * cosine - p.y * sine, p.x * sine + p.y * cosine);
-    next[place] += p.y;
+    *phase = (float2)(p.x * cosine - p.y * sine, p.x * sine + p.y * cosine), next[place] += p.y;
 }"""
 
 
@@ -50,6 +49,7 @@ class Wave:
         grid: Any = cl_array.zeros(queue, (SIZE, SIZE), np.float32)
         self.now, self.before, self.next = grid, grid.copy(), grid.copy()
         self.phase: Any = cl_array.zeros(queue, 2, np.float32)
+        self.buffers = [array.data for array in (self.now, self.before, self.next, self.phase)]
 
     def reset(self) -> None:
         self.now.fill(0)
@@ -57,12 +57,12 @@ class Wave:
         self.phase.set(np.array([1, 0], np.float32))
 
     def step(self, queue: cl.CommandQueue) -> None:
-        points = (SIZE * SIZE,)
-        self.laplacian(queue, (SIZE, SIZE), None, self.now.data, self.next.data)
-        self.advance(queue, points, None, self.now.data, self.before.data, self.next.data, SPEED2)
-        self.damp(queue, points, None, self.next.data, KEEP)
-        self.drive(queue, (1,), None, self.next.data, self.phase.data, COSINE, SINE, PLACE)
-        cl.enqueue_copy(queue, self.now.data, self.next.data)
+        now, before, following, phase = self.buffers
+        self.laplacian(queue, (SIZE, SIZE), None, now, following)
+        self.advance(queue, (SIZE * SIZE,), None, now, before, following, SPEED2)
+        self.damp(queue, (SIZE * SIZE,), None, following, KEEP)
+        self.drive(queue, (1,), None, following, phase, COSINE, SINE, PLACE)
+        cl.enqueue_copy(queue, now, following)
 
 
 def in_numpy() -> np.ndarray:
