@@ -1,4 +1,4 @@
-"""The two ways in which C APIs answer with values of unknown length: ask for the length, then for the value.
+"""Values of unknown length from C APIs: ask for the length, then for the value.
 
 `query` is for `…GetInfo(…, size, value, size_ret)`, `handles` for `…Get(…, num_entries, entries, num_entries_ret)`.
 """
@@ -22,7 +22,8 @@ _MOST_HANDLES: Final = 1 << 16
 def query(call: Any, routine: str, check: Check, *arguments: Any, detail: str = "") -> bytes:
     """The value that `call(*arguments, size, value, size_ret)` gives.
 
-    Raises what `check` raises, with `detail` after the code's sentence; FairleadError if the size is no sensible one.
+    Raises what `check` raises, with `detail` after the code's sentence; FairleadError if the size
+    cannot be.
     """
     size = ctypes.c_size_t()
     check(call(*arguments, 0, None, ctypes.byref(size)), routine, detail)
