@@ -1,4 +1,4 @@
-"""A two-dimensional wave: computed by ordinary PyOpenCL calls, then by a replay of those same calls.
+"""A wave in two dimensions: computed by ordinary PyOpenCL calls, and by a replay of those calls.
 
 The grid is small, so launches take most of the time. `Wave.step` is ordinary PyOpenCL code: outside
 a capture block its five commands run, inside they are recorded.
@@ -22,7 +22,7 @@ PLACE = np.int32(SIZE // 3 * SIZE + SIZE // 2)  # the grid point of the source
 TOLERANCE = 1e-5  # relative to the largest value: the rounding of a thousand steps
 KERNELS = """
 kernel void laplacian(global const float *u, global float *next) {
-    int x = get_global_id(0), y = get_global_id(1), n = get_global_size(0), i = y * n + x, e = n - 1;
+    int x = get_global_id(0), y = get_global_id(1), n = get_global_size(0), i = y * n + x, e = n-1;
     float left = x > 0 ? u[i - 1] : 0, right = x < e ? u[i + 1] : 0;
     float above = y > 0 ? u[i - n] : 0, below = y < e ? u[i + n] : 0;
     next[i] = left + right + above + below - 4 * u[i];
