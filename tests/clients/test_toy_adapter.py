@@ -97,6 +97,7 @@ def test_the_log_says_what_was_refused(directory: Path, now: Path) -> None:
     assert "UNSUPPORTED" in run(f"{wrong} 2>&1", directory, now, SYCL_UR_TRACE="2").out
 
 
+@pytest.mark.driver("intel_cpu")
 def test_two_adapters_in_python_and_the_real_loader(directory: Path, now: Path) -> None:
     """With two adapters the loader tells them apart by the first word of every handle."""
     second = build_adapter(TOY, directory / "libur_adapter_twin.so.0")
