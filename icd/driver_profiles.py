@@ -258,8 +258,8 @@ ROWS: Final = (
         id="waits-one-at-a-time",
         applies=_INTEL,
         does="lets one thread at a time into the driver's wait; the others wait for a callback",
-        evidence="Eight threads of a C program, each with an out-of-order queue, stood still after "
-        "5,000 rounds of three launches and a blocking read (2026.22.10). A waiting thread runs "
+        evidence="2026.22.10: eight threads of a C program, with an out-of-order queue each, stood "
+        "still after 5,000 rounds of three launches and a blocking read. A waiting thread runs "
         "commands, and two such threads can wait for each other",
         test="icd/test_habits.py::test_waits_one_at_a_time",
         sets={"waits_one_at_a_time": True},
@@ -268,9 +268,8 @@ ROWS: Final = (
         id="deferred-final-release",
         applies=_INTEL,
         does="releases an out-of-order queue one second after its last command has ended",
-        evidence="A C program of two writes and a blocking read hung in its fourth round "
-        "(2026.22.10). The last command destroys the queue in the driver's own thread, which then "
-        "waits for itself",
+        evidence="2026.22.10: the last command destroys the queue in the driver's own thread, which "
+        "then waits for itself. A C program of two writes and a blocking read hung in its fourth round",
         test="icd/test_habits.py::test_deferred_final_release",
         sets={"final_release_delay": 1.0},
     ),
@@ -278,8 +277,8 @@ ROWS: Final = (
         id="events-cheaper-than-queues",
         applies=Applies(name=_POCL),
         does="orders graphs without markers by events, up to 4 for each command, and not by queues",
-        evidence="Launches without an order took 1.5 times as long as a C loop on in-order queues, "
-        "and 1.1 times by events (3.0 and 3.1). A command's end wakes a thread for the next one. A "
+        evidence="3.0 and 3.1: launches without an order took 1.5 times as long as a C loop on "
+        "in-order queues, and 1.1 times by events. A command's end wakes a thread for the next. A "
         "marker waits for all commands before it",
         test="icd/test_habits.py::test_events_cheaper_than_queues",
         sets={"events_per_command": 4},
@@ -300,8 +299,9 @@ ROWS: Final = (
         id="native-command-buffers-crash",
         applies=Applies(name=_POCL, product="PoCL", before=(7, 1)),
         does="replays command-buffers; the driver's own are used only on request",
-        evidence="3.1 and 5.0 crash while they record a launch that they should refuse, such as one "
-        "with too large a work-group. 7.1 answers with a code. No version before it is proven",
+        evidence="3.1 and 5.0 crash while their command-buffer records a launch that they should "
+        "refuse, such as one with too large a work-group. 7.1 answers with a code, and no version "
+        "before it is proven",
         test="icd/test_habits.py::test_native_command_buffers_are_used_on_request_only",
         sets={
             "native_command_buffer_defect": "recording a launch that this driver should refuse "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from helpers.memory_calls import held_back, opencl
@@ -229,7 +229,7 @@ def test_a_queue_that_is_being_closed_is_not_waited_for(
     """A weak reference leads to it until its finalizer has returned, and its handle may be no queue's any more."""
     drained: list[int] = []
 
-    def close(self: queues.CLObject) -> None:
+    def close(self: Any) -> None:
         closed(self)
         other = threading.Thread(target=queues.drain_queues, kwargs={"context": self.context})
         other.start()
