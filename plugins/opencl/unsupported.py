@@ -1,6 +1,6 @@
-"""What the reference adapter does not implement, and why: the entry points that answer UNSUPPORTED_FEATURE.
+"""What the reference adapter does not implement, and why: what answers UNSUPPORTED_FEATURE.
 
-`python -m fairlead.plugins.opencl.unsupported` prints docs/adapter_support.md, which a test compares with what the adapter declares.
+`python -m fairlead.plugins.opencl.unsupported` prints docs/adapter_support.md. A test compares it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from .device_tables import WITHOUT
 
 #: Why → the entry points, by their whole names.
 REASONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "An image of OpenCL is a memory object that is an argument of a kernel. It has no handle that a "
-    "kernel could hold as a number. Mipmaps, cube maps and external arrays of that kind do not exist.": tuple(
+    "An image of OpenCL is a memory object, and an argument of a kernel. It has no handle that a "
+    "kernel could hold as a number. Mipmaps, cube maps and external arrays do not exist.": tuple(
         name
         for name in UR.functions
         if name.startswith("urBindlessImages") and not name.endswith("_2025_3")
     ),
-    "Images are left out so far: nothing of this adapter copies them, and UR_DEVICE_INFO_IMAGE_SUPPORT is false.": (
+    "Images are not implemented. UR_DEVICE_INFO_IMAGE_SUPPORT is false.": (
         "urMemImageCreate",
         "urMemImageCreateWithNativeHandle",
         "urMemImageGetInfo",
@@ -42,8 +42,7 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "urPhysicalMemRelease",
         "urPhysicalMemGetInfo",
     ),
-    "OpenCL gives no memory to other interfaces or processes; cl_khr_external_memory only imports. Its "
-    "events stay in their process.": (
+    "OpenCL exports no memory (cl_khr_external_memory only imports), and no events.": (
         "urIPCGetMemHandleExp",
         "urIPCPutMemHandleExp",
         "urIPCOpenMemHandleExp",
@@ -59,14 +58,12 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "urMemoryExportFreeExportableMemoryExp",
         "urMemoryExportExportMemoryHandleExp",
     ),
-    "OpenCL has no switch for the access of one device to another's memory. The devices of a context "
-    "share memory as far as they can.": (
+    "OpenCL has no switch for access to another device's memory. Contexts share what they can.": (
         "urUsmP2PEnablePeerAccessExp",
         "urUsmP2PDisablePeerAccessExp",
         "urUsmP2PPeerAccessGetInfoExp",
     ),
-    "A queue of OpenCL cannot be told to record. A command-buffer (urCommandBufferCreateExp) holds what "
-    "is to run again.": (
+    "A queue of OpenCL cannot record. Use a command-buffer (urCommandBufferCreateExp).": (
         "urQueueBeginGraphCaptureExp",
         "urQueueBeginCaptureIntoGraphExp",
         "urQueueEndGraphCaptureExp",
@@ -86,10 +83,10 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "An event of OpenCL is complete once, and cannot be signalled again.": ("urEventCreateExp",),
     "OpenCL links programs before they are executable, not after.": ("urProgramDynamicLinkExp",),
-    "OpenCL specialises a program before it is built (urProgramSetSpecializationConstants), not its kernels.": (
+    "OpenCL specialises programs (urProgramSetSpecializationConstants), not kernels.": (
         "urKernelSetSpecializationConstants",
     ),
-    "No driver but those of FPGAs has pipes that the host reads and writes (cl_intel_program_scope_host_pipe).": (
+    "Only FPGA drivers have pipes of the host (cl_intel_program_scope_host_pipe).": (
         "urEnqueueReadHostPipe",
         "urEnqueueWriteHostPipe",
     ),

@@ -105,7 +105,10 @@ def argument(calls: list[Call], function: str, parameter: str) -> str:
     return dict(next(call for call in calls if call.name == function).arguments_text())[parameter]
 
 
-@pytest.mark.parametrize("driver", ["pocl_wheel", "intel_cpu"])
+@pytest.mark.parametrize(
+    "driver",
+    [pytest.param(name, marks=pytest.mark.driver(name)) for name in ("pocl_wheel", "intel_cpu")],
+)
 def test_a_pyopencl_program_leaves_its_calls(
     request: pytest.FixtureRequest, traced: Traced, driver: str
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers.installing import run
 from helpers.sources import copy_sources
-from helpers.support import ROOT
+from helpers.support import ROOT, once
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -16,6 +16,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "wheel" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(1800))
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +25,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     They are built from a copy of the sources, so that nothing that was built here gets into them.
     """
-    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    copy_sources(ROOT, source)
-    run(sys.executable, "-m", "build", "--outdir", str(target), str(source))
-    return next(target.glob("fairlead-*.whl"))
+
+    def build(target: Path) -> None:
+        source = tmp_path_factory.mktemp("source")
+        copy_sources(ROOT, source)
+        run(sys.executable, "-m", "build", "--outdir", str(target), str(source))
+
+    return next(once(tmp_path_factory, "wheel", build).glob("fairlead-*.whl"))

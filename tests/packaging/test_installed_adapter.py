@@ -13,8 +13,11 @@ from helpers.installing import run
 
 from fairlead.plugins.sdk import build
 
-#: Says which environment Python runs in, when it starts.
-SPEAKS = "import sys; print('environment', sys.prefix, flush=True)\n"
+#: Says which environment Python runs in, when a program starts it: not in the child processes of fairlead.
+SPEAKS = """import sys
+if sys.orig_argv[1:2] != ["-c"] or "urGetAdapterProcAddrTable" in sys.orig_argv[2]:
+    print('environment', sys.prefix, flush=True)
+"""
 USES = ("table", "adapter", "urAdapterRelease")
 WORKS = ["open: ok", "table: 0", "adapter: 0 count 1 first word ok", "urAdapterRelease: 0"]
 

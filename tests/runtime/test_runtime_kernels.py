@@ -9,6 +9,7 @@ from typing import Any
 import numpy
 import pytest
 from helpers.sycl import SOURCE, Gate, N, zeros
+from helpers.tables import table
 
 from fairlead.icd.abi import OPENCL
 from fairlead.runtime import (
@@ -256,9 +257,7 @@ def test_two_threads_launch_one_kernel(queue: Queue, context: Context) -> None:
     assert [int(memory.array[3]) for memory in memories] == [50, 100, 150, 200]
 
 
-@pytest.mark.parametrize(
-    "wrong", [-1, (4, -4), 8.0, None, "8", True, NDRange(-8, 8), 1 << 64, (1, 1 << 64)], ids=repr
-)
+@table("wrong", [-1, (4, -4), 8.0, None, "8", True, NDRange(-8, 8), 1 << 64, (1, 1 << 64)])
 def test_what_is_no_range_is_refused(
     queue: Queue, program: Program, memory: USM, wrong: Any
 ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
+from helpers.drivers import Driver
 from helpers.memory_calls import held_back, opencl
 from helpers.support import ROOT, RunPython
 from helpers.ur_calls import Calls, array
@@ -140,6 +141,7 @@ LEAVING: Final = """
 import ctypes, faulthandler, sys
 faulthandler.dump_traceback_later(30, exit=True)  # only if it hangs
 sys.path.append(sys.argv[2])
+from helpers.drivers import Driver
 from helpers.memory_calls import new_buffer, new_queue
 from helpers.ur_calls import Calls, array
 from fairlead import plugins
@@ -165,10 +167,11 @@ print("released")
 """
 
 
-@pytest.mark.parametrize("platform", ["Intel", "Portable Computing Language"])
-def test_a_queue_is_released_while_its_commands_run(platform: str, run_python: RunPython) -> None:
+def test_a_queue_is_released_while_its_commands_run(
+    each_driver: Driver, run_python: RunPython
+) -> None:
     """Intel's driver would hang."""
-    assert run_python(LEAVING, platform, str(ROOT / "tests")).out == "released\n"
+    assert run_python(LEAVING, each_driver.platform, str(ROOT / "tests")).out == "released\n"
 
 
 def test_a_native_event_has_the_queue_of_its_command(
