@@ -20,7 +20,7 @@ from typing import Final
 from ..loader.base.abi import Api
 from ..loader.base.errors import FairleadError
 from ..loader.base.log import warn
-from ..loader.trace.printing import Call, decode
+from ..loader.trace.printing import TracedCall, decode
 from .abi import OPENCL
 
 #: What a file begins with: magic, format | slots << 32, pid | parent << 32, the times at the start, calls lost, bytes of records, name.
@@ -44,7 +44,7 @@ class Process:
     begin: int
     time: int
     lost: int
-    calls: list[Call]
+    calls: list[TracedCall]
 
 
 def path() -> Path:
@@ -78,7 +78,7 @@ def environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
     }
 
 
-def read(folder: Path) -> dict[int, list[Call]]:
+def read(folder: Path) -> dict[int, list[TracedCall]]:
     """The calls of the processes that left a file in `folder`, by process id; otherwise as `processes`."""
     return {process.pid: process.calls for process in processes(folder)}
 

@@ -52,7 +52,8 @@ REMEDIES = (
     ("libtinfo.so*", "install the distribution's package libtinfo6 or ncurses-libs"),
     (
         "libLLVM*",
-        "install the distribution's LLVM library of exactly that version, such as the package libllvm15",
+        "install the distribution's LLVM library of exactly that version, such as the package "
+        "libllvm15",
     ),
     ("libclang*", "install the distribution's clang library of exactly that version"),
     ("libhwloc.so*", "install the distribution's package libhwloc15 or hwloc-libs"),
@@ -63,11 +64,13 @@ REMEDIES = (
     ("libig[cd]*.so*", "install the distribution's package intel-igc or libigc1, and libigdgmm12"),
     (
         "libnvidia-*",
-        "install the NVIDIA driver; in a container use the NVIDIA container toolkit with NVIDIA_DRIVER_CAPABILITIES=compute",
+        "install the NVIDIA driver; in a container use the NVIDIA container toolkit with "
+        "NVIDIA_DRIVER_CAPABILITIES=compute",
     ),
     (
         "libcuda.so*",
-        "install the NVIDIA driver; in a container use the NVIDIA container toolkit with NVIDIA_DRIVER_CAPABILITIES=compute",
+        "install the NVIDIA driver; in a container use the NVIDIA container toolkit with "
+        "NVIDIA_DRIVER_CAPABILITIES=compute",
     ),
     ("libstdc++.so*", "install the distribution's package libstdc++6 or libstdc++"),
     ("libz.so*", "install the distribution's package zlib1g or zlib"),
@@ -77,7 +80,8 @@ REMEDIES = (
 _LINKER_REMEDIES = (
     (
         "GLIBC",
-        "the library was built for a newer system: use an older build of it, or a newer distribution",
+        "the library was built for a newer system: use an older build of it, or a newer "
+        "distribution",
     ),
     (
         "not found (required by",
@@ -93,7 +97,8 @@ _LINKER_REMEDIES = (
     ),
     (
         "executable stack",
-        "the system forbids executable stacks: clear the flag with patchelf --clear-execstack, or update the library",
+        "the system forbids executable stacks: clear the flag with patchelf --clear-execstack, or "
+        "update the library",
     ),
     ("static TLS", "load it before other large libraries: LD_PRELOAD it"),
 )
@@ -248,7 +253,8 @@ def explain(library: str, dlerror: str) -> LibraryError:
     path = library if "/" in library else find_library(library)
     if path is None:
         return LibraryError(
-            "no library of this name is in LD_LIBRARY_PATH, the linker's cache or the default directories",
+            "no library of this name is in LD_LIBRARY_PATH, the linker's cache or the default "
+            "directories",
             routine=routine,
             remedy=remedy_for((library,))
             or "install the driver, run ldconfig, or name the library by its whole path",

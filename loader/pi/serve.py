@@ -1,8 +1,8 @@
 """PI calls served from a Unified Runtime adapter: `serve` makes of an adapter's table a PI table, so that one library has both.
 
 The PI table is a C table without anything behind it (`layers.Layer`), so that C code can call it too. A call comes to
-`Service.before` as (slot, words). Most functions are one line of `pi_from_ur.map`: a `Call` converts the words by the types of the
-two prototypes (`pi_mapping`) and calls UR; a `Query` also converts the name that is asked for and the answer. The others are written
+`Service.before` as (slot, words). Most functions are one line of `pi_from_ur.map`: a `MappedCall` converts the words by the types of the
+two prototypes (`pi_mapping`) and calls UR; a `MappedQuery` also converts the name that is asked for and the answer. The others are written
 out in `pi_translation`, `pi_kernels` and `pi_queries`. Result codes are converted on the way back. The handles of PI are those of UR.
 
 What UR has nothing for is in `UNSUPPORTED`, with the reason, and answers PI_ERROR_UNSUPPORTED_FEATURE; so does what this one adapter
@@ -169,14 +169,14 @@ class Service:
         with self._lock:
             ended, self._ended = self._ended, True
         if not ended:
-            self.layer.give_back()
+            self.layer.release()
             self._when_ended()
 
 
 # Functions that follow from the map
 
 
-class Call:
+class MappedCall:
     """A PI function that is one UR function; `line` is its right side in the map."""
 
     def __init__(self, function: Function, line: str) -> None:
@@ -242,7 +242,7 @@ class Call:
         )
 
 
-class Query(Call):
+class MappedQuery(MappedCall):
     """An info query: the last three parameters of both functions are the size, the value and the size that the answer has."""
 
     def __init__(self, function: Function, line: str) -> None:
@@ -297,7 +297,7 @@ def _make_translation(function: Function) -> Callable[[Service, Sequence[int]], 
     if written:
         return lambda service, arguments: written(service, *arguments)
     is_query = any(p.type_from for p in function.parameters if p.name == "param_value")
-    return (Query if is_query else Call)(function, FUNCTIONS[function.name])
+    return (MappedQuery if is_query else MappedCall)(function, FUNCTIONS[function.name])
 
 
 #: What must not be NULL in a call, (parameter, result if it is), and what answers it; by slot.

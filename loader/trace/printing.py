@@ -1,6 +1,6 @@
 """Traced calls as text: what a function was given and what it answered, told by the ABI data.
 
-How data goes through: `decode` cuts the words of a log (native/log.c) into `Call`s. A `Call` holds raw words and *pieces*, the bytes
+How data goes through: `decode` cuts the words of a log (native/log.c) into `TracedCall`s. A `TracedCall` holds raw words and *pieces*, the bytes
 that its pointers led to when it came back; its texts are made when somebody asks for them. `head` and `tail` are the lines that are
 printed around a call: one line each for Unified Runtime and OpenCL, a block for PI, as the DPC++ runtimes print them.
 
@@ -44,7 +44,7 @@ class Target(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class TracedCall:
     """One call that came back.
 
     `label` is that of the table, `thread` the kernel's thread id, `begin` and `end` are in ns of the monotonic clock. `arguments` and
@@ -167,7 +167,7 @@ class Call:
         return f"{self.name}({arguments}) -> {result};" if result else f"{self.name}({arguments});"
 
 
-def decode(words: memoryview, layers: Mapping[int, tuple[Api, str]]) -> list[Call]:
+def decode(words: memoryview, layers: Mapping[int, tuple[Api, str]]) -> list[TracedCall]:
     """The calls of a log, in the order in which they came back.
 
     `words` is what `Log.words` gives; `layers` says for the address of each layer whose calls it forwarded: the API and the label.
@@ -184,7 +184,7 @@ def decode(words: memoryview, layers: Mapping[int, tuple[Api, str]]) -> list[Cal
             arguments = tuple(words[start + _HEADER : first])
             found = pieces(words[first : start + length])
             calls.append(
-                Call(
+                TracedCall(
                     api, api.slots[slot], label, counts >> 32, begin, end, arguments, result, found
                 )
             )
@@ -202,7 +202,7 @@ def pieces(words: memoryview) -> dict[int, bytes]:
     return found
 
 
-def head(call: Call, indent: str = "") -> str:
+def head(call: TracedCall, indent: str = "") -> str:
     """What is printed before a call is forwarded; of `call` only the function and the arguments count."""
     if call.api.path.stem != "pi":
         return f"{indent}---> {call.name}\n"
@@ -215,7 +215,7 @@ def head(call: Call, indent: str = "") -> str:
     return f"---> {call.name}(\n{body}) ---> "
 
 
-def tail(call: Call, indent: str = "", times: bool = False) -> str:
+def tail(call: TracedCall, indent: str = "", times: bool = False) -> str:
     """What is printed when a call came back, with how long it took if `times`."""
     time = duration(call.duration) if times else ""
     if call.api.path.stem != "pi":
@@ -405,6 +405,6 @@ def _escape(character: str) -> str:
 
 def unanswered(
     api: Api, slot: int, arguments: Sequence[int], label: str = "", thread: int = 0, begin: int = 0
-) -> Call:
+) -> TracedCall:
     """A call on its way, for `head`: it has no result yet."""
-    return Call(api, api.slots[slot], label, thread, begin, begin, tuple(arguments), 0, {})
+    return TracedCall(api, api.slots[slot], label, thread, begin, begin, tuple(arguments), 0, {})

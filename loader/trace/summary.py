@@ -16,7 +16,7 @@ class Span(NamedTuple):
     failed: bool
 
 
-class Row(NamedTuple):
+class SummaryRow(NamedTuple):
     """One function in a summary; times in ns. `self_ns` is without the traced calls that the same thread made meanwhile."""
 
     name: str
@@ -26,7 +26,7 @@ class Row(NamedTuple):
     self_ns: int
 
 
-class Summary(tuple[Row, ...]):
+class Summary(tuple[SummaryRow, ...]):
     """The functions that were called, the longest total first; as text an aligned table with times in µs."""
 
     __slots__ = ()
@@ -65,5 +65,5 @@ def summary_of(calls: Iterable[Span]) -> Summary:
         row = rows.setdefault(call.name, [0, 0, 0, 0])
         for place, number in enumerate((1, call.failed, took, took)):
             row[place] += number
-    found = (Row(name, *numbers) for name, numbers in rows.items())
+    found = (SummaryRow(name, *numbers) for name, numbers in rows.items())
     return Summary(sorted(found, key=lambda row: (-row.total_ns, row.name)))

@@ -32,8 +32,8 @@ from ..base.forks import in_child, new_lock
 from ..base.layers import Layer, Log
 from ..base.log import logger, put, trace_bits, warn
 from ..base.search import secure_environ
-from ..base.table import DispatchTable, changing, live_tables, unwatch, watch
-from .printing import Call, decode, head, pieces, tail, unanswered
+from ..base.table import DispatchTable, layers_lock, live_tables, unwatch, watch
+from .printing import TracedCall, decode, head, pieces, tail, unanswered
 from .summary import Span, Summary, summary_of
 
 #: The APIs that can be traced, and how their ABI data is called: this package does not know the one of OpenCL.
@@ -75,7 +75,7 @@ class Trace:
         self._layers: dict[int, tuple[Api, str]] = {}
         self._taps = _Taps(_known(apis), self._connect)
         self._lock = new_lock()
-        self._decoded: list[Call] = []
+        self._decoded: list[TracedCall] = []
         self._read = 0  # words
         self._threads: dict[int, str] = {}
         weakref.finalize(self, self._log.clear).atexit = False
@@ -96,7 +96,7 @@ class Trace:
         self._name_threads()
 
     @property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[TracedCall]:
         """The calls that have come back, in the order in which they began."""
         with self._lock:
             words = self._log.words(self._read)
@@ -109,10 +109,10 @@ class Trace:
     def __len__(self) -> int:
         return len(self.calls)
 
-    def __iter__(self) -> Iterator[Call]:
+    def __iter__(self) -> Iterator[TracedCall]:
         return iter(self.calls)
 
-    def __getitem__(self, index: int) -> Call:
+    def __getitem__(self, index: int) -> TracedCall:
         return self.calls[index]
 
     @property
@@ -168,7 +168,7 @@ def save_events(events: Iterable[Mapping[str, Any]], path: str | os.PathLike[str
     )
 
 
-def event(call: Call, pid: int) -> dict[str, Any]:
+def event(call: TracedCall, pid: int) -> dict[str, Any]:
     """A call as the Chrome trace format has it; times in microseconds."""
     arguments = dict(call.arguments_text())
     for key, text in (("result", call.result_text), ("table", call.label)):
@@ -186,7 +186,7 @@ def event(call: Call, pid: int) -> dict[str, Any]:
     }
 
 
-def line(call: Call, times: bool = False) -> str:
+def line(call: TracedCall, times: bool = False) -> str:
     """A call that was recorded, as it would have been printed."""
     if call.api.path.stem == "pi":
         return head(call) + tail(call, times=times)
@@ -194,7 +194,7 @@ def line(call: Call, times: bool = False) -> str:
 
 
 def look(layer: Layer, slot: int, arguments: Sequence[int]) -> dict[int, bytes]:
-    """What the arguments of a call through `layer` lead to now, as `Call.pieces` has it."""
+    """What the arguments of a call through `layer` lead to now, as `TracedCall.pieces` has it."""
     given, into = ffi.new("uint64_t[]", list(arguments)), ffi.new("uint64_t[]", lib.FL_LOOK)
     words = lib.fl_look(layer.pointer, slot, given, len(arguments), into)
     return pieces(memoryview(ffi.buffer(into, 8 * words)[:]).cast("Q"))
@@ -269,7 +269,7 @@ class _Taps:
             raise
 
     def stop(self) -> None:
-        with changing:
+        with layers_lock:
             if self.watched is None:
                 return
             unwatch(self.watched)
@@ -277,10 +277,10 @@ class _Taps:
             for table, layer in list(self.tables.items()):
                 table.remove(layer)
             for layer in self.layers.values():
-                layer.give_back()
+                layer.release()
 
     def _add(self, table: DispatchTable) -> None:
-        with changing:
+        with layers_lock:
             if (
                 _STEMS.get(table.api.path.stem) not in self.apis
                 or table in self.tables

@@ -39,8 +39,8 @@ from ..base.table import DispatchTable
 from ..pi.abi import check as check_pi
 from .abi import VERSION as UR_VERSION
 from .abi import check as check_ur
-from .binding import BindError, Binding, bind_adapter, bind_plugin, unbind
-from .devices import DIALECTS, Device, Dialect, Platform, decode
+from .binding import BindError, PluginBinding, bind_adapter, bind_plugin, unbind
+from .devices import DIALECTS, Dialect, PluginDevice, PluginPlatform, decode
 from .discovery import PluginCandidate
 from .preview import preview
 from .validation import Validation, layer_names
@@ -85,13 +85,13 @@ class Plugin:
 
     candidate: PluginCandidate
     library: Library
-    binding: Binding
+    binding: PluginBinding
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     idle: str = ""
     remedy: str = ""
     handles: tuple[int, ...] = ()
-    platforms: tuple[Platform, ...] = ()
+    platforms: tuple[PluginPlatform, ...] = ()
     validation: Validation | None = None
     held: list[int] = field(default_factory=list, repr=False)
     _callbacks: list[Callable[[Plugin], object]] = field(default_factory=list)
@@ -129,7 +129,7 @@ class Plugin:
         return self.platforms[0].backend if self.platforms else self.candidate.backend
 
     @property
-    def devices(self) -> tuple[Device, ...]:
+    def devices(self) -> tuple[PluginDevice, ...]:
         """The root devices of all its platforms."""
         return tuple(device for platform in self.platforms for device in platform.devices)
 
@@ -242,7 +242,7 @@ def open_and_bind(
     layout: str | None = None,
     judged: bool = False,
     progress: Callable[[str], None] = lambda step: None,
-) -> tuple[Library, Binding]:
+) -> tuple[Library, PluginBinding]:
     """Open a plugin's library and bind its functions; none of them has been called then. See `load`."""
     if "/" in candidate.library:
         check_file(candidate.library)
@@ -357,7 +357,7 @@ def _begin(plugin: Plugin) -> None:
             found = handles(table.piPlatformsGet, "piPlatformsGet", check_pi)
     except CodeError as error:
         failure = f"{error.routine} [{error.code}]: {error.message}"
-    plugin.platforms = tuple(Platform(handle, plugin) for handle in found)
+    plugin.platforms = tuple(PluginPlatform(handle, plugin) for handle in found)
     if found:
         plugin.warnings += (failure,) if failure else ()
         return

@@ -40,7 +40,7 @@ class BindError(FairleadError):
 
 
 @dataclass(frozen=True)
-class Binding:
+class PluginBinding:
     """How a plugin was bound: its table, its `version` ("0.12", "15.47.1"), for UR the `layout` of its tables ("2026.2"), the names of
     the functions that it does not have, remarks for the user, and the layer that adapts an older layout."""
 
@@ -55,7 +55,7 @@ class Binding:
 # Unified Runtime
 
 
-def bind_adapter(library: Library, *, layout: str | None = None) -> Binding:
+def bind_adapter(library: Library, *, layout: str | None = None) -> PluginBinding:
     """Bind a Unified Runtime adapter. With `layout`, one of `UR.layouts`, an adapter of any other layout is refused.
 
     Raises BindError if it is no adapter, refuses our version, or has tables of a layout that is not known.
@@ -193,7 +193,7 @@ def _fill(library: Library, table: str) -> list[int] | None:
 
 def _bound_adapter(
     tables: Mapping[str, Sequence[int]], layout: str, notes: tuple[str, ...], path: str
-) -> Binding:
+) -> PluginBinding:
     address, slots = layers.new_table(UR)
     uninitialized = layers.stubs(UR, "uninitialized")
     has: set[str] = set()
@@ -209,13 +209,15 @@ def _bound_adapter(
                 has.add(name)
     table = DispatchTable(UR, address, label=path.rsplit("/", 1)[-1])
     filled, layer = adapt(table, frozenset(has))
-    return Binding(table, VERSION, layout, frozenset(UR.functions) - has - filled, notes, layer)
+    return PluginBinding(
+        table, VERSION, layout, frozenset(UR.functions) - has - filled, notes, layer
+    )
 
 
 # PI
 
 
-def bind_plugin(library: Library) -> Binding:
+def bind_plugin(library: Library) -> PluginBinding:
     """Bind a PI plugin.
 
     Raises BindError if it is no plugin, refuses our version, or if neither its version nor its exported names say which function is
@@ -258,7 +260,7 @@ def bind_plugin(library: Library) -> Binding:
     return _bound_plugin(library, version, words)
 
 
-def _bound_plugin(library: Library, version: str, words: Sequence[int]) -> Binding:
+def _bound_plugin(library: Library, version: str, words: Sequence[int]) -> PluginBinding:
     """The table by position in the version whose order is known, as long as no exported name speaks against it; else by names."""
     exported = {function.name: library.own_symbol(function.name) for function in PI.slots}
     elsewhere = [
@@ -294,12 +296,12 @@ def _bound_plugin(library: Library, version: str, words: Sequence[int]) -> Bindi
     why = why or ("" if known else f"the order of the functions of PI {version} is not known")
     notes = (f"{why}: bound by exported names",) if why else ()
     table = DispatchTable(PI, address, label=library.path.rsplit("/", 1)[-1])
-    return Binding(
+    return PluginBinding(
         table, version, "", frozenset(function.name for function in PI.slots) - has, notes
     )
 
 
-def unbind(binding: Binding) -> None:
+def unbind(binding: PluginBinding) -> None:
     """Every slot of the table answers UNINITIALIZED from now on: its library is about to be closed. Whatever traces it lets it go."""
     api: Any = binding.table.api
     slots = (ctypes.c_void_p * len(api.slots)).from_address(binding.table.address)
@@ -307,7 +309,7 @@ def unbind(binding: Binding) -> None:
         slots[slot] = stub
     for layer in reversed(binding.table.layers):
         binding.table.remove(layer)
-        layer.give_back()
+        layer.release()
     binding.table.refresh()
     if binding.adapted_by:
-        binding.adapted_by.give_back()
+        binding.adapted_by.release()

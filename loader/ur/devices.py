@@ -91,12 +91,12 @@ DIALECTS: Final = {
 
 
 @dataclass(frozen=True, eq=False)
-class Device:
+class PluginDevice:
     """A device of a plugin. `handle` is what the interface's functions take; a sub-device has a `parent`."""
 
     handle: int
-    platform: Platform
-    parent: Device | None = None
+    platform: PluginPlatform
+    parent: PluginDevice | None = None
 
     def info(self, name: str) -> Any:
         """The answer to a query: `info("UR_DEVICE_INFO_NAME")`, or without the prefix: `info("NAME")`. See `Plugin.info`."""
@@ -136,16 +136,16 @@ class Device:
         return self.platform.backend
 
     @cached_property
-    def _sub_devices(self) -> tuple[Device, ...]:
+    def _sub_devices(self) -> tuple[PluginDevice, ...]:
         plugin = self.platform.plugin
         try:
             found = _partition(plugin, self.handle)
         except FairleadError:  # a device that cannot be divided has none
             return ()
         plugin.held += found
-        return tuple(Device(handle, self.platform, self) for handle in found)
+        return tuple(PluginDevice(handle, self.platform, self) for handle in found)
 
-    def sub_devices(self) -> Sequence[Device]:
+    def sub_devices(self) -> Sequence[PluginDevice]:
         """Its parts by affinity (the next partitionable domain), which device selectors number; none if it cannot be divided."""
         return self._sub_devices
 
@@ -156,7 +156,7 @@ class Device:
 
 
 @dataclass(frozen=True, eq=False)
-class Platform:
+class PluginPlatform:
     """A platform of a plugin; its `devices` are listed when they are first asked for."""
 
     handle: int
@@ -195,7 +195,7 @@ class Platform:
         return word if word != "unknown" else self.plugin.candidate.backend
 
     @cached_property
-    def devices(self) -> tuple[Device, ...]:
+    def devices(self) -> tuple[PluginDevice, ...]:
         """Its root devices, in the plugin's order. Raises URError or PIError."""
         plugin, dialect = self.plugin, self.plugin.dialect
         call = getattr(plugin.table, dialect.list_devices)
@@ -212,7 +212,7 @@ class Platform:
                 return ()
             raise
         plugin.held += found
-        return tuple(Device(handle, self) for handle in found)
+        return tuple(PluginDevice(handle, self) for handle in found)
 
     def __repr__(self) -> str:
         return f"<{self.plugin.interface} platform {self.name!r}>"

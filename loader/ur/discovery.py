@@ -1,6 +1,6 @@
 """Where Unified Runtime adapters and PI plugins are looked for, and what becomes of each environment variable. Nothing is opened.
 
-The names come from plugins.conf (`plugin_config`). `find_adapters` and `find_plugins` turn each table of `Step`s into an ordered
+The names come from plugins.conf (`plugin_config`). `find_adapters` and `find_plugins` turn each table of `SearchStep`s into an ordered
 list of places, look every name up in them, and yield what they found, passed over and where they looked; `search.collect` sorts
 that. The first usable file of a name wins, as in the Unified Runtime's own loader, where the first that dlopen accepts does.
 UR_ADAPTERS_FORCE_LOAD takes the place of the whole search. `VARIABLES` is every variable that bears on this, and
@@ -150,7 +150,7 @@ VARIABLES: Final = (
 
 
 @dataclass(frozen=True)
-class _Request:
+class _Search:
     """What a search is about: the environment that may be trusted, a prefix or None, the device selector's word on a backend."""
 
     interface: str
@@ -178,11 +178,11 @@ class _Wanted:
 
 
 @dataclass(frozen=True)
-class Step:
+class SearchStep:
     """A step of the search: `sources` yields the places that it adds, and findings about those it could not add."""
 
     name: str
-    sources: Callable[[_Request, str], Iterator[_Source | Finding]]
+    sources: Callable[[_Search, str], Iterator[_Source | Finding]]
 
 
 def find_adapters(
@@ -199,7 +199,7 @@ def find_adapters(
         accepts_backend: says whether the device selector can select a device of a backend. What it leaves out is refused, unless
             UR_LOADER_PRELOAD_FILTER=0; UR_ADAPTERS_FORCE_LOAD and the backend "unknown" are never left out.
     """
-    return collect(_adapters(_Request("UR", secure_environ(environ), prefix, accepts_backend)))
+    return collect(_adapters(_Search("UR", secure_environ(environ), prefix, accepts_backend)))
 
 
 def find_plugins(
@@ -212,7 +212,7 @@ def find_plugins(
 
     The arguments are those of `find_adapters`.
     """
-    return collect(_plugins(_Request("PI", secure_environ(environ), prefix, accepts_backend)))
+    return collect(_plugins(_Search("PI", secure_environ(environ), prefix, accepts_backend)))
 
 
 #: The search of each interface.
@@ -280,7 +280,7 @@ def _is_true(environ: Mapping[str, str], variable: str, default: bool) -> bool:
     return value.lower() in ("y", "yes", "t", "true", "1") if value else default
 
 
-def _adapters(request: _Request) -> Iterator[Finding]:
+def _adapters(request: _Search) -> Iterator[Finding]:
     """All about adapters: those of UR_ADAPTERS_FORCE_LOAD if it is well-formed, else those that the steps find."""
     forced = (
         split_quoted_list(_FORCE, request.environ[_FORCE]) if request.environ.get(_FORCE) else None
@@ -303,7 +303,7 @@ def _adapters(request: _Request) -> Iterator[Finding]:
     yield from _search(request, UR_STEPS, sorted(wanted, key=lambda one: one.entry.library))
 
 
-def _forced(paths: Sequence[str], request: _Request) -> Iterator[Finding]:
+def _forced(paths: Sequence[str], request: _Search) -> Iterator[Finding]:
     """UR_ADAPTERS_FORCE_LOAD: existing files only, and no filter."""
     for path in paths:
         if path.endswith(".a"):
@@ -323,7 +323,7 @@ def _forced(paths: Sequence[str], request: _Request) -> Iterator[Finding]:
             )
 
 
-def _plugins(request: _Request) -> Iterator[Finding]:
+def _plugins(request: _Search) -> Iterator[Finding]:
     """All about plugins: the configuration file's names, some of them replaced, wherever the steps find them."""
     overrides: dict[str, str] = {}  # backend → variable
     for variable, backend in _OVERRIDES.items():
@@ -349,7 +349,7 @@ def _plugins(request: _Request) -> Iterator[Finding]:
     yield from _search(request, PI_STEPS, wanted)
 
 
-def _override(variable: str, backend: str, request: _Request) -> _Wanted:
+def _override(variable: str, backend: str, request: _Search) -> _Wanted:
     """SYCL_OVERRIDE_PI_*: a path, relative to the current directory, or a name that the steps find."""
     value = request.environ[variable]
     return _Wanted(
@@ -358,7 +358,7 @@ def _override(variable: str, backend: str, request: _Request) -> _Wanted:
 
 
 def _search(
-    request: _Request, steps: Sequence[Step], wanted: Sequence[_Wanted]
+    request: _Search, steps: Sequence[SearchStep], wanted: Sequence[_Wanted]
 ) -> Iterator[Finding]:
     """The state of all places, then what each name comes to in them."""
     names = [one.entry.library for one in wanted if "/" not in one.entry.library]
@@ -386,7 +386,7 @@ def _search(
             yield from _look_up(one, list(sources.values()), request)
 
 
-def _look_up(wanted: _Wanted, sources: Sequence[_Source], request: _Request) -> Iterator[Finding]:
+def _look_up(wanted: _Wanted, sources: Sequence[_Source], request: _Search) -> Iterator[Finding]:
     """The first usable file of a name. Unusable ones before it are refused, and so is a name of the user's that is nowhere."""
     for source in sources:
         via = wanted.named_by if wanted.named_by in _OVERRIDES else source.found_via
@@ -442,7 +442,7 @@ def _unusable(path: str, found_via: str) -> Refusal | None:
 
 
 def _judge(
-    path: str, found_via: str, wanted: _Wanted, request: _Request
+    path: str, found_via: str, wanted: _Wanted, request: _Search
 ) -> PluginCandidate | Refusal:
     """A library as a candidate, unless the device selector has no use for its backend."""
     backend, environ, accepts = wanted.entry.backend, request.environ, request.accepts_backend
@@ -481,7 +481,7 @@ def _directory(path: str, found_via: str) -> _Source | Place:
     return _Source(directory, found_via, locate)
 
 
-def _search_path(request: _Request, name: str) -> Iterator[_Source | Finding]:
+def _search_path(request: _Search, name: str) -> Iterator[_Source | Finding]:
     """UR_ADAPTERS_SEARCH_PATH: directories."""
     value = request.environ.get(name)
     directories = split_quoted_list(name, value) if value else []
@@ -495,15 +495,15 @@ def _search_path(request: _Request, name: str) -> Iterator[_Source | Finding]:
             yield Refusal(path, directory.state, f"correct {name}, or make the directory", name)
 
 
-def _python_prefix(request: _Request, name: str) -> Iterator[_Source | Finding]:
+def _python_prefix(request: _Search, name: str) -> Iterator[_Source | Finding]:
     """Where pip and conda put shared libraries: in the Python environment, and in the one that a virtual environment was made from."""
     yield from (_directory(folder, name) for folder in _prefix_folders(request))
 
 
-def _beside(libraries: Sequence[str]) -> Callable[[_Request, str], Iterator[_Source | Finding]]:
+def _beside(libraries: Sequence[str]) -> Callable[[_Search, str], Iterator[_Source | Finding]]:
     """The folder of the first of these libraries that ld.so finds, unless one of them is in the Python environment."""
 
-    def sources(request: _Request, name: str) -> Iterator[_Source | Finding]:
+    def sources(request: _Search, name: str) -> Iterator[_Source | Finding]:
         for folder in _prefix_folders(request):
             if any(os.path.exists(os.path.join(folder, library)) for library in libraries):
                 yield Place(name, name, f"it is in {folder}")
@@ -517,44 +517,44 @@ def _beside(libraries: Sequence[str]) -> Callable[[_Request, str], Iterator[_Sou
     return sources
 
 
-def _library_path(request: _Request, name: str) -> Iterator[_Source | Finding]:
+def _library_path(request: _Search, name: str) -> Iterator[_Source | Finding]:
     """LD_LIBRARY_PATH: directories; an empty element is the current directory (ld.so(8))."""
     yield from (_directory(path, name) for path in _library_path_folders(request))
 
 
-def _system(request: _Request, name: str) -> Iterator[_Source | Finding]:
+def _system(request: _Search, name: str) -> Iterator[_Source | Finding]:
     yield _Source("the linker's cache and default directories", name, find_library)
 
 
 #: The order of the search, as vendors.d/README.md explains it to users.
 UR_STEPS: Final = (
-    Step(_SEARCH_PATH, _search_path),
-    Step("Python prefix", _python_prefix),
-    Step("libur_loader.so", _beside(_LOADERS)),
-    Step(_LIBRARY_PATH, _library_path),
-    Step("system", _system),
+    SearchStep(_SEARCH_PATH, _search_path),
+    SearchStep("Python prefix", _python_prefix),
+    SearchStep("libur_loader.so", _beside(_LOADERS)),
+    SearchStep(_LIBRARY_PATH, _library_path),
+    SearchStep("system", _system),
 )
 PI_STEPS: Final = (
-    Step("Python prefix", _python_prefix),
-    Step("libsycl.so", _beside(_RUNTIMES)),
-    Step(_LIBRARY_PATH, _library_path),
-    Step("system", _system),
+    SearchStep("Python prefix", _python_prefix),
+    SearchStep("libsycl.so", _beside(_RUNTIMES)),
+    SearchStep(_LIBRARY_PATH, _library_path),
+    SearchStep("system", _system),
 )
 
 
-def _prefix_folders(request: _Request) -> list[str]:
+def _prefix_folders(request: _Search) -> list[str]:
     """`lib` of the prefix that was asked for, or of the running Python environment and its base."""
     roots = (request.prefix,) if request.prefix else (sys.prefix, sys.base_prefix)
     return list(dict.fromkeys(os.path.join(os.path.abspath(root), "lib") for root in roots))
 
 
-def _library_path_folders(request: _Request) -> list[str]:
+def _library_path_folders(request: _Search) -> list[str]:
     """The directories of LD_LIBRARY_PATH, each once."""
     value = request.environ.get(_LIBRARY_PATH, "").replace(";", ":")
     return list(dict.fromkeys(part or "." for part in value.split(":"))) if value else []
 
 
-def _locate(library: str, request: _Request) -> str | None:
+def _locate(library: str, request: _Search) -> str | None:
     """Where ld.so finds a library, by the LD_LIBRARY_PATH of the request."""
     paths = (os.path.join(folder, library) for folder in _library_path_folders(request))
     return next(filter(os.path.exists, paths), None) or find_library(library)

@@ -14,12 +14,12 @@ from ..base.children import Request, run_all, with_printed
 from ..base.errors import FairleadError, LibraryError, reason_of
 from ..base.search import Candidate
 from .adapters import backend_library, load
-from .devices import Platform
+from .devices import PluginPlatform
 from .discovery import PluginCandidate
 
 
 @dataclass(frozen=True)
-class DeviceReport:
+class PluginDeviceReport:
     """A device as the child saw it. What selects it is not known here: selectors count the devices of all plugins."""
 
     name: str
@@ -29,13 +29,13 @@ class DeviceReport:
 
 
 @dataclass(frozen=True)
-class PlatformReport:
+class PluginPlatformReport:
     """A platform as the child saw it."""
 
     name: str
     version: str
     backend: str
-    devices: tuple[DeviceReport, ...]
+    devices: tuple[PluginDeviceReport, ...]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class PluginReport:
     opened: str = ""
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    platforms: tuple[PlatformReport, ...] = ()
+    platforms: tuple[PluginPlatformReport, ...] = ()
     probed: bool = True
 
 
@@ -130,7 +130,7 @@ def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
     return {**answer, "warnings": [*warnings, *plugin.warnings[before:]]}
 
 
-def _describe(number: int, platform: Platform, warnings: list[str]) -> dict[str, Any]:
+def _describe(number: int, platform: PluginPlatform, warnings: list[str]) -> dict[str, Any]:
     """The platform with its devices, those that it can describe."""
     devices: list[dict[str, str]] = []
     about = {"name": "", "version": "", "backend": platform.backend}
@@ -157,10 +157,10 @@ def _report(
     candidate: PluginCandidate, data: dict[str, Any], seconds: float, notes: Sequence[str]
 ) -> PluginReport:
     platforms = tuple(
-        PlatformReport(
+        PluginPlatformReport(
             **{
                 **platform,
-                "devices": tuple(DeviceReport(**device) for device in platform["devices"]),
+                "devices": tuple(PluginDeviceReport(**device) for device in platform["devices"]),
             }
         )
         for platform in data.pop("platforms", ())

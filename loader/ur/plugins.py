@@ -24,7 +24,7 @@ from ..base.log import Logger, logger, pi_trace, trace_bits
 from ..base.search import Candidate, Place, Refusal, SearchResult, excluding_pattern, secure_environ
 from ..base.verdicts import judge
 from .adapters import Plugin, load
-from .devices import Device, Platform
+from .devices import PluginDevice, PluginPlatform
 from .discovery import FIND, PluginCandidate
 from .plugin_config import PluginEntry, read_config, shipped_config, sycl_be_names
 from .selector import SYCL_BE_NAMES, Selector, from_environment, selector_strings
@@ -58,12 +58,12 @@ class Plugins:
         self.closed = False
 
     @property
-    def platforms(self) -> tuple[Platform, ...]:
+    def platforms(self) -> tuple[PluginPlatform, ...]:
         """The platforms of all plugins."""
         return tuple(platform for plugin in self.plugins for platform in plugin.platforms)
 
     @property
-    def devices(self) -> tuple[Device, ...]:
+    def devices(self) -> tuple[PluginDevice, ...]:
         """The root devices of all platforms, in the order in which device selectors count them.
 
         A platform that cannot list them has none here; `failures` says why.
@@ -75,9 +75,9 @@ class Plugins:
         """A sentence for every platform that failed to list its devices."""
         return self._listed()[1]
 
-    def _listed(self) -> tuple[tuple[Device, ...], tuple[str, ...]]:
+    def _listed(self) -> tuple[tuple[PluginDevice, ...], tuple[str, ...]]:
         """The devices that tell their type, without which none can be selected, and the failures."""
-        devices: list[Device] = []
+        devices: list[PluginDevice] = []
         failures: list[str] = []
         for number, platform in enumerate(self.platforms):
             try:
@@ -105,7 +105,7 @@ class Plugins:
             *(f"{place.path}: {place.state}" for place in self.search.places),
         )
 
-    def select(self, selector: Selector | None = None) -> tuple[Device, ...]:
+    def select(self, selector: Selector | None = None) -> tuple[PluginDevice, ...]:
         """The devices that `selector` picks, or the environment's; all of them if neither says anything.
 
         Raises NotFoundError (…DEVICE_NOT_FOUND) with every reason if that leaves none.
@@ -145,7 +145,7 @@ class Plugins:
             )
         return chosen
 
-    def unload_unused(self, used: Sequence[Device] = ()) -> tuple[Plugin, ...]:
+    def unload_unused(self, used: Sequence[PluginDevice] = ()) -> tuple[Plugin, ...]:
         """Close the plugins none of whose devices are in `used`, or selected by the environment if `used` is empty; the answer is which
         ones."""
         if not used:

@@ -35,16 +35,16 @@ from ..base.forks import new_lock
 from ..base.layers import Layer
 from ..base.memory import POINTER_SIZE, read_word
 from ..base.search import secure_environ
-from ..base.table import DispatchTable, changing
+from ..base.table import DispatchTable, layers_lock
 from .abi import UR, UR_RESULT_SUCCESS
 from .validation_rules import (
     MEMORY,
-    Extent,
-    Given,
-    Query,
+    HandleQuery,
+    InputObjects,
+    MemoryRange,
+    OutputObjects,
     Rules,
-    Used,
-    Wrong,
+    Violation,
     all_rules,
     counted_kinds,
     read_handles,
@@ -186,7 +186,7 @@ class Validation:
                 f"validation layers are for Unified Runtime adapters, and this is a table of {table.api.path.stem}",
                 remedy="unset UR_ENABLE_LAYERS, or trace the plugin instead",
             )
-        with changing, self._lock:
+        with layers_lock, self._lock:
             if not self.names or any(table is other for other, _ in self._attached):
                 return
             layer = Layer(UR, table.top)
@@ -207,7 +207,7 @@ class Validation:
             attached, self._attached = self._attached, []
         for table, layer in reversed(attached):
             table.remove(layer)
-            layer.give_back()
+            layer.release()
         for leak in self.leaks() if attached and LEAK in self.names else ():
             self._tell(str(leak))
 
@@ -248,7 +248,7 @@ class Validation:
         except Exception:  # the caller is C
             traceback.print_exc()
 
-    def _find_wrong(self, rules: Rules, arguments: Sequence[int]) -> Wrong | None:
+    def _find_wrong(self, rules: Rules, arguments: Sequence[int]) -> Violation | None:
         """The first thing that is wrong with a call."""
         if PARAMETER in self.names:
             for check in rules.checks:
@@ -266,7 +266,7 @@ class Validation:
 
     # Objects
 
-    def _find_dead(self, used: Used, arguments: Sequence[int]) -> Wrong | None:
+    def _find_dead(self, used: InputObjects, arguments: Sequence[int]) -> Violation | None:
         """What is wrong with the objects in a parameter. NULL is the affair of the parameter checks."""
         one = used.count is None
         for i, handle in enumerate(
@@ -280,15 +280,15 @@ class Validation:
                 other = self._other_kind(handle)
                 text = f"{used.kind} {handle:#x} came from none of the adapter's functions"
                 text += f": it is a {other}" if other else ""
-                return Wrong(name, text, used.code)
+                return Violation(name, text, used.code)
             enough = found.count > 0 or (found.lent and not (used.change < 0 and found.made))
             if not enough:
                 released, created = _innermost(found.released), _innermost(found.created)
                 text = f"{used.kind} {handle:#x} was released for the last time at {released}; it was created at {created}"
-                return Wrong(name, text, used.code)
+                return Violation(name, text, used.code)
         return None
 
-    def _listed(self, used: Used, arguments: Sequence[int]) -> list[int]:
+    def _listed(self, used: InputObjects, arguments: Sequence[int]) -> list[int]:
         assert used.count is not None
         return read_handles(arguments[used.index], arguments[used.count])
 
@@ -331,7 +331,7 @@ class Validation:
                     found.released = _stack()
                 self._note_memory(found)
 
-    def _take(self, given: Given, handle: int, size: int) -> None:
+    def _take(self, given: OutputObjects, handle: int, size: int) -> None:
         """A reference came out of a call: to an object that is there already, or to a new one."""
         found = self._objects.get((given.kind, handle))
         if given.inout and found and (found.count > 0 or found.lent):
@@ -353,7 +353,7 @@ class Validation:
             elif there and memory.count <= 0:
                 del self._memory[at]
 
-    def _lend(self, query: Query, arguments: Sequence[int]) -> None:
+    def _lend(self, query: HandleQuery, arguments: Sequence[int]) -> None:
         """Write down the handles that a query gave. Their references are somebody else's."""
         kind = query.kinds.get(arguments[query.name] & 0xFFFFFFFF)
         if kind and arguments[query.value]:
@@ -369,8 +369,8 @@ class Validation:
     # Bounds
 
     def _find_outside(
-        self, extent: Extent, function: Function, arguments: Sequence[int]
-    ) -> Wrong | None:
+        self, extent: MemoryRange, function: Function, arguments: Sequence[int]
+    ) -> Violation | None:
         """Whether a call touches what is behind the end of a buffer, or of the USM memory that a pointer leads into."""
         p, begin, size = function.parameters[extent.index], 0, arguments[extent.size]
         if p.stars:
@@ -385,10 +385,12 @@ class Validation:
         if not found or not found.size or begin + size <= found.size:
             return None
         text = f"bytes {begin} to {begin + size}, where {found.kind} has {found.size}; it was created at {_innermost(found.created)}"
-        return Wrong(extent.parameter, text, "UR_RESULT_ERROR_INVALID_SIZE")
+        return Violation(extent.parameter, text, "UR_RESULT_ERROR_INVALID_SIZE")
 
 
-def _outgoing(given: Given, function: Function, next: int, arguments: Sequence[int]) -> list[int]:
+def _outgoing(
+    given: OutputObjects, function: Function, next: int, arguments: Sequence[int]
+) -> list[int]:
     """The objects that came out of a parameter: as many as there is room for, and as the function says that there are. If the caller
     did not want to know how many, the adapter is asked."""
     address, total = arguments[given.index], ctypes.c_uint32()

@@ -51,7 +51,7 @@ _MOST: Final = (
 )
 
 
-class Wrong(NamedTuple):
+class Violation(NamedTuple):
     """Why a call is refused: the parameter, what is wrong with it, the code's name."""
 
     parameter: str
@@ -60,7 +60,7 @@ class Wrong(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Used:
+class InputObjects:
     """A parameter with objects that must be alive: `count` is the index of their number, None if it is one handle. `change` is what
     the call does to the references."""
 
@@ -73,7 +73,7 @@ class Used:
 
 
 @dataclass(frozen=True)
-class Given:
+class OutputObjects:
     """A parameter through which objects come out. `count` is the room for them, `total` where the function says how many there are.
     They belong to the caller if `created`; an `always` one exists whatever is released; one of `inout` may have been there before."""
 
@@ -88,7 +88,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Query:
+class HandleQuery:
     """An information query that may give handles: the indices of name, value, its size and the size that is returned; and what kind
     of handle each name gives."""
 
@@ -100,7 +100,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Extent:
+class MemoryRange:
     """What a function touches from `begin` (None: from where the pointer leads to) for `size` bytes."""
 
     index: int
@@ -109,16 +109,16 @@ class Extent:
     size: int
 
 
-_Check: TypeAlias = Callable[[Sequence[int]], "Wrong | None"]
+_Check: TypeAlias = Callable[[Sequence[int]], "Violation | None"]
 
 
 class Rules(NamedTuple):
     function: Function
     checks: tuple[_Check, ...]
-    used: tuple[Used, ...]
-    given: tuple[Given, ...]
-    query: Query | None
-    extents: tuple[Extent, ...]
+    used: tuple[InputObjects, ...]
+    given: tuple[OutputObjects, ...]
+    query: HandleQuery | None
+    extents: tuple[MemoryRange, ...]
 
 
 @functools.cache
@@ -210,10 +210,10 @@ def _null_checks(function: Function) -> Iterator[_Check]:
                 if is_handle
                 else "UR_RESULT_ERROR_INVALID_NULL_POINTER"
             )
-            yield functools.partial(_check_null, i, Wrong(p.name, "it is NULL", code))
+            yield functools.partial(_check_null, i, Violation(p.name, "it is NULL", code))
 
 
-def _check_null(index: int, wrong: Wrong, arguments: Sequence[int]) -> Wrong | None:
+def _check_null(index: int, wrong: Violation, arguments: Sequence[int]) -> Violation | None:
     return None if arguments[index] else wrong
 
 
@@ -227,13 +227,13 @@ def _value_checks(function: Function) -> Iterator[_Check]:
 
 def _check_value(
     index: int, p: Parameter, mask: int | None, arguments: Sequence[int]
-) -> Wrong | None:
+) -> Violation | None:
     value = arguments[index] & 0xFFFFFFFF
     if mask is None:
         what = "" if value in UR.groups[p.type] else f"{p.type} has no value {value:#x}"
     else:
         what = f"{p.type} has no bits {value & ~mask:#x}" if value & ~mask else ""
-    return Wrong(p.name, what, "UR_RESULT_ERROR_INVALID_ENUMERATION") if what else None
+    return Violation(p.name, what, "UR_RESULT_ERROR_INVALID_ENUMERATION") if what else None
 
 
 def _list_checks(function: Function) -> Iterator[_Check]:
@@ -261,21 +261,21 @@ def _list_checks(function: Function) -> Iterator[_Check]:
 
 def _check_pair(
     index: int, count: int, name: str, no_list: str, no_count: str, arguments: Sequence[int]
-) -> Wrong | None:
+) -> Violation | None:
     """A list and the number of its elements are both there or both 0; "" as a code allows that half."""
     pointer, elements = arguments[index], arguments[count]
     if elements and not pointer and no_list:
-        return Wrong(name, f"it is NULL, and {elements} elements are announced", no_list)
+        return Violation(name, f"it is NULL, and {elements} elements are announced", no_list)
     if pointer and not elements and no_count:
-        return Wrong(name, "it is there, and 0 elements are announced", no_count)
+        return Violation(name, "it is there, and 0 elements are announced", no_count)
     return None
 
 
 def _check_elements(
     index: int, count: int, name: str, code: str, arguments: Sequence[int]
-) -> Wrong | None:
+) -> Violation | None:
     handles = read_handles(arguments[index], arguments[count])
-    return Wrong(f"{name}[{handles.index(0)}]", "it is NULL", code) if 0 in handles else None
+    return Violation(f"{name}[{handles.index(0)}]", "it is NULL", code) if 0 in handles else None
 
 
 def _query_checks(function: Function) -> Iterator[_Check]:
@@ -288,7 +288,7 @@ def _query_checks(function: Function) -> Iterator[_Check]:
         yield functools.partial(
             _check_pair, value, size, "pPropValue", null, "UR_RESULT_ERROR_INVALID_SIZE"
         )
-    neither = Wrong(
+    neither = Violation(
         "pPropValue", "it is NULL, and so is pPropSizeRet: nothing can be answered", null
     )
     yield lambda arguments: None if arguments[value] or arguments[returned] else neither
@@ -297,7 +297,7 @@ def _query_checks(function: Function) -> Iterator[_Check]:
 # Rules for objects
 
 
-def _all_used(function: Function) -> Iterator[Used]:
+def _all_used(function: Function) -> Iterator[InputObjects]:
     for i, p in enumerate(function.parameters):
         change = _change(function, p)
         if change or (not p.stars and UR.resolve(p.type) == "handle") or _is_handle_list(p):
@@ -305,10 +305,10 @@ def _all_used(function: Function) -> Iterator[Used]:
             code = "UR_RESULT_ERROR_INVALID_MEM_OBJECT" if kind == MEMORY else _invalid(kind)
             if _is_handle_list(p) and "optional" in p.words:
                 code = _MISMATCH.get(p.type, code)
-            yield Used(i, p, kind, _count_index(function, i), change, code)
+            yield InputObjects(i, p, kind, _count_index(function, i), change, code)
 
 
-def _all_given(function: Function) -> Iterator[Given]:
+def _all_given(function: Function) -> Iterator[OutputObjects]:
     gets = "Get" in function.name
     for i, p in enumerate(function.parameters):
         is_memory = p.name == "ppMem" and function.name in _ALLOCATES
@@ -324,7 +324,7 @@ def _all_given(function: Function) -> Iterator[Given]:
         created = "alloc" in p.words or (kind in counted_kinds() and not gets)
         # urDeviceRelease leaves root devices alone
         always = not created or (gets and kind == "ur_device_handle_t")
-        yield Given(
+        yield OutputObjects(
             i,
             kind,
             _count_index(function, i),
@@ -336,7 +336,7 @@ def _all_given(function: Function) -> Iterator[Given]:
         )
 
 
-def _query(function: Function) -> Query | None:
+def _query(function: Function) -> HandleQuery | None:
     value, returned = _index(function, "pPropValue"), _index(function, "pPropSizeRet")
     if value is None or returned is None or not function.parameters[value].type_from:
         return None
@@ -352,14 +352,14 @@ def _query(function: Function) -> Query | None:
     kinds = {
         constant: answer for constant, answer in answers.items() if UR.resolve(answer) == "handle"
     }
-    return Query(name, value, size, returned, kinds) if kinds else None
+    return HandleQuery(name, value, size, returned, kinds) if kinds else None
 
 
-def _extents(function: Function) -> Iterator[Extent]:
+def _extents(function: Function) -> Iterator[MemoryRange]:
     size = _index(function, "size")
     for i, p in enumerate(function.parameters):
         if size is not None and p.name in _BEGINS and function.name not in _ENDS:
-            yield Extent(i, p.name, _index(function, _BEGINS[p.name]), size)
+            yield MemoryRange(i, p.name, _index(function, _BEGINS[p.name]), size)
 
 
 # Where a call comes from

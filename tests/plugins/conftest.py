@@ -12,7 +12,7 @@ from helpers.ur_calls import Calls, array
 from fairlead import plugins
 from fairlead.api import nested_environment
 from fairlead.loader.ur.adapters import Plugin, load
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.discovery import PluginCandidate
 
 LIBRARY: Final = Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0")
@@ -36,13 +36,13 @@ def ur(adapter: Plugin) -> Calls:
 
 
 @pytest.fixture(params=list(DRIVERS))
-def device(request: pytest.FixtureRequest, adapter: Plugin) -> Device:
+def device(request: pytest.FixtureRequest, adapter: Plugin) -> PluginDevice:
     """A device, of each driver in turn; `device.handle` is what functions take."""
     return next(found for found in adapter.devices if DRIVERS[request.param] in found.platform.name)
 
 
 @pytest.fixture
-def context(device: Device, ur: Calls) -> Iterator[int]:
+def context(device: PluginDevice, ur: Calls) -> Iterator[int]:
     """A context with the device alone."""
     made = ur.made("urContextCreate", 1, array(device.handle), None)
     yield made.value or 0
@@ -50,7 +50,7 @@ def context(device: Device, ur: Calls) -> Iterator[int]:
 
 
 @pytest.fixture
-def queue(device: Device, context: int, ur: Calls) -> Iterator[int]:
+def queue(device: PluginDevice, context: int, ur: Calls) -> Iterator[int]:
     """A queue of the context, in order."""
     made = ur.made("urQueueCreate", context, device.handle, None)
     yield made.value or 0

@@ -228,7 +228,7 @@ def test_real_ones_and_the_drivers_they_are_told_of(
             "it refuses to fill its table",
         ),
         ({"exports": -1}, (), "so it is neither a Unified Runtime adapter"),
-        ({"count": 1 << 20}, (), "there are said to be 1048576 of them"),
+        ({"count": 1 << 20}, (), "it reports 1048576 handles"),
     ],
 )
 def test_an_adapter_that_is_refused_is_an_error_and_the_others_are_listed(

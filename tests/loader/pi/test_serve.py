@@ -23,7 +23,7 @@ from fairlead.loader.pi import serve as pi_from_ur
 from fairlead.loader.pi import translation as pi_translation
 from fairlead.loader.pi.abi import PI, serve
 from fairlead.loader.pi.mapping import ALL_ENUMS, ENUMS, FUNCTIONS, RESULTS
-from fairlead.loader.pi.serve import UNSUPPORTED, Call, translated
+from fairlead.loader.pi.serve import UNSUPPORTED, MappedCall, translated
 from fairlead.loader.ur.abi import UR
 
 # The tables
@@ -38,7 +38,7 @@ def test_every_slot_is_translated_or_listed_as_unsupported() -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_line_names_a_function_of_ur_and_gives_it_all_its_arguments(name: str) -> None:
-    call = Call(PI.functions[name], FUNCTIONS[name])
+    call = MappedCall(PI.functions[name], FUNCTIONS[name])
     assert len(call.makers) == len(call.ur.parameters)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.abi import Api
 from fairlead.loader.pi.abi import PI
-from fairlead.loader.trace.printing import Call, decode, duration, head, pieces, quoted, tail
+from fairlead.loader.trace.printing import TracedCall, decode, duration, head, pieces, quoted, tail
 from fairlead.loader.ur.abi import UR
 
 APIS = {"ur": UR, "pi": PI, "cl": OPENCL}
@@ -22,12 +22,12 @@ WORDS = st.integers(0, 2**64 - 1)
 
 def call(
     api: Api, name: str, *arguments: int, result: int = 0, ns: int = 12_300, **read: bytes
-) -> Call:
+) -> TracedCall:
     """A call that came back; `read` is what its pointers led to, by the parameter's name."""
     function = api.functions[name]
     names = [parameter.name for parameter in function.parameters]
     found = {names.index(parameter): data for parameter, data in read.items()}
-    return Call(api, function, "fake", 1, 100, 100 + ns, arguments, result, found)
+    return TracedCall(api, function, "fake", 1, 100, 100 + ns, arguments, result, found)
 
 
 def words(*numbers: int) -> bytes:
@@ -267,7 +267,7 @@ def test_pieces_come_out_as_they_went_in(found: dict[int, bytes]) -> None:
 def test_whatever_a_call_held_it_can_be_printed(data: st.DataObject, name: str) -> None:
     function = data.draw(st.sampled_from(APIS[name].slots))
     count = len(function.parameters)
-    got = Call(
+    got = TracedCall(
         APIS[name],
         function,
         "fake",

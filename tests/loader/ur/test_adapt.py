@@ -157,7 +157,7 @@ def test_a_layer_is_taken_once_for_adapters_that_come_and_go() -> None:
     for _ in range(40):  # more than there are layers
         adapter = Adapter("urEnqueueKernelLaunch_2025_3")
         assert adapter.layer is not None
-        adapter.layer.give_back()
+        adapter.layer.release()
 
 
 def test_without_python_a_bridged_function_answers_that_it_is_not_supported() -> None:
