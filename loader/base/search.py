@@ -389,8 +389,10 @@ def _resolve(
     if "/" not in name:
         return check_library(name, found_via, manifest)
     reason = f"names {name}, and there is no such file in {' nor in '.join(map(str, directories))}"
-    remedy = (f"install what the manifest stands for ({manifest.stem}), or write the library's "
-             "absolute path into it")
+    remedy = (
+        f"install what the manifest stands for ({manifest.stem}), or write the library's "
+        "absolute path into it"
+    )
     return Refusal(str(manifest), reason, remedy, found_via)
 
 

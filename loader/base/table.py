@@ -23,7 +23,7 @@ from .search import secure_environ
 POINTER_SIZE = ctypes.sizeof(ctypes.c_void_p)
 
 
-#: The variables that start a trace (trace.follow_environment).
+#: The variables that start a trace (loader/trace/environment.py).
 TRACE_VARIABLES: Final = ("SYCL_PI_TRACE", "SYCL_UR_TRACE", "UR_ENABLE_LAYERS", "FAIRLEAD_TRACE")
 
 
@@ -150,9 +150,9 @@ def _follow_environment() -> None:
         _followed = True
         environ = secure_environ()
         if any(environ.get(name) for name in TRACE_VARIABLES):
-            from ..trace import trace  # a late import: most processes do not trace
+            from ..trace import environment  # a late import: most processes do not trace
 
-            trace.follow_environment(environ)
+            environment.follow_environment(environ)
 
 
 #: A caller holds it from reading `top` until `push`, so that two layers never forward to one `top`.

@@ -21,17 +21,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ..base.elf import check_file
 from ..base.errors import CodeError, FairleadError, LibraryError
 from ..base.forks import in_child, new_lock
 from ..base.library import (
     Library,
-    check_file,
     dlopen,
-    find_library,
     open_library,
     open_with_siblings,
     remedy_for,
 )
+from ..base.linker import find_library
 from ..base.log import trace_bits
 from ..base.query import handles, query
 from ..base.search import python_libraries

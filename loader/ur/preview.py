@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from ..base.elf import check_file
 from ..base.errors import LibraryError
-from ..base.library import check_file
 from ..pi.abi import PI
 
 #: PI functions by the version that introduced them, the oldest first: what the ABI data tells, and the first later one.

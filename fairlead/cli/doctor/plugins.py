@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 from ...loader.base.log import LEGAL, LEVELS, Settings, parse, trace_bits
 from ...loader.base.search import Place, Refusal, excluding_pattern, secure_environ
 from ...loader.trace.trace import APIS
-from ...loader.ur.discovery import FIND, PluginCandidate, explain_variables
+from ...loader.ur.discovery import FIND, PluginCandidate
 from ...loader.ur.plugin_config import shipped_config
+from ...loader.ur.plugin_variables import explain_variables
 from ...loader.ur.plugins import environment_selector
 from ...loader.ur.selector import (
     ONEAPI_DEVICE_SELECTOR,
