@@ -17,9 +17,10 @@ from typing import Any, Final
 from ..loader.base.forks import new_lock
 from ..loader.base.search import secure_environ
 from ..loader.ur.abi import UR
-from ..loader.ur.adapters import Plugin, load
+from ..loader.ur.adapters import load
 from ..loader.ur.devices import PluginDevice, PluginPlatform
 from ..loader.ur.discovery import PluginCandidate
+from ..loader.ur.plugin import Plugin
 from ..loader.ur.plugins import environment_selector, open_plugins
 from .checks import several
 from .errors import Errc, SYCLError, invalid, unsupported
@@ -161,7 +162,7 @@ class Device:
 
     def part(self, handle: int) -> Device:
         """The object for a part's handle, of which a reference is taken over."""
-        self.adapter.plugin.held.append(handle)
+        self.adapter.plugin.device_handles.append(handle)
         parts = self.platform.parts
         return parts.get(handle) or parts.setdefault(handle, Device(self.platform, handle, self))
 

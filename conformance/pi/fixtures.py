@@ -20,9 +20,10 @@ from fairlead.icd.drivers import drivers
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.pi.abi import PI
-from fairlead.loader.ur.adapters import Plugin, load
+from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.discovery import PluginCandidate
+from fairlead.loader.ur.plugin import Plugin
 
 pytest_plugins = ["fairlead.conformance.shared"]
 

@@ -13,9 +13,10 @@ from fairlead.conformance.device import choose
 from fairlead.icd.drivers import drivers
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin, load
+from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.discovery import PluginCandidate
+from fairlead.loader.ur.plugin import Plugin
 
 from .calls import Calls
 from .objects import Objects

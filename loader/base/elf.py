@@ -117,7 +117,7 @@ def _header(start: bytes) -> _Header | None:
 
 
 def _end_of_segments(start: bytes, header: _Header) -> int:
-    """Return the end of the last segment that the program headers describe, an offset in the file."""
+    """Return where the last segment of the program headers ends, an offset in the file."""
     end = header.program_offset + header.program_size * header.program_count
     for index in range(header.program_count):
         place = header.program_offset + index * header.program_size

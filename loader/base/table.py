@@ -28,7 +28,7 @@ TRACE_VARIABLES: Final = ("SYCL_PI_TRACE", "SYCL_UR_TRACE", "UR_ENABLE_LAYERS", 
 
 
 class TableLayer(Protocol):
-    """What `DispatchTable.push` accepts: a table that forwards to `next`, such as `layers.Layer`."""
+    """What `DispatchTable.push` accepts: a table that forwards to `next` (`layers.Layer`)."""
 
     address: int
     next: int

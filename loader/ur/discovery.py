@@ -122,7 +122,10 @@ FIND: Final = {"UR": find_adapters, "PI": find_plugins}
 
 
 def _adapter_findings(request: PluginSearch) -> Iterator[Finding]:
-    """Yield the adapters of UR_ADAPTERS_FORCE_LOAD if it is well-formed, else of the search steps."""
+    """Yield the adapters of UR_ADAPTERS_FORCE_LOAD, or those of the search if it is not set.
+
+    A malformed list is ignored.
+    """
     forced = (
         split_quoted_list(FORCE_LOAD, request.environ[FORCE_LOAD])
         if request.environ.get(FORCE_LOAD)

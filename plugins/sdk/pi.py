@@ -78,7 +78,7 @@ def _adapter(library: str) -> DispatchTable:
     path = library if "/" in library else str(Path(__file__).parents[1] / library)
     if path not in _adapters:
         opened, binding = open_and_bind(
-            PluginCandidate(path, "the plugin's configuration"), judged=True
+            PluginCandidate(path, "the plugin's configuration"), previewed=True
         )
         _complete(binding, opened)
         _adapters[path] = binding.table

@@ -11,9 +11,10 @@ from helpers.ur_calls import Calls, array
 
 from fairlead import plugins
 from fairlead.api import nested_environment
-from fairlead.loader.ur.adapters import Plugin, load
+from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.discovery import PluginCandidate
+from fairlead.loader.ur.plugin import Plugin
 
 LIBRARY: Final = Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0")
 

@@ -19,18 +19,17 @@ from ...loader.ur.discovery import FIND, PluginCandidate
 from ...loader.ur.plugin_config import shipped_config
 from ...loader.ur.plugin_variables import explain_variables
 from ...loader.ur.plugins import environment_selector
-from ...loader.ur.selector import (
+from ...loader.ur.selector import Selector, selector_strings
+from ...loader.ur.selector_grammar import (
     ONEAPI_DEVICE_SELECTOR,
     SYCL_BE,
     SYCL_DEVICE_FILTER,
-    Selector,
     SelectorError,
-    selector_strings,
 )
 from ...loader.ur.validation import layer_names
 
 if TYPE_CHECKING:
-    from ...loader.ur.plugin_probe import PlatformReport, PluginReport
+    from ...loader.ur.plugin_probe import PluginPlatformReport, PluginReport
 
 _PARTS: Final = 64  # of a device, in a selector
 _SELECTORS: Final = (ONEAPI_DEVICE_SELECTOR, SYCL_DEVICE_FILTER, SYCL_BE)
@@ -201,7 +200,7 @@ def _state(candidate: PluginCandidate, report: PluginReport) -> PluginState:
     )
 
 
-def _platform(platform: PlatformReport) -> PluginPlatform:
+def _platform(platform: PluginPlatformReport) -> PluginPlatform:
     devices = tuple(
         PluginDevice("", True, d.type, d.name, d.driver_version) for d in platform.devices
     )

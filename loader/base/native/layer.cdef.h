@@ -14,8 +14,8 @@ typedef struct fl_call {
     uint64_t begin;
 } fl_call;
 
-/* `before` may answer a call itself: it sets `result` and returns 1. If there is no next table, a call
- * that nobody answers returns `orphan`. */
+/* `before` may answer a call itself: it sets `result` and returns 1. If there is no next table, a
+ * call that nobody answers returns `orphan`. */
 struct fl_layer {
     void *const *next;
     int (*before)(fl_call *call);
@@ -28,17 +28,17 @@ struct fl_layer {
     uint32_t taken;
 };
 
-/* How to read a parameter's memory for a trace. `kind` is 0: not at all, 1: elements, 2: a C string,
- * 3: a struct passed by value. `size` is the size of an element in bytes. The argument `counted_by`
- * is the number of elements; -1 means one element. */
+/* How to read a parameter's memory for a trace. `kind` is 0: not at all, 1: elements, 2: a C
+ * string, 3: a struct passed by value. `size` is the size of an element in bytes. The argument
+ * `counted_by` is the number of elements; -1 means one element. */
 typedef struct fl_shape {
     uint8_t kind;
     int8_t counted_by;
     uint16_t size;
 } fl_shape;
 
-/* Everything that is generated for an API. `layers` is the head of a list of its layers. `shapes` holds
- * the shapes of all functions in slot order; `first_shape` has slots + 1 entries. */
+/* Everything that is generated for an API. `layers` is the head of a list of its layers. `shapes`
+ * holds the shapes of all functions in slot order; `first_shape` has slots + 1 entries. */
 struct fl_thunks {
     uint32_t slots;
     fl_layer *const *layers;

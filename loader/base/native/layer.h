@@ -1,13 +1,14 @@
-/* Layers: tables whose entries call a handler before and after they forward a call to the next table.
+/* Layers: tables whose entries call a handler before and after they forward a call to the next
+ * table.
  *
- * An entry is a *thunk*. It stores which slot of which layer was called, and jumps to a *body*. All
- * layers and all functions of the same signature share a body. The body puts the arguments into an
- * array, calls `before`, calls the same slot of the next table, and calls `after`. Traces, validation
- * and tables answered in Python differ only in their handlers. build.py generates thunks and bodies
- * from the ABI data.
+ * An entry is a *thunk*. It stores which slot of which layer was called, and jumps to a *body*.
+ * All layers and all functions of the same signature share a body. The body puts the arguments
+ * into an array, calls `before`, calls the same slot of the next table, and calls `after`.
+ * Traces, validation and tables answered in Python differ only in their handlers. build.py
+ * generates thunks and bodies from the ABI data.
  *
- * C has no closures, so each layer has thunks of its own. They are compiled once, and linked once for
- * each layer that an API can have at a time. */
+ * C has no closures, so each layer has thunks of its own. They are compiled once, and linked once
+ * for each layer that an API can have at a time. */
 #ifndef FL_LAYER_H
 #define FL_LAYER_H
 

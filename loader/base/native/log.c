@@ -1,4 +1,4 @@
-/* Records calls in memory: the arguments, the result, the times, and the memory behind pointers when the
+/* Records calls in memory: arguments, result, times, and the memory behind the pointers when the
  * call returned.
  *
  * A record is a run of 64-bit words:
@@ -6,7 +6,7 @@
  *     number of arguments | pieces << 16 | thread << 32
  *     address of the layer, begin (ns, CLOCK_MONOTONIC), end, result, arguments...
  *     pieces: parameter | bytes << 32, the bytes, padded to a word
- * The kernel reads through the pointers, so an invalid one gives a piece of 0 bytes and no crash. */
+ * The kernel reads the memory, so an invalid pointer gives a piece of 0 bytes and no crash. */
 #define _GNU_SOURCE
 #include "native.h"
 
@@ -70,8 +70,8 @@ static void drop(fl_log *log) {
 
 static fl_log *newest;
 
-/* A forked child starts with empty logs: the records are its parent's. A thread that does not exist in
- * the child may hold the lock. */
+/* A forked child starts with empty logs: the records are its parent's. A thread that does not
+ * exist in the child may hold the lock. */
 static void begin_again(void) {
     thread_id = 0;
     for (fl_log *log = newest; log; log = log->older) {
@@ -128,11 +128,13 @@ static size_t wanted(const fl_shape *shape, const fl_call *call) {
 static size_t fetch_one(const piece *piece) {
     size_t page = 4096 - ((uintptr_t)piece->address & 4095);
     size_t done = fl_safe_read(piece->address, piece->place + 1, piece->bytes);
-    return done || page >= piece->bytes ? done : fl_safe_read(piece->address, piece->place + 1, page);
+    if (done || page >= piece->bytes)
+        return done;
+    return fl_safe_read(piece->address, piece->place + 1, page);
 }
 
-/* Read all pieces with one system call. If a pointer is invalid, or a sandbox forbids the call, read them
- * one by one. */
+/* Read all pieces with one system call. If a pointer is invalid, or a sandbox forbids the call,
+ * read them one by one. */
 static void fetch(piece *pieces, uint32_t count) {
     struct iovec here[MOST], there[MOST];
     size_t total = 0;

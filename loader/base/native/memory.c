@@ -19,7 +19,8 @@ static pthread_mutex_t probe_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool is_ours(void) {
     struct stat status[2];
     for (int end = 0; end < 2; end++)
-        if (probe[end] < 0 || fstat(probe[end], &status[end]) || status[end].st_dev != device || status[end].st_ino != inode)
+        if (probe[end] < 0 || fstat(probe[end], &status[end]) || status[end].st_dev != device ||
+            status[end].st_ino != inode)
             return false;
     return true;
 }
@@ -48,9 +49,9 @@ static bool open_probe(void) {
     return true;
 }
 
-/* Copy up to 256 bytes from an address that may be invalid; return how many bytes were read. The kernel
- * does the access: write(2) returns EFAULT where a load would fault. Unlike process_vm_readv(2), no
- * sandbox forbids it. */
+/* Copy up to 256 bytes from an address that may be invalid; return how many bytes were read. The
+ * kernel does the access: write(2) returns EFAULT where a load would fault. Unlike
+ * process_vm_readv(2), no sandbox forbids it. */
 size_t fl_safe_read(const void *address, void *into, size_t size) {
     ssize_t done = 0;
     if (size > 256)

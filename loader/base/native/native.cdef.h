@@ -9,9 +9,11 @@ const fl_thunks *fl_pi_thunks(void);
 /* A table in which every slot returns "unsupported"; NULL if there is no memory. It is never freed,
  * because its users may keep it until the process ends. */
 void **fl_new_table_of(const fl_thunks *thunks);
-/* A layer that forwards to `next` (NULL: no next table); NULL if all layers of the API are in use. */
+/* A layer that forwards to `next` (NULL: no next table); NULL if all layers of the API are in
+ * use. */
 fl_layer *fl_new_layer(const fl_thunks *thunks, void *const *next, uint64_t orphan);
-/* Forward to another table. Callers that kept a function of the layer call that table from now on. */
+/* Forward to another table. Callers that kept a function of the layer call that table from now
+ * on. */
 void fl_redirect_layer(fl_layer *layer, void *const *next, uint64_t orphan);
 void *const *fl_layer_table(const fl_layer *layer);
 /* Handlers may change during calls. A call that is running may then see only one of the two. */
@@ -23,11 +25,13 @@ typedef struct fl_log fl_log;
 fl_log *fl_new_log(size_t limit);
 /* Record the calls through `layer` in `log`; NULL stops recording. */
 void fl_log_calls(fl_layer *layer, fl_log *log);
-/* Copy the log from byte `from` on; return how many bytes. Up to fl_log_size, it holds whole records. */
+/* Copy the log from byte `from` on; return how many bytes. Up to fl_log_size, it holds whole
+ * records. */
 size_t fl_log_copy(fl_log *log, size_t from, void *into, size_t size);
 size_t fl_log_size(fl_log *log);
 uint64_t fl_log_lost(fl_log *log);
-/* Free the records. The log itself is not freed: a call that began during the trace may still end. */
+/* Free the records. The log itself is not freed: a call that began during the trace may still
+ * end. */
 void fl_clear_log(fl_log *log);
 /* Read the memory behind the arguments of a call, as the pieces of a record. Returns the number of
  * words, at most FL_LOOK. */

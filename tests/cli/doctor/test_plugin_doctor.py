@@ -416,7 +416,11 @@ def test_a_selector_that_leaves_some_devices_marks_the_others(
         ("FAIRLEAD_TRACE", "ur,cl,times", "traces the calls of ur, cl; prints them to stderr"),
         ("FAIRLEAD_TRACE", "nothing", "no effect: it is a comma list of ur, pi, cl"),
         ("FAIRLEAD_TRACE_FILE", "x.json", "no effect: FAIRLEAD_TRACE is not set"),
-        ("UR_ADAPTERS_FORCE_LOAD", "/a:b.so", "ignored: element 1 of '/a:b.so' contains ':' or ';'"),
+        (
+            "UR_ADAPTERS_FORCE_LOAD",
+            "/a:b.so",
+            "ignored: element 1 of '/a:b.so' contains ':' or ';'",
+        ),
     ],
 )
 def test_what_a_variable_does(machine: Machine, variable: str, value: str, words: str) -> None:

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from fairlead.loader.base.errors import FairleadError, LibraryError
 from fairlead.loader.pi.abi import PI, PIError
 from fairlead.loader.ur.abi import UR, URError
-from fairlead.loader.ur.adapters import Plugin, backend_library, load
+from fairlead.loader.ur.adapters import backend_library, load
 from fairlead.loader.ur.binding import BindError
 from fairlead.loader.ur.discovery import PluginCandidate
+from fairlead.loader.ur.plugin import Plugin
 
 FAILED = "UR_RESULT_ERROR_DEVICE_LOST"
 

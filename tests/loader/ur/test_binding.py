@@ -21,7 +21,7 @@ from fairlead.loader.base.library import open_library
 from fairlead.loader.base.query import handles, query
 from fairlead.loader.pi.abi import PI
 from fairlead.loader.ur.abi import UR, URError, check
-from fairlead.loader.ur.adapt import BRIDGES
+from fairlead.loader.ur.adapt import ADAPTATIONS
 from fairlead.loader.ur.binding import (
     BindError,
     PluginBinding,
@@ -115,7 +115,7 @@ def test_every_function_of_every_layout_is_where_its_name_says(
         == set(names_of(layout)) | adapted
         == set(UR.functions) - binding.missing
     )
-    assert adapted <= {bridge.function for bridge in BRIDGES}
+    assert adapted <= {adaptation.function for adaptation in ADAPTATIONS}
     real = ("urAdapter", "urPlatformGet", "urDevice", "urContext", "urQueue")
     for name in names_of(layout):
         if not name.startswith(real):

@@ -12,7 +12,8 @@ from helpers.support import FakePlugin, RunPython
 
 from fairlead.loader.base.errors import FairleadError, NotFoundError
 from fairlead.loader.ur.plugins import Plugins, environment_selector, open_plugins
-from fairlead.loader.ur.selector import SelectorError, parse
+from fairlead.loader.ur.selector import parse
+from fairlead.loader.ur.selector_grammar import SelectorError
 
 
 def forced(*paths: Path | str, **variables: str) -> dict[str, str]:

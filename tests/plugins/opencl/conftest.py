@@ -14,8 +14,8 @@ from helpers.usm_ways import WAYS, Way
 
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin
 from fairlead.loader.ur.devices import PluginDevice
+from fairlead.loader.ur.plugin import Plugin
 
 
 @pytest.fixture(params=list(WAYS))

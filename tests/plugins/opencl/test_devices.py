@@ -12,8 +12,8 @@ from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.memory import read_word
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin
 from fairlead.loader.ur.devices import PluginDevice
+from fairlead.loader.ur.plugin import Plugin
 
 CPU, GPU, FPGA, ALL, DEFAULT = (
     UR[f"UR_DEVICE_TYPE_{name}"] for name in ("CPU", "GPU", "FPGA", "ALL", "DEFAULT")

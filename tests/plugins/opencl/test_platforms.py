@@ -8,8 +8,8 @@ import pytest
 from helpers.ur_calls import Calls, array
 
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin
 from fairlead.loader.ur.devices import PluginDevice
+from fairlead.loader.ur.plugin import Plugin
 
 
 def test_there_is_a_platform_of_each_driver_and_it_is_the_same_each_time(

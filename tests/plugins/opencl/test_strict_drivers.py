@@ -17,8 +17,8 @@ from fairlead.icd.abi import OPENCL
 from fairlead.icd.driver_profiles import profile_for
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin
 from fairlead.loader.ur.devices import PluginDevice
+from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins.opencl.core import adapter as reference
 
 COUNT = 16

@@ -17,8 +17,8 @@ from helpers.usm_ways import Way
 
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin
 from fairlead.loader.ur.devices import PluginDevice
+from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins.opencl.core import adapter as the_adapter
 
 MOVE = b"kernel void move(global int *out, global const int *in) { out[get_global_id(0)] = in[get_global_id(0)]; }"

@@ -13,8 +13,8 @@ from helpers.ur_calls import Calls, array
 from fairlead.icd.command_buffer import leaving
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin
 from fairlead.loader.ur.devices import PluginDevice
+from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins.opencl import queues
 from fairlead.plugins.opencl.core import adapter as reference
 

@@ -26,8 +26,8 @@ from helpers.ur_calls import Calls, array
 
 from fairlead.icd.command_buffer.driver_command_buffer import support_of
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin
 from fairlead.loader.ur.devices import PluginDevice
+from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins.opencl.core import adapter as reference
 
 

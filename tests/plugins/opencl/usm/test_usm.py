@@ -15,8 +15,8 @@ from helpers.usm_ways import KINDS, Way, aligned
 
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin
 from fairlead.loader.ur.devices import PluginDevice
+from fairlead.loader.ur.plugin import Plugin
 
 ACCESS = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS"]
 CONCURRENT = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_CONCURRENT_ACCESS"]
