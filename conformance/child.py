@@ -1,8 +1,9 @@
 """What a child process of the suite does: runs the cases of one interface by pytest, and writes what becomes of them as lines of JSON.
 
-`harness` starts it with a `Request`. The lines are: `{"collected": N}`, for each case `{"begin": …}` before and `{"end": …}` after it,
-`{"facts": …}` when the library has said something about itself, `{"trouble": …}` if the suite itself does not work, `{"usage": …}` if
-there is no such device.
+`harness` starts it with a `Request`. The lines are: `{"collected": N, "beyond": M}` with the number of cases to run
+and of all cases that are beyond the specification, `{"begin": …}` before and `{"end": …}` after each case, `{"facts": …}` when
+the library has said something about itself, `{"trouble": …}` if the suite itself does not work, `{"usage": …}` if there is no
+such device.
 """
 
 from __future__ import annotations
@@ -110,18 +111,18 @@ class Reporter:
         for item in items:
             if not item.get_closest_marker("rule"):
                 self._give_up(f"{item.nodeid} has no rule")
+        cases = [(item, case_of(item)) for item in items]
         items[:] = [
-            item for item in items if self._wanted(case_of(item)) and case_of(item).name not in done
+            item
+            for item, case in cases
+            if case.beyond == self.request.beyond and case.name not in done
         ]
         for item in items:
             if isinstance(item, pytest.Function) and item.get_closest_marker("forked"):
                 item.obj = in_fork(
                     item.obj, self.request.timeout / 2, lambda: self.target_.answers()
                 )
-        self.tell(collected=len(items))
-
-    def _wanted(self, case: Case) -> bool:
-        return case.beyond == self.request.beyond and self.request.area in ("", case.area)
+        self.tell(collected=len(items), beyond=sum(case.beyond for _, case in cases))
 
     def _give_up(self, trouble: str) -> NoReturn:
         self.tell(trouble=trouble)
@@ -180,6 +181,11 @@ def case_of(item: pytest.Item) -> Case:
 def area_of(path: Path) -> str:
     """The area of a file's cases: "command-buffer" for test_command_buffer.py."""
     return path.stem.removeprefix("test_").replace("_", "-")
+
+
+def cases_of(folder: Path, area: str) -> Path:
+    """Where the cases of an area are, or all cases if it is ""."""
+    return folder / f"test_{area.replace('-', '_')}.py" if area else folder
 
 
 def outcome_of(failure: BaseException | None) -> dict[str, str]:
@@ -243,6 +249,8 @@ def _open(target: Target, tell: Callable[..., None]) -> bool:
 
 
 def _pytest(request: Request, reporter: Reporter) -> int:
+    # what else is installed for pytest would be imported in each child, and change what the cases do
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     package = importlib.import_module(f"fairlead.conformance.{request.interface}")
     folder = Path(next(iter(package.__path__)))
     settings = (
@@ -254,10 +262,11 @@ def _pytest(request: Request, reporter: Reporter) -> int:
     )
     without = [
         part
-        for name in ("terminal", "cacheprovider", "faulthandler", "timeout")
+        for name in ("terminal", "cacheprovider", "faulthandler")
         for part in ("-p", f"no:{name}")
     ]
     fixtures: Sequence[str] = ("-p", f"fairlead.conformance.{request.interface}.fixtures")
     return pytest.main(
-        [*settings, *without, *fixtures, "--capture=no", str(folder)], plugins=[reporter]
+        [*settings, *without, *fixtures, "--capture=no", str(cases_of(folder, request.area))],
+        plugins=[reporter],
     )

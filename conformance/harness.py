@@ -97,8 +97,8 @@ def run(
     begun = time.monotonic()
     for beyond in (False, True):
         request = Request(path, report.interface, device, area, beyond, timeout=timeout)
-        _run_all(report, request, {**os.environ, **(environment or {})}, progress)
-        if report.trouble:
+        cases_beyond = _run_all(report, request, {**os.environ, **(environment or {})}, progress)
+        if report.trouble or not cases_beyond:
             break
     report.seconds = time.monotonic() - begun
     return report
@@ -106,8 +106,8 @@ def run(
 
 def _run_all(
     report: Report, request: Request, environ: Mapping[str, str], progress: Progress
-) -> None:
-    """Run children until no case of the request is left."""
+) -> int:
+    """Run children until no case of the request is left. Returns how many cases are beyond the specification."""
     for _ in range(_MOST_CRASHES):
         done = tuple(case.name for case in report.cases)
         child = _Child(dataclasses.replace(request, done=done), environ)
@@ -118,8 +118,9 @@ def _run_all(
         report.facts.update(child.facts)
         report.left, report.trouble = child.left, child.trouble
         if child.finished or child.trouble:
-            return
+            return child.beyond
     report.trouble = f"the library has crashed or hung {_MOST_CRASHES} times"
+    return 0
 
 
 @dataclass
@@ -130,6 +131,7 @@ class _Child:
     environ: Mapping[str, str]
     facts: dict[str, str] = field(default_factory=dict)
     left: int = 0
+    beyond: int = 0
     trouble: str = ""
     finished: bool = False
     running: Case | None = None
@@ -161,6 +163,7 @@ class _Child:
         if "usage" in line:
             raise UsageError(**line["usage"])
         self.left = line.get("collected", self.left)
+        self.beyond = line.get("beyond", self.beyond)
         self.facts.update(line.get("facts", {}))
         self.trouble = self.trouble or line.get("trouble", "")
         self.finished = line.get("finished", False)

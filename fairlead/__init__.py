@@ -1,20 +1,21 @@
-"""fairlead: finds OpenCL drivers, says why one is missing, and replays captured PyOpenCL loops at the speed of a C loop.
+"""fairlead finds OpenCL drivers, says why one is missing, and replays captured PyOpenCL loops.
 
     import fairlead, pyopencl
 
-    device = fairlead.devices()[0].to_pyopencl()    # every usable driver, in a fixed order; or an error that says why not
+    device = fairlead.devices()[0].to_pyopencl()  # or an error that says why there is none
     context = pyopencl.Context([device])
     queue = pyopencl.CommandQueue(context)
 
-    with fairlead.capture(queue) as graph:          # ordinary PyOpenCL code, unchanged: nothing of it runs here
+    with fairlead.capture(queue) as graph:  # PyOpenCL code, unchanged: nothing runs here
         step(queue, ...)
     loop = graph.finalize()
     for t in range(10_000):
-        loop.replay(queue)                          # one native call an iteration
+        loop.replay(queue)  # one native call for each iteration
     queue.finish()
 
-On the command line, `fairlead devices` lists what there is and `fairlead doctor` explains what is not. Importing this package
-is cheap: a name is loaded from its module when it is first used, and PyOpenCL only for what needs it.
+A replay runs at the speed of a C loop. On the command line, `fairlead devices` lists the devices and
+`fairlead doctor` explains missing ones. Importing this package is cheap: a name is loaded from its
+module when it is first used, and PyOpenCL is imported only by what needs it.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from ..runtime.checks import check_group, expect, no, whole
 from ..runtime.commands import Command, HostTask
 from ..runtime.errors import SYCLError, invalid
 from ..runtime.handler import Handler
+from ..runtime.kernel_types import fit
 from ..runtime.launches import KernelLaunch
 
 if TYPE_CHECKING:
@@ -121,9 +122,10 @@ class DynamicParameter(DynamicArgument):
             ]
             if found.type in (MEMORY, LOCAL):
                 self._check_in_graph(found, uses)
+            exchanges = [(command, index, _fit(found, command, index)) for command, index in uses]
             self._argument = found
-            for command, index in uses:
-                _exchange(command, index, found)
+            for exchange in exchanges:
+                _exchange(*exchange)
 
     def _check_in_graph(self, found: Argument, uses: Iterable[tuple[KernelLaunch, int]]) -> None:
         graph = self._graph()
@@ -151,6 +153,11 @@ def _with(command: KernelLaunch, index: int, found: Argument) -> tuple[Argument,
     arguments = list(command.arguments)
     arguments[index] = found
     return tuple(arguments)
+
+
+def _fit(found: Argument, command: KernelLaunch, index: int) -> Argument:
+    kernel = command.kernel
+    return fit(found, kernel.declared[index], index, kernel.name, "DynamicParameter.update")
 
 
 def _exchange(command: KernelLaunch, index: int, found: Argument) -> None:

@@ -133,7 +133,6 @@ class BufferSegment:
             in_order=in_order and not profiling,
             profiling=profiling,
         )
-        self._nodes, self._commands = nodes, commands
         self._handles: dict[int, int] = {}
         points: dict[int, tuple[int, ...]] = {}  # of each node, what a follower waits for
         waits: tuple[int, ...] = ()
@@ -151,7 +150,10 @@ class BufferSegment:
             if isinstance(command, ORDER_ONLY):
                 points[node] = waits
                 continue
-            point, handle = command.append(self.buffer, len(waits), packed)
+            try:
+                point, handle = command.append(self.buffer, len(waits), packed)
+            except SYCLError as error:
+                raise error.of(f"node {node}: {error.message}", error.routine) from error
             if not in_order:
                 points[node] = (point,)
             if handle:
@@ -159,20 +161,7 @@ class BufferSegment:
         self.buffer.finalize()
 
     def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:
-        try:
-            return self.buffer.enqueue(queue.handle, count, waits)
-        except SYCLError as error:
-            self._find_refused(queue, error)
-            raise
-
-    def _find_refused(self, queue: Queue, error: SYCLError) -> None:
-        """Raise the error again with the first launch that is refused alone, too: a command-buffer does not say which one it is."""
-        for node in self._nodes:
-            command = self._commands[node]
-            if isinstance(command, KernelLaunch):
-                found = command.refused(queue)
-                if found is not None and found.code == error.code:
-                    raise found.of(f"node {node}: {found.message}", error.routine) from error
+        return self.buffer.enqueue(queue.handle, count, waits)
 
     def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None:
         """Put launches in the place of others; all of them or, if the adapter refuses one, none."""

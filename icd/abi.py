@@ -1,4 +1,4 @@
-"""The OpenCL ABI: `OPENCL` is the content of `opencl.abi`; here are also the few facts of it that are not a list.
+"""The OpenCL ABI: `OPENCL` is the content of opencl.abi. The facts that are no list stand here.
 
 Sources: the OpenCL 3.1 headers (CL/cl_icd.h for the slots' order) and api/cl_khr_icd.asciidoc for the tag.
 """
@@ -16,7 +16,8 @@ OPENCL: Final = Api(Path(__file__).with_name("opencl.abi"))
 #: Number of slots of `struct _cl_icd_dispatch` in the headers of OpenCL 3.1.
 SLOT_COUNT: Final = 150
 
-#: What slots 0 and 31 hold in the table of a driver that speaks ICD 2: "OPENCL31", on 32 bits "CL31" (CL/cl_ext.h).
+#: The content of slots 0 and 31 of an ICD 2 driver's table: "OPENCL31", on 32 bits "CL31"
+#: (CL/cl_ext.h).
 ICD2_TAG: Final = 0x4F50454E434C3331 if ctypes.sizeof(ctypes.c_void_p) == 8 else 0x434C3331
 
 #: The two slots that carry the tag (cl_khr_icd, "ICD 2 detection"): clGetPlatformIDs and clUnloadCompiler.
@@ -29,9 +30,12 @@ CL_INVALID_OPERATION: Final = -59
 
 
 def slots_of_version(version: tuple[int, int]) -> int:
-    """How many slots the table of an ICD 1 driver surely has, given its platform's OpenCL version.
+    """The number of slots that the table of an ICD 1 driver has at least.
 
-    A driver's table may be shorter than ours, and nothing in it says how long it is: reading past its end is a crash.
-    `since` of each slot is the version whose `cl_icd.h` first had it.
+    A driver's table may be shorter than ours, nothing in it says how long it is, and reading past its
+    end is a crash. `since` of a slot is the version whose `cl_icd.h` first had it.
+
+    Args:
+        version: the OpenCL version of the driver's platform (major, minor).
     """
     return sum(function.since <= version for function in OPENCL.slots)

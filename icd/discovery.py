@@ -1,9 +1,9 @@
-"""Where OpenCL drivers are looked for: the catalogue of steps, and what becomes of each environment variable.
+"""Searches for OpenCL drivers: the steps of the search, and what each environment variable does.
 
-`find()` walks `STEPS` in order. Each step is a small function over `loader.search` that yields what it found, where it looked and
-what it passed over; a step is left out when a variable is set that replaces it. Nothing is opened and nothing is imported here.
-`VARIABLES` is every variable that the Khronos loader, ocl-icd or the loader inside PyOpenCL's wheels knows; `explain_variables()`
-says what each one that is set did.
+`find()` takes the steps of `STEPS` in order. A step is a small function that yields candidates,
+places that it searched, and refusals. It is skipped when a variable is set that replaces it. No
+library is opened here. `VARIABLES` has every variable that the Khronos loader, ocl-icd or the loader
+inside PyOpenCL's wheels knows; `explain_variables()` says what the variables that are set did.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from ..loader.base.search import (
 #: Where cl_khr_icd has drivers register on Linux.
 SYSTEM_VENDORS: Final = Path("/etc/OpenCL/vendors")
 
-#: A loader's real name: `libOpenCL.so.1.0.0`, or in a repaired wheel `libOpenCL-5519dec5.so.1.0.0`. Not `libOpenCL_adreno.so`.
+#: A loader's real name: `libOpenCL.so.1.0.0`, or in a repaired wheel `libOpenCL-5519dec5.so.1.0.0`.
+#: `libOpenCL_adreno.so` is a driver.
 _LOADER_NAME: Final = re.compile(r"libOpenCL(-[0-9a-f]+)?\.so(\..*)?")
 
 _KHRONOS, _OCL_ICD, _PYOPENCL = "Khronos loader", "ocl-icd", "PyOpenCL's wheels"
@@ -56,7 +57,8 @@ VARIABLES: Final = (
         (_KHRONOS, _OCL_ICD, _PYOPENCL),
         "what to use in place of /etc/OpenCL/vendors",
         True,
-        "a directory, an .icd file, a library or a `:`-list of these replaces every place but OCL_ICD_FILENAMES",
+        "a directory, an .icd file, a library or a `:`-list of these "
+        "replaces every place but OCL_ICD_FILENAMES",
     ),
     Variable(
         "OPENCL_VENDOR_PATH",
@@ -140,7 +142,13 @@ VARIABLES: Final = (
 
 @dataclass(frozen=True)
 class Request:
-    """What every step is given: the environment that may be trusted, the system's vendor directory, a prefix or None."""
+    """What every step gets.
+
+    Attributes:
+        environ: the environment, empty in a set-uid process.
+        vendors: the system's vendor directory.
+        prefix: the Python environment to search; None is the running one.
+    """
 
     environ: Mapping[str, str]
     vendors: Path
@@ -149,9 +157,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the search. `replaced_by` are the variables each of which, when set and not empty, replaces it.
+    """A step of the search.
 
-    A step that is called like a variable is only taken when that variable is set and not empty.
+    Attributes:
+        name: its name. A step with a variable's name is taken only if the variable is not empty.
+        run: yields what it finds.
+        replaced_by: the variables that replace it if they are not empty.
     """
 
     name: str
@@ -165,18 +176,19 @@ def find(
     vendors: Path = SYSTEM_VENDORS,
     prefix: Path | None = None,
 ) -> SearchResult:
-    """Search for OpenCL drivers' libraries; nothing is opened.
+    """Search for the libraries of OpenCL drivers, and open none.
 
     Args:
         environ: the environment, `os.environ` by default. A set-uid or set-gid process ignores it.
         vendors: the system's vendor directory.
-        prefix: the Python environment whose `etc/OpenCL/vendors` is read; the running one by default.
+        prefix: the Python environment whose `etc/OpenCL/vendors` is read; by default the running
+            one.
     """
     return collect(_without_loaders(_walk(Request(secure_environ(environ), vendors, prefix))))
 
 
 def explain_variables(environ: Mapping[str, str] | None = None) -> tuple[VariableInUse, ...]:
-    """What each of `VARIABLES` that is set in the environment did, in the order of the table."""
+    """What each variable did that is set in the environment, in the order of `VARIABLES`."""
     return search.explain_variables(VARIABLES, _effect, environ)
 
 
@@ -193,7 +205,7 @@ def shipped_vendors() -> Path:
 
 
 def _walk(request: Request) -> Iterator[Finding]:
-    """The findings of all steps, and a word on each step that was left out."""
+    """The findings of all steps, and a place for each step that was skipped."""
     variables = {variable.name for variable in VARIABLES}
     for step in STEPS:
         if step.name in variables and not request.environ.get(step.name):
@@ -211,7 +223,10 @@ def _winner(replaced_by: Iterable[str], environ: Mapping[str, str]) -> str | Non
 
 
 def _without_loaders(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Refuse libOpenCL.so.1 in a driver's place: it would call itself without end. Its real name tells, a link's does not."""
+    """Refuse libOpenCL.so.1 as a driver: it would call itself without end.
+
+    The name of the real file tells; that of a link does not.
+    """
     for finding in findings:
         if isinstance(finding, Candidate):
             library = finding.library
@@ -228,7 +243,7 @@ def _without_loaders(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _filenames(request: Request, name: str) -> Iterator[Finding]:
-    """OCL_ICD_FILENAMES: libraries only, as in the Khronos loader."""
+    """OCL_ICD_FILENAMES names libraries only, as in the Khronos loader."""
     for element in split_list(name, request.environ[name]):
         if isinstance(element, Refusal):
             yield element
@@ -244,7 +259,7 @@ def _filenames(request: Request, name: str) -> Iterator[Finding]:
 
 
 def _vendors_variable(request: Request, name: str) -> Iterator[Finding]:
-    """OCL_ICD_VENDORS: every loader's meaning of it, and lists of them."""
+    """OCL_ICD_VENDORS in the meaning of every loader, and as a list."""
     for element in split_list(name, request.environ[name]):
         if isinstance(element, Refusal):
             yield element
@@ -297,7 +312,7 @@ def _system(request: Request, name: str) -> Iterator[Finding]:
 
 
 def _python_prefix(request: Request, name: str) -> Iterator[Finding]:
-    """Drivers that pip or conda put into the Python environment, and into the one that a virtual environment was made from."""
+    """Drivers in the Python environment, and in the one that a virtual environment was made from."""
     directories = [
         Path(root) / "etc/OpenCL/vendors"
         for root in (request.prefix or sys.prefix, sys.base_prefix)
@@ -308,9 +323,10 @@ def _python_prefix(request: Request, name: str) -> Iterator[Finding]:
 
 
 def _pocl_wheel(request: Request, name: str) -> Iterator[Finding]:
-    """The manifest that the pocl-binary-distribution wheel puts into PyOpenCL's package, for the loader inside PyOpenCL's wheel.
+    """The manifest that the wheel of PoCL (pocl-binary-distribution) puts into PyOpenCL's package.
 
-    Without PyOpenCL the wheel still makes a directory of that name, which Python takes for a namespace package.
+    It is there for the loader inside PyOpenCL's wheel. Without PyOpenCL the directory exists all the
+    same, and Python takes it for a namespace package.
     """
     try:
         spec = importlib.util.find_spec("pyopencl")
@@ -352,7 +368,7 @@ STEPS: Final = (
 
 
 def _site_packages() -> list[Path]:
-    """The directories on Python's path that pip installs into; the current directory is none of them."""
+    """The directories on Python's path that pip installs into."""
     return [
         Path(entry)
         for entry in sys.path
@@ -361,5 +377,5 @@ def _site_packages() -> list[Path]:
 
 
 def _absolute(library: str) -> str:
-    """A path that the user wrote is relative to the current directory, as for dlopen; a bare soname stays one."""
+    """A path relative to the current directory, as dlopen takes it; a bare soname stays one."""
     return os.path.abspath(library) if "/" in library else library

@@ -6,25 +6,23 @@ names: `profile_of(platform).waits_one_at_a_time`. A driver that no row applies 
 every capability, the plain path.
 
 `fairlead doctor` lists the rows that apply to each driver. FAIRLEAD_QUIRKS switches rows off: see
-`switched_off`. `python -m fairlead.icd.driver_profiles` prints docs/driver_profiles.md.
+`switched_off`.
 
-To add a row: append it to `ROWS`, name a test in it, and print the document anew.
+To add a row: append it to `ROWS`, name a test in it, and print docs/driver_profiles.md anew by
+`python tests/helpers/profile_document.py`.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
 import re
-import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base.library import Library, open_with_siblings
-from ..loader.base.memory import read_text, read_word
 from ..loader.base.search import Candidate, secure_environ
+from .repairs import name_the_cpu, path_inside_prefix
 
 if TYPE_CHECKING:
     from .objects import CLPlatform
@@ -217,84 +215,13 @@ def locate(candidate: Candidate) -> tuple[str, tuple[str, ...]]:
     return candidate.library, ()
 
 
-def _inside_prefix(candidate: Candidate) -> str | None:
-    """`<prefix>/lib/<base name>` if the manifest is `<prefix>/etc/OpenCL/vendors/x.icd`.
-
-    The prefix must be a Python environment, and the path in the manifest must not exist.
-    """
-    library = candidate.library
-    if candidate.manifest is None or not os.path.isabs(library) or os.path.exists(library):
-        return None
-    manifest = candidate.manifest.absolute()
-    if manifest.parts[-4:-1] != ("etc", "OpenCL", "vendors"):
-        return None
-    prefix = manifest.parents[3]
-    found = prefix / "lib" / os.path.basename(library)
-    is_python = any(prefix.glob("lib/python3*/site-packages"))
-    return str(found) if is_python and found.is_file() else None
-
-
-# The cl_device_id of pocl-binary-distribution 3.0 (x86-64) holds two strings at these offsets:
-# `const char *llvm_target_triplet, *llvm_cpu`.
-_POCL_VERSION: Final = "PoCL 3.0-rc2"
-_POCL_TRIPLE_OFFSET: Final = 632
-_POCL_CPU_OFFSET: Final = 640
-
-#: LLVM's names for what a CPU can do, the best first, with the flags that /proc/cpuinfo must list
-#: (x86-64 psABI).
-CPU_LEVELS: Final = (
-    (
-        "x86-64-v4",
-        "avx512f avx512bw avx512cd avx512dq avx512vl "
-        "avx2 bmi1 bmi2 fma f16c abm movbe cx16 popcnt sse4_2 ssse3",
-    ),
-    ("x86-64-v3", "avx2 bmi1 bmi2 fma f16c abm movbe cx16 popcnt sse4_2 ssse3"),
-    ("x86-64-v2", "cx16 popcnt sse4_1 sse4_2 ssse3"),
-    ("x86-64", ""),
-)
-
-
-def cpu_level(flags: frozenset[str] | None = None) -> str:
-    """The best of CPU_LEVELS that a CPU reaches.
-
-    Args:
-        flags: the CPU's flags as in /proc/cpuinfo; None reads those of this machine.
-    """
-    has = _cpu_flags() if flags is None else flags
-    return next(level for level, needs in CPU_LEVELS if has.issuperset(needs.split()))
-
-
-@cache
-def _cpu_flags() -> frozenset[str]:
-    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
-        line = next((line for line in file if line.startswith("flags")), ":")
-    return frozenset(line.split(":", 1)[1].split())
-
-
-@cache
-def _immortal(text: str) -> int:
-    """The address of a C string that is never freed; the driver may read it until the end."""
-    strdup = ctypes.CDLL(None).strdup
-    strdup.argtypes, strdup.restype = [ctypes.c_char_p], ctypes.c_void_p
-    return strdup(text.encode())
-
-
 def _name_the_cpu(platform: CLPlatform) -> bool:
-    if _POCL_VERSION not in platform.version:
-        return False
-    changed = False
-    for device in platform.devices:
-        place = device.handle + _POCL_CPU_OFFSET
-        triple = read_text(read_word(device.handle + _POCL_TRIPLE_OFFSET) or 0)
-        cpu = read_text(read_word(place) or 0)
-        if cpu == b"generic" and triple.startswith(b"x86_64-") and triple.endswith(b"linux-gnu"):
-            ctypes.c_void_p.from_address(place).value = _immortal(cpu_level())
-            changed = True
-    return changed
+    return _GENERIC_CPU in platform.version and name_the_cpu(platform)
 
 
 # The table
 
+_GENERIC_CPU: Final = "PoCL 3.0-rc2"
 _INTEL: Final = Applies(name="Intel(R) OpenCL")
 _POCL: Final = "Portable Computing Language"
 _NVIDIA: Final = Applies(name="NVIDIA CUDA")
@@ -306,7 +233,7 @@ ROWS: Final = (
         does="opens the library of that name in the lib directory of the same environment",
         evidence="Intel's intel-opencl-rt wheel installs .icd files that name the prefix it was built in",
         test="icd/test_driver_profiles.py::test_a_manifest_that_names_a_build_prefix",
-        locate=_inside_prefix,
+        locate=path_inside_prefix,
     ),
     Row(
         id="sibling-libraries",
@@ -318,7 +245,7 @@ ROWS: Final = (
     ),
     Row(
         id="pocl-generic-cpu",
-        applies=f"platforms whose version says {_POCL_VERSION!r} and whose devices name the LLVM CPU "
+        applies=f"platforms whose version says {_GENERIC_CPU!r} and whose devices name the LLVM CPU "
         "'generic' and an x86-64 Linux triple",
         does="gives the device an LLVM CPU name that its compiler knows: x86-64, x86-64-v2, -v3 or "
         "-v4, as the CPU's flags allow",
@@ -331,8 +258,8 @@ ROWS: Final = (
         id="waits-one-at-a-time",
         applies=_INTEL,
         does="lets one thread at a time into the driver's wait; the others wait for a callback",
-        evidence="2026.22.10: in a C program, eight threads with an out-of-order queue each stood "
-        "still after 5,000 rounds of three launches and a blocking read; a waiting thread runs "
+        evidence="2026.22.10: eight threads of a C program, with an out-of-order queue each, stood "
+        "still after 5,000 rounds of three launches and a blocking read. A waiting thread runs "
         "commands, and two such threads can wait for each other",
         test="icd/test_habits.py::test_waits_one_at_a_time",
         sets={"waits_one_at_a_time": True},
@@ -342,7 +269,7 @@ ROWS: Final = (
         applies=_INTEL,
         does="releases an out-of-order queue one second after its last command has ended",
         evidence="2026.22.10: the last command destroys the queue in the driver's own thread, which "
-        "then waits for itself; a C program of two writes and a blocking read hung in its fourth round",
+        "then waits for itself. A C program of two writes and a blocking read hung in its fourth round",
         test="icd/test_habits.py::test_deferred_final_release",
         sets={"final_release_delay": 1.0},
     ),
@@ -351,8 +278,8 @@ ROWS: Final = (
         applies=Applies(name=_POCL),
         does="orders graphs without markers by events, up to 4 for each command, and not by queues",
         evidence="3.0 and 3.1: launches without an order took 1.5 times as long as a C loop on "
-        "in-order queues and 1.1 times by events, because a command's end wakes a thread for the "
-        "next; a marker waits for all commands before it",
+        "in-order queues, and 1.1 times by events. A command's end wakes a thread for the next. A "
+        "marker waits for all commands before it",
         test="icd/test_habits.py::test_events_cheaper_than_queues",
         sets={"events_per_command": 4},
     ),
@@ -373,7 +300,7 @@ ROWS: Final = (
         applies=Applies(name=_POCL, product="PoCL", before=(7, 1)),
         does="replays command-buffers; the driver's own are used only on request",
         evidence="3.1 and 5.0 crash while their command-buffer records a launch that they should "
-        "refuse, such as one with too large a work-group; 7.1 answers with a code, and no version "
+        "refuse, such as one with too large a work-group. 7.1 answers with a code, and no version "
         "before it is proven",
         test="icd/test_habits.py::test_native_command_buffers_are_used_on_request_only",
         sets={
@@ -451,56 +378,3 @@ ROWS: Final = (
         },
     ),
 )
-
-
-# The document
-
-
-def as_markdown() -> str:
-    """The text of docs/driver_profiles.md."""
-    return "\n".join(_document()) + "\n"
-
-
-def _document() -> Iterator[str]:
-    yield "# Driver profiles"
-    yield ""
-    yield "<!-- Printed by `python -m fairlead.icd.driver_profiles`; a test compares it. -->"
-    yield ""
-    yield from _wrapped(
-        "fairlead treats some drivers specially. This is all of it: `icd/driver_profiles.py` is the "
-        "only place that compares names and versions of drivers. A *repair* changes how a driver is "
-        "opened. A *habit* sets a capability that the rest of fairlead asks for. `fairlead doctor` "
-        "lists the rows that apply to each driver of a machine."
-    )
-    yield ""
-    yield from _wrapped(
-        f"`{_VARIABLE}` switches rows off. It is a list with commas: `-ID` switches one row off, `0` "
-        "switches all repairs off. Habits stay on unless they are named, because programs may hang "
-        f"or crash without them. `{_VARIABLE}=-waits-one-at-a-time,-pip-icd-prefix` switches off one "
-        "of each. `fairlead doctor` reports items without a meaning."
-    )
-    yield ""
-    yield "| id | kind | capabilities |"
-    yield "|---|---|---|"
-    for row in ROWS:
-        names = ", ".join(f"`{name}`" for name in row.sets)
-        yield f"| `{row.id}` | {'repair' if row.is_repair else 'habit'} | {names} |"
-    for row in ROWS:
-        yield ""
-        yield f"## {row.id}"
-        yield ""
-        yield from _wrapped(f"- Applies to: {row.applies}.")
-        yield from _wrapped(f"- What fairlead does: {row.does}.")
-        yield from _wrapped(f"- Evidence: {row.evidence}.")
-        yield from _wrapped(f"- Test: `{row.test}`.")
-
-
-def _wrapped(text: str) -> list[str]:
-    indent = "  " if text.startswith("- ") else ""
-    return textwrap.wrap(
-        text, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
-
-
-if __name__ == "__main__":
-    print(as_markdown(), end="")

@@ -1,4 +1,4 @@
-"""Opens drivers: from the candidates of `discovery.find` to bound platforms, with a reason for everything that was passed over.
+"""Opens drivers: makes platforms of the candidates of `discovery.find`, or reasons why not.
 
     >>> from fairlead.icd.drivers import drivers
     >>> for platform in drivers().platforms:
@@ -49,8 +49,13 @@ _drivers: Drivers | None = None
 class Driver:
     """An open driver library with its platforms.
 
-    `candidate` is what the search found, `path` the real path of the file, `quirks` the ids of the repairs that were applied, and
-    `refusals` the platforms that were refused.
+    Attributes:
+        candidate: what the search found.
+        library: the open library.
+        path: the real path of its file.
+        platforms: the platforms that can be used.
+        refusals: the platforms that cannot.
+        quirks: the ids of the repairs that were applied (`driver_profiles`).
     """
 
     def __init__(self, candidate: Candidate, library: Library, applied: Sequence[str]) -> None:
@@ -68,13 +73,18 @@ class Driver:
         return self._get_extension_function(name.encode()) if self._get_extension_function else None
 
     def icd_function(self, name: str) -> int | None:
-        """The address of one of the clIcd… functions, asked for as cl_khr_icd says, else a plain exported symbol."""
+        """The address of one of the clIcd… functions (cl_khr_icd); None if the driver has none.
+
+        It is asked for by clGetExtensionFunctionAddress, then among the exported symbols.
+        """
         return self.extension_function(name) or self.library.symbol(name)
 
     def unload(self) -> None:
-        """dlclose the driver. Its platforms, and all that came from them, must not be used afterwards.
+        """Close the driver's library. Nothing that came from its platforms may be used afterwards.
 
-        Raises DriverError unless every platform allows it (cl_khr_icd_unloadable, CL_PLATFORM_UNLOADABLE_KHR).
+        Raises:
+            DriverError: a platform does not allow it (cl_khr_icd_unloadable,
+                CL_PLATFORM_UNLOADABLE_KHR).
         """
         global _drivers
         for platform in self.platforms:
@@ -98,7 +108,7 @@ class Driver:
 
 @dataclass(frozen=True)
 class Drivers:
-    """What became of a search: the drivers that were opened, and everything that was passed over and why."""
+    """The result of a search: the drivers that were opened, and what was refused and why."""
 
     drivers: tuple[Driver, ...]
     refusals: tuple[Refusal, ...]
@@ -106,7 +116,10 @@ class Drivers:
 
     @property
     def platforms(self) -> tuple[CLPlatform, ...]:
-        """The platforms of all drivers: in the order of the search, or of OCL_ICD_PLATFORM_SORT=devices."""
+        """The platforms of all drivers, in the order of the search.
+
+        OCL_ICD_PLATFORM_SORT=devices puts those with GPUs first, then those with CPUs.
+        """
         found = tuple(platform for driver in self.drivers for platform in driver.platforms)
         if secure_environ().get("OCL_ICD_PLATFORM_SORT") != "devices":
             return found
@@ -114,7 +127,7 @@ class Drivers:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """A sentence for everything that was passed over or looked at in vain."""
+        """A sentence for each refusal, and for each place that was searched."""
         refused = (
             f"{r.what}: {r.reason}" + (f" ({r.remedy})" if r.remedy else "") for r in self.refusals
         )
@@ -122,7 +135,11 @@ class Drivers:
 
 
 def drivers(*, refresh: bool = False) -> Drivers:
-    """Every usable driver of this machine; opened once, then remembered. `refresh` searches again and keeps open what is open."""
+    """Every usable driver of this machine, opened once for the process.
+
+    Args:
+        refresh: search again; what is open stays open.
+    """
     global _drivers
     with _lock:
         if _drivers is None or refresh:
@@ -138,7 +155,9 @@ def platforms() -> tuple[CLPlatform, ...]:
 def default_platform() -> CLPlatform:
     """The platform that OCL_ICD_DEFAULT_PLATFORM (an index) names, else the first one.
 
-    Raises PlatformNotFoundError with every reason when there is none, OpenCLError (CL_INVALID_PLATFORM) for a bad index.
+    Raises:
+        PlatformNotFoundError: there is no platform; it has every reason.
+        OpenCLError: there is no platform of that index (CL_INVALID_PLATFORM).
     """
     found = drivers()
     if not found.platforms:
@@ -150,7 +169,10 @@ def default_platform() -> CLPlatform:
         )
     index = secure_environ().get("OCL_ICD_DEFAULT_PLATFORM", "0") or "0"
     if not index.isdecimal() or int(index) >= len(found.platforms):
-        detail = f"OCL_ICD_DEFAULT_PLATFORM is {index!r}, and the platforms are numbered 0 to {len(found.platforms) - 1}."
+        last = len(found.platforms) - 1
+        detail = (
+            f"OCL_ICD_DEFAULT_PLATFORM is {index!r}, and the platforms are numbered 0 to {last}."
+        )
         raise error(
             _CL_INVALID_PLATFORM,
             "default_platform",
@@ -161,11 +183,15 @@ def default_platform() -> CLPlatform:
 
 
 def load(candidate: Candidate, *, progress: Callable[[str], None] = lambda step: None) -> Driver:
-    """Open one driver in this process, without a probe; a driver that is open already is returned as it is.
+    """Open one driver in this process, without a probe. An open driver is returned as it is.
 
-    `progress` is told each step before it is taken, for one who wants to know how far a driver came that never returns.
+    Args:
+        candidate: what to open.
+        progress: is called with a sentence before each step; a driver may never return from one.
 
-    Raises LibraryError if the library cannot be opened and DriverError if no platform of it can be used.
+    Raises:
+        LibraryError: the library cannot be opened.
+        DriverError: no platform of it can be used.
     """
     with _lock:
         path, applied = driver_profiles.locate(candidate)
@@ -202,7 +228,7 @@ def load(candidate: Candidate, *, progress: Callable[[str], None] = lambda step:
 
 
 def _open_all(search: SearchResult) -> Drivers:
-    """Open what is neither excluded nor found to be unsound; one driver for each real file."""
+    """Open the candidates that are neither excluded nor unsound, one driver for each real file."""
     refusals = list(search.refusals)
     wanted: list[Candidate] = []
     for candidate in search.candidates:
@@ -229,7 +255,8 @@ def _open_all(search: SearchResult) -> Drivers:
             refusals.append(_refusal(candidate.library, error, candidate.found_via))
             continue
         if driver.path in opened:
-            reason = f"it is the same file as {opened[driver.path].candidate.library}, which is open already"
+            first = opened[driver.path].candidate.library
+            reason = f"it is the same file as {first}, which is open already"
             refusals.append(
                 Refusal(
                     candidate.library,
@@ -258,12 +285,12 @@ def _unsound(candidates: Sequence[Candidate]) -> dict[Candidate, Refusal]:
 
 
 def excluding_pattern(candidate: Candidate) -> str:
-    """The pattern of FAIRLEAD_EXCLUDE that fits the library's path or base name, else ""."""
+    """The pattern of FAIRLEAD_EXCLUDE that fits the library's path or base name; "" if none does."""
     return search.excluding_pattern(candidate.library, driver_profiles.locate(candidate)[0])
 
 
 def _open(path: str) -> tuple[Library, tuple[str, ...]]:
-    """Open a driver library; when dlopen fails the repairs try first, then `open_library` explains."""
+    """Open a driver's library. If dlopen fails, the repairs try; then `open_library` says why."""
     if "/" in path:
         check_file(path)
     try:
@@ -319,7 +346,11 @@ def _failed(code: int, routine: str, detail: str) -> DriverError:
 
 
 def _platform(driver: Driver, handle: int | None) -> CLPlatform:
-    """Bind one platform and ask what every ICD must answer (cl_khr_icd); DriverError or OpenCLError if it must be refused."""
+    """Bind one platform, and ask what every ICD must answer (cl_khr_icd).
+
+    Raises:
+        DriverError, OpenCLError: the platform must be refused.
+    """
     if not handle:
         raise DriverError("its handle is NULL")
     owner = _owners.get(handle)

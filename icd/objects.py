@@ -112,7 +112,8 @@ def _info(table: DispatchTable, routine: str, handle: int, name: str) -> Any:
         return _reader(name, answer)(value)
     except struct.error:
         raise FairleadError(
-            f"the answer to {name} has {len(value)} bytes, which is no {answer or 'value of its type'}",
+            f"the answer to {name} has {len(value)} bytes, "
+            f"which is no {answer or 'value of its type'}",
             routine=routine,
             remedy="update the driver",
         ) from None
@@ -149,7 +150,15 @@ class CLPlatform:
     foreign_dispatch_data: int = field(default=0, compare=False)
 
     def info(self, name: str) -> Any:
-        """A property by its OpenCL name, such as "CL_PLATFORM_HOST_TIMER_RESOLUTION", as a Python value."""
+        """A property as a Python value.
+
+        Args:
+            name: its OpenCL name, such as "CL_PLATFORM_HOST_TIMER_RESOLUTION".
+
+        Raises:
+            OpenCLError: the driver does not tell it.
+            FairleadError: the answer cannot be of its type.
+        """
         return _info(self.table, "clGetPlatformInfo", self.handle, name)
 
     @cached_property
@@ -196,7 +205,7 @@ class CLPlatform:
 
     @property
     def device_faults(self) -> tuple[str, ...]:
-        """A sentence for what is wrong with the driver's list of devices. Raises what `devices` does."""
+        """What is wrong with the driver's list of devices. Raises what `devices` raises."""
         return self._listed[1]
 
     @cached_property
@@ -222,9 +231,9 @@ class CLPlatform:
 
     @property
     def dispatch_data_is_ours(self) -> bool:
-        """Whether the driver still holds our dispatch data; another loader may have replaced it. Always so for ICD 1.
+        """Whether the driver still has our dispatch data; always for ICD 1.
 
-        Calls through `table` do not depend on it.
+        Another loader may have replaced it. Calls through `table` do not depend on it.
         """
         return (
             self.icd_version == 1
@@ -234,7 +243,7 @@ class CLPlatform:
     def extension_function(self, name: str) -> int | None:
         """The address of an extension function of this platform, None if it has none of that name.
 
-        The functions of the ICD protocol itself (clIcd…) are no extension functions (cl_khr_icd).
+        The functions of the ICD protocol (clIcd…) are not extension functions (cl_khr_icd).
         """
         if name.startswith("clIcd"):
             return None
@@ -246,7 +255,7 @@ class CLPlatform:
         return self.driver.extension_function(name)
 
     def to_pyopencl(self) -> Any:
-        """This platform as a `pyopencl.Platform`, whether or not PyOpenCL's own loader has found the driver."""
+        """This platform as a `pyopencl.Platform`, also if PyOpenCL's own loader does not find it."""
         import pyopencl
 
         return pyopencl.Platform.from_int_ptr(self.handle)
@@ -269,7 +278,15 @@ class CLDevice:
         return self.platform.table
 
     def info(self, name: str) -> Any:
-        """A property by its OpenCL name, such as "CL_DEVICE_MAX_COMPUTE_UNITS", as a Python value."""
+        """A property as a Python value.
+
+        Args:
+            name: its OpenCL name, such as "CL_DEVICE_MAX_COMPUTE_UNITS".
+
+        Raises:
+            OpenCLError: the driver does not tell it.
+            FairleadError: the answer cannot be of its type.
+        """
         return _info(self.table, "clGetDeviceInfo", self.handle, name)
 
     @cached_property

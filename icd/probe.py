@@ -1,10 +1,11 @@
-"""Tries a driver in a child process, so that one which crashes, hangs or ends the process does not take the caller along.
+"""Tries drivers in child processes, so that one that crashes or hangs does not harm the caller.
 
-`probe_all` has a child process started for each candidate (`loader.children`). The child (`main`) loads the driver through the very
-`drivers.load`, lists its platforms and devices, makes a context and returns its report; the parent makes a `ProbeReport` of that, or
-of what it saw of a child that never came so far.
+`probe_all` starts a child process for each candidate (loader/base/children.py). The child (`main`)
+loads the driver by `drivers.load`, lists its platforms and devices, makes a context for each device,
+and returns a `ProbeReport`. For a child that does not come so far, the parent makes the report.
 
-Nothing is remembered here: `fairlead doctor` asks this module, `drivers()` asks `loader.verdicts`, which remembers.
+Nothing is remembered here. `fairlead doctor` asks this module; `drivers()` asks loader/base/verdicts.py,
+which remembers.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from ..loader.base.children import Outcome, Request, candidate_from, run_all
 from ..loader.base.errors import FairleadError, LibraryError, reason_of
+from ..loader.base.process_state import ProcessState
 from ..loader.base.search import Candidate
 from .driver_profiles import habits_of
 from .drivers import load
@@ -57,13 +59,14 @@ class PlatformReport:
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """What became of one candidate: `ok`, else the reason and the remedy in plain words.
+    """The result of one probe: `ok`, or the reason and the remedy.
 
     Attributes:
         seconds: how long the child took to load and question the driver.
         icd_version: the highest of its platforms.
         quirks: the ids of the repairs that were applied (`driver_profiles`).
         habits: the ids of the habits that apply.
+        handlers: the signals whose handlers it changes in the process, "SIGINT".
         missing: the libraries that it needs and that were not found.
         notes: what is odd about it although it works, refused platforms among them.
         probed: False if no child could be started: then nothing is known, and `ok` is True.
@@ -79,18 +82,21 @@ class ProbeReport:
     platforms: tuple[PlatformReport, ...] = ()
     quirks: tuple[str, ...] = ()
     habits: tuple[str, ...] = ()
+    handlers: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     probed: bool = True
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as what JSON knows."""
+        """The report in types that JSON has."""
         return json.loads(json.dumps(asdict(self), default=str))
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> ProbeReport:
         """The report that `as_dict` gave."""
-        lists = {name: tuple(data[name]) for name in ("quirks", "habits", "missing", "notes")}
+        lists = {
+            name: tuple(data[name]) for name in ("quirks", "habits", "handlers", "missing", "notes")
+        }
         platforms = tuple(map(_platform_from_dict, data["platforms"]))
         return ProbeReport(
             **{
@@ -108,9 +114,14 @@ def probe(candidate: Candidate, timeout: float | None = None) -> ProbeReport:
 
 
 def probe_all(candidates: Sequence[Candidate], timeout: float | None = None) -> list[ProbeReport]:
-    """Probe candidates in child processes, all at once; the reports are in the order of `candidates`.
+    """Probe candidates in child processes, all at once.
 
-    `timeout` is in seconds for each, FAIRLEAD_PROBE_TIMEOUT if None.
+    Args:
+        candidates: what to probe.
+        timeout: seconds for each; None means FAIRLEAD_PROBE_TIMEOUT.
+
+    Returns:
+        The reports, in the order of the candidates.
     """
     outcomes = run_all([Request(__name__, asdict(candidate)) for candidate in candidates], timeout)
     return list(map(_report, candidates, outcomes))
@@ -130,13 +141,18 @@ def _report(candidate: Candidate, outcome: Outcome) -> ProbeReport:
 
 
 def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
-    """What `children` calls in the child: probe the candidate whose `asdict` is `data`."""
+    """Called in the child: probe the candidate whose `asdict` is `data`."""
     return describe(candidate_from(data), progress).as_dict()
 
 
 def describe(candidate: Candidate, progress: Callable[[str], None]) -> ProbeReport:
-    """Load the candidate in this process and question it; `progress` is told what is going on, "opening the library"."""
-    started = time.monotonic()
+    """Load the candidate in this process and ask it about its devices.
+
+    Args:
+        candidate: the driver.
+        progress: is called with what comes next, such as "opening the library".
+    """
+    started, state = time.monotonic(), ProcessState.now()
     try:
         driver = load(candidate, progress=progress)
     except FairleadError as error:
@@ -151,6 +167,7 @@ def describe(candidate: Candidate, progress: Callable[[str], None]) -> ProbeRepo
         )
     notes = [f"{refusal.what}: {refusal.reason}" for refusal in driver.refusals]
     platforms = tuple(_platform_report(platform, notes, progress) for platform in driver.platforms)
+    notes += state.changes()
     return ProbeReport(
         candidate,
         True,
@@ -160,6 +177,7 @@ def describe(candidate: Candidate, progress: Callable[[str], None]) -> ProbeRepo
         platforms=platforms,
         quirks=driver.quirks,
         habits=_habits(driver.platforms),
+        handlers=state.changed_handlers(),
         notes=tuple(notes),
     )
 

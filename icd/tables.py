@@ -1,13 +1,16 @@
-"""Binds a platform: from the platform handle that a driver gave to a complete dispatch table that is safe to call.
+"""Binds a platform: makes a complete dispatch table, safe to call, for a driver's platform handle.
 
-`bind` reads the driver's own table without trusting it and makes a table of ours (cl_khr_icd, "ICD 2 detection"):
+`bind` reads the driver's own table without trusting it (cl_khr_icd, "ICD 2 detection"):
 
-- ICD 1: a copy of the driver's table, as many slots as a table of its OpenCL version surely has; a NULL slot becomes a stub that
-  answers CL_INVALID_OPERATION. The driver's objects keep leading to the driver's table, only fairlead calls through the copy.
-- ICD 2 (the tag stands in slots 0 and 31): a table filled through clIcdGetFunctionAddressForPlatformKHR and then given to the
-  driver as `dispatch_data`. Our block is the table itself, so it begins with a full `cl_icd_dispatch` as other loaders expect.
+- ICD 1: our table is a copy of the driver's. It copies as many slots as a table of that OpenCL
+  version has at least. A NULL slot becomes a stub that answers CL_INVALID_OPERATION. The driver's
+  objects go on pointing to the driver's table; only fairlead calls through the copy.
+- ICD 2 (the tag is in slots 0 and 31): our table is filled by clIcdGetFunctionAddressForPlatformKHR
+  and given to the driver as `dispatch_data`. It begins with a full `cl_icd_dispatch`, as other loaders
+  expect.
 
-There is one table for each platform in the process. Tables are never freed, because a driver or another loader may keep them.
+The process has one table for each platform. Tables are never freed, because a driver or another
+loader may keep them.
 """
 
 from __future__ import annotations
@@ -36,13 +39,19 @@ SetDispatchData = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_voi
 
 
 class DriverError(FairleadError):
-    """A driver, or one of its platforms, was refused: it does not keep to the ICD protocol (cl_khr_icd)."""
+    """A driver, or a platform of it, was refused: it breaks the ICD protocol (cl_khr_icd)."""
 
 
 @dataclass(frozen=True)
 class Binding:
-    """How a platform was bound: its table, the ICD version (1 or 2), remarks for the user, and for ICD 2 the value that another
-    loader had left as `dispatch_data` (0 if none)."""
+    """How a platform was bound.
+
+    Attributes:
+        table: the table to call it by.
+        icd_version: 1 or 2.
+        notes: remarks for the user.
+        foreign_dispatch_data: for ICD 2 the `dispatch_data` of another loader, 0 if there was none.
+    """
 
     table: DispatchTable
     icd_version: int
@@ -57,9 +66,14 @@ _lock = threading.RLock()
 
 
 def bind(platform: int, resolve: Callable[[str], int | None]) -> Binding:
-    """Bind the platform whose handle is `platform`; the same handle gives the same Binding for as long as the process lives.
+    """Bind a platform. The same handle gives the same Binding as long as the process lives.
 
-    `resolve` gives the address of one of the driver's clIcd… functions. Raises DriverError when the platform must be refused.
+    Args:
+        platform: the platform's handle.
+        resolve: gives the address of a clIcd… function of the driver, or None.
+
+    Raises:
+        DriverError: the platform must be refused.
     """
     with _lock:
         if platform not in _bound:
@@ -84,27 +98,35 @@ def bind(platform: int, resolve: Callable[[str], int | None]) -> Binding:
 
 
 def forget(platform: int) -> None:
-    """Forget a platform whose driver is unloaded: its handle may come again and mean another platform."""
+    """Forget a platform of an unloaded driver: its handle may be another platform's next time."""
     with _lock:
         _bound.pop(platform, None)
 
 
 def query(table: DispatchTable, routine: str, *arguments: Any, detail: str = "") -> bytes:
-    """Ask one of the clGet…Info functions for a value of unknown size; `arguments` are the ones before the size.
+    """Ask one of the clGet…Info functions for a value of unknown size.
 
-    Raises OpenCLError with the driver's code, and `detail` after its sentence; FairleadError if the size is no sensible one.
+    Args:
+        table: the table to call by.
+        routine: the function's name.
+        arguments: what comes before the size.
+        detail: a sentence to add to an error's.
+
+    Raises:
+        OpenCLError: the driver answered with a code.
+        FairleadError: the size cannot be.
     """
     return ask(getattr(table, routine), routine, check, *arguments, detail=detail)
 
 
 def parse_version(version: str) -> tuple[int, int]:
-    """(major, minor) of "OpenCL 3.0 …" or "OpenCL C 1.2 …"; (1, 0) for a text of any other form."""
+    """(major, minor) of "OpenCL 3.0 …" or "OpenCL C 1.2 …"; (1, 0) for any other text."""
     match = re.match(r"OpenCL (?:C )?(\d+)\.(\d+)", version)
     return (int(match[1]), int(match[2])) if match else (1, 0)
 
 
 def _new_table() -> tuple[int, Any]:
-    """The address of a new table full of stubs, and an array to write its slots with. The array owns nothing."""
+    """The address of a new table of stubs, and an array over its slots that owns nothing."""
     address = int(ffi.cast("uintptr_t", lib.fl_new_table()))
     if not address:
         raise MemoryError("no memory for a dispatch table")
@@ -123,13 +145,12 @@ def _bind_icd1(platform: int, own: int, second_tag: bool) -> Binding:
     version = parse_version(text(answer))
     words = read_words(own, slots_of_version(version))
     notes = []
-    if second_tag:  # cl_khr_icd: without the tag in slot 0 it means nothing; it is no address that could be called
+    if second_tag:  # cl_khr_icd: it means nothing without the tag in slot 0, and is no function
         words[TAG_SLOTS[1]] = 0
-        notes.append("the ICD 2 tag stands in slot 31 alone, so the driver is taken for ICD 1")
+        notes.append("the ICD 2 tag is in slot 31 alone, so the driver is taken for ICD 1")
     if None in words:
-        notes.append(
-            f"its dispatch table ends after {words.index(None)} of the {len(words)} slots of OpenCL {version[0]}.{version[1]}"
-        )
+        slots = f"{words.index(None)} of the {len(words)} slots of OpenCL {version[0]}.{version[1]}"
+        notes.append(f"its dispatch table ends after {slots}")
     address, slots = _new_table()
     for slot, word in enumerate(words):
         if word:
@@ -165,7 +186,7 @@ def _bind_icd2(platform: int, resolve: Callable[[str], int | None], second_tag: 
 
 
 def _filled_table(platform: int, get_function: Any) -> int:
-    """A table with every function that the driver has for this platform, the ones for other systems included."""
+    """A new table with every function that the driver has for this platform."""
     address, slots = _new_table()
     for slot, function in enumerate(OPENCL.slots):
         pointer = get_function(platform, function.name.encode())

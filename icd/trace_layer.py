@@ -1,12 +1,13 @@
-"""Traces of programs that know nothing of fairlead: an OpenCL layer that writes the calls of each process to a file.
+"""Traces programs that do not know fairlead, by an OpenCL layer that writes calls to files.
 
-How data goes through: `environment` gives the variables that make an OpenCL loader load `libfairlead_trace.so` (native/trace_layer.c)
-into a program. At its end each process writes a file `<pid>.cllog`: a head, then the records of its log (loader/base/native/log.c).
-`processes` reads those files, `read` gives their calls alone.
+`environment` gives the variables by which an OpenCL loader loads `libfairlead_trace.so`
+(native/trace_layer.c) into a program. Each process writes a file `<pid>.cllog` when it ends: a head,
+then the records of its log (loader/base/native/log.c). `processes` reads those files.
 
-Seen are the calls of the program itself, through a loader that has layers (Khronos, ocl-icd 2.3 or later); not those of a driver inside
-itself, and not those of extension functions that a program has got from the driver. Times are of CLOCK_MONOTONIC, which the processes of
-a machine share. A process that is killed, crashes, or ends by _exit or exec leaves no file.
+The layer sees the program's own calls through a loader that has layers: Khronos' loader, or ocl-icd
+2.3 and later. It sees no calls inside a driver, and none of extension functions. Times are of
+CLOCK_MONOTONIC, which all processes of a machine share. A process that is killed, that crashes, or
+that ends by _exit or exec leaves no file.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from ..loader.base.log import warn
 from ..loader.trace.printing import TracedCall, decode
 from .abi import OPENCL
 
-#: What a file begins with: magic, format | slots << 32, pid | parent << 32, the times at the start, calls lost, bytes of records, name.
+#: The head of a file: magic, format, slots, pid, parent, the two times at the start, calls lost,
+#: bytes of records, name.
 _HEAD: Final = struct.Struct("=8sIIIIQQQQ32s")
 _MAGIC: Final = b"FLCLLOG\n"
 _FORMAT: Final = 1
@@ -32,10 +34,14 @@ _SUFFIX: Final = ".cllog"
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What one process left: its calls in the order in which they began.
+    """The calls of one process.
 
-    `begin` is when it loaded the layer, in ns of the monotonic clock like the times of the calls, and `time` is the same moment in ns
-    since 1970. `name` is that of its program, up to 31 bytes; `lost` counts the calls for which there was no room in memory.
+    Attributes:
+        name: the name of its program, up to 31 bytes.
+        begin: when it loaded the layer, in ns of the monotonic clock, as the times of the calls are.
+        time: the same moment in ns since 1970.
+        lost: the number of calls for which there was no room in memory.
+        calls: in the order in which they began.
     """
 
     pid: int
@@ -48,15 +54,20 @@ class Process:
 
 
 def path() -> Path:
-    """The layer: a library for OpenCL loaders, without Python in it."""
+    """The path of the layer's library, which does without Python."""
     return Path(__file__).with_name("libfairlead_trace.so")
 
 
 def environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """The variables to add to `environ` for a program whose processes are to leave their calls in `folder`, which must be there.
+    """The variables to add for a program whose processes write their calls into a folder.
 
-    Layers that `environ` asks for are kept. Ours is the last of the list, so it is the first to be called and sees what the program did.
-    Raises FairleadError if the layer is not there, or lies where OPENCL_LAYERS cannot name it.
+    Args:
+        environ: the program's environment. The layers that it names are kept; ours comes last, is
+            called first and sees what the program does.
+        folder: where the files go; it must exist.
+
+    Raises:
+        FairleadError: the layer's library is missing, or OPENCL_LAYERS cannot name its path.
     """
     layer = str(path())
     if not path().exists():
@@ -66,7 +77,7 @@ def environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
         )
     if ":" in layer:
         raise FairleadError(
-            f"the OpenCL layer {layer} cannot be named in OPENCL_LAYERS, a list with ':' between its elements",
+            f"OPENCL_LAYERS cannot name the OpenCL layer {layer}: ':' separates its elements",
             remedy="install fairlead in a folder that has no ':' in its name",
         )
     others = [
@@ -78,15 +89,11 @@ def environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
     }
 
 
-def read(folder: Path) -> dict[int, list[TracedCall]]:
-    """The calls of the processes that left a file in `folder`, by process id; otherwise as `processes`."""
-    return {process.pid: process.calls for process in processes(folder)}
-
-
 def processes(folder: Path) -> list[Process]:
-    """What the processes left in `folder`, in the order in which they began.
+    """The processes that wrote files into a folder, in the order in which they began.
 
-    A file that is cut off or that something else has written is left out, with a warning line on stderr; so is said where calls were lost.
+    A file that is incomplete, or not of this layer, is left out with a warning on stderr. Lost calls
+    get a warning, too.
     """
     found = []
     for file in sorted(folder.glob(f"*{_SUFFIX}")):
@@ -96,15 +103,14 @@ def processes(folder: Path) -> list[Process]:
             warn(f"{file} is left out of the trace: {error}")
             continue
         if process.lost:
-            warn(
-                f"the last {process.lost} OpenCL calls of process {process.pid} are not in the trace: its log was full"
-            )
+            who = f"the last {process.lost} OpenCL calls of process {process.pid}"
+            warn(f"{who} are not in the trace: its log was full")
         found.append(process)
     return sorted(found, key=lambda process: process.begin)
 
 
 def _process(data: bytes) -> Process:
-    """What is in a file. Raises ValueError that says why it cannot be read."""
+    """The process that wrote a file. Raises ValueError if the file cannot be read."""
     if len(data) < _HEAD.size or not data.startswith(_MAGIC):
         raise ValueError("it is no log of OpenCL calls, or only the beginning of one")
     _, version, slots, pid, parent, begin, time, lost, size, name = _HEAD.unpack_from(data)
@@ -123,7 +129,11 @@ def _process(data: bytes) -> Process:
 
 
 def _layers(words: memoryview) -> dict[int, tuple[Api, str]]:
-    """The layers whose calls the records are, one for each OpenCL loader of the process. Raises ValueError for what is no record."""
+    """The layers that the records are of, one for each OpenCL loader of the process.
+
+    Raises:
+        ValueError: there is something that is no record.
+    """
     found, start = {}, 0
     while start < len(words):
         length, slot = words[start] & 0xFFFFFFFF, words[start] >> 32

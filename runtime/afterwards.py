@@ -1,14 +1,13 @@
-"""What is done when commands have ended, by a thread that comes when there is something and goes when there is nothing for a while.
+"""A thread that does what must come after commands have ended. It starts when there is work and ends when there is none for a while.
 
-Garbage is collected at any moment, also while its thread holds what commands wait for. So nobody waits there: memory and queues that
-commands may still use are given to this thread, which does wait.
+Garbage is collected at any moment, also while its thread holds what commands wait for. So a finalizer must not wait. It hands the memory
+and the queues that commands may still use to this thread, which waits for the commands.
 """
 
 from __future__ import annotations
 
 import _thread
 from collections.abc import Callable
-from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final
 
@@ -18,19 +17,24 @@ _PATIENCE: Final = 0.5  # seconds
 
 
 class Afterwards:
-    """Actions that are called one after the other, in a thread of their own. They raise nothing."""
+    """Actions that are called in a thread of their own, one after the other. They raise nothing."""
 
     def __init__(self) -> None:
         self._actions: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._runs = False
 
     def add(self, action: Callable[[], object]) -> None:
-        """One more. A finalizer may call this, whatever its thread is doing: no lock of Python's is taken."""
+        """Add an action. A finalizer may call this, whatever its thread is doing: it takes no lock of Python's.
+
+        If no thread can be started now, the next call tries again. At the end of the process none can, and the action is dropped.
+        """
         self._actions.put(action)
         if not self._runs:
             self._runs = True
-            with suppress(RuntimeError):  # the process is ending
+            try:
                 _thread.start_new_thread(self._run, ())
+            except RuntimeError:
+                self._runs = False
 
     def _run(self) -> None:
         while True:

@@ -10,7 +10,8 @@
 | `LocalMemory(bytes)`, `LocalMemory(count, dtype)` | that much local memory of each work-group |
 | `DynamicArgument` | what it holds at the moment; it is told where it is used (graph/dynamic.py) |
 
-An int or a float alone does not say how many bytes the kernel expects, and no adapter can be asked: they are refused in words.
+A Python int or float does not say how many bytes it has, and is refused. A number is converted to the type that the kernel declares, where
+the driver tells that and nothing is lost (kernel_types.py).
 """
 
 from __future__ import annotations
@@ -43,9 +44,14 @@ _ROW: Final = "I4xQIIQQI4x"
 _POINTER_SIZE: Final = ctypes.sizeof(ctypes.c_void_p)
 
 
+#: `Argument.dtype` of what is no value.
+IS_MEMORY: Final = "memory"
+
+
 class Argument(NamedTuple):
     """An argument that is ready to be packed: `word` is a pointer, or the address of a value; `buffer` stands for the memory object
-    that it has in the context of the launch; `keep` is what has to live as long as the argument is used, of a value its bytes."""
+    that it has in the context of the launch; `keep` is what has to live as long as the argument is used, of a value its bytes. `dtype` is
+    that of a number, None for another value; bytes that are `is_raw` are taken as they are, whatever the kernel declares."""
 
     type: int
     size: int
@@ -53,6 +59,8 @@ class Argument(NamedTuple):
     flags: int = 0
     keep: Any = None
     buffer: Memory | None = None
+    dtype: Any = IS_MEMORY
+    is_raw: bool = False
 
 
 class BoundArgument:
@@ -112,17 +120,20 @@ def check_local(arguments: Iterable[Argument | None], context: Context, routine:
         )
 
 
-_values: Final[dict[bytes, Argument]] = {}
+_values: Final[dict[tuple[Any, bytes], Argument]] = {}
 _MOST_VALUES: Final = 256
 
 
-def of_bytes(value: bytes) -> Argument:
+def of_bytes(value: bytes, dtype: Any = None, is_raw: bool = False) -> Argument:
     """A value of which the kernel gets a copy. Equal values are one argument: many launches are given the same few."""
-    found = _values.get(value)
+    key = is_raw or dtype, value
+    found = _values.get(key)
     if found is None:
         if len(_values) >= _MOST_VALUES:
             _values.clear()
-        found = _values[value] = Argument(VALUE, len(value), _address(value), 0, value)
+        found = _values[key] = Argument(
+            VALUE, len(value), _address(value), 0, value, None, dtype, is_raw
+        )
     return found
 
 
@@ -132,10 +143,9 @@ _address: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(
 )
 
 
-def _of_number(value: Any) -> Argument:
-    return of_bytes(
-        value.data.tobytes()
-    )  # three times as fast as its own tobytes, which structured values may need
+def of_number(value: Any) -> Argument:
+    """A NumPy number, bool among them. Its data's `tobytes` is three times as fast as its own, which structured values may need."""
+    return of_bytes(value.data.tobytes(), value.dtype)
 
 
 def _of_numpy(value: Any) -> Argument:
@@ -146,17 +156,26 @@ def _of_ctypes(value: Any) -> Argument:
     return of_bytes(bytes(value))
 
 
+def _of_simple_ctypes(value: Any) -> Argument:
+    kind = type(value)._type_
+    return of_bytes(bytes(value), numpy.dtype(kind) if kind in _NUMBERS_OF_CTYPES else None)
+
+
+#: The codes of ctypes' numbers, which NumPy shares.
+_NUMBERS_OF_CTYPES: Final = frozenset("bBhHiIlLqQfd?")
+
 #: How a value of a type becomes an argument; filled by the modules of the types (usm, buffer), looked up along the type's bases.
 MAKERS: Final[dict[type, Callable[[Any], Argument]]] = {
-    numpy.number: _of_number,
+    numpy.number: of_number,
+    numpy.bool_: of_number,
     numpy.generic: _of_numpy,
-    ctypes._SimpleCData: _of_ctypes,  # pyright: ignore[reportPrivateUsage]
+    ctypes._SimpleCData: _of_simple_ctypes,  # pyright: ignore[reportPrivateUsage]
     ctypes.Structure: _of_ctypes,
     ctypes.Union: _of_ctypes,
     ctypes.Array: _of_ctypes,
-    RawArgument: lambda value: of_bytes(value.value),
+    RawArgument: lambda value: of_bytes(value.value, is_raw=True),
     LocalMemory: lambda value: Argument(LOCAL, value.size),
-    bool: lambda value: of_bytes(bytes([value])),
+    bool: lambda value: of_number(numpy.bool_(value)),
     type(None): lambda value: Argument(POINTER, _POINTER_SIZE),
 }
 
@@ -203,7 +222,7 @@ def _of_usm_array(value: Any) -> Argument:
 def pack(arguments: Sequence[Argument], context: Context) -> bytes | None:
     """Arguments as the C array that launches are given."""
     rows: list[int] = []
-    for index, (kind, size, word, flags, _, buffer) in enumerate(arguments):
+    for index, (kind, size, word, flags, _, buffer, *_) in enumerate(arguments):
         rows += (
             _STYPE,
             0,

@@ -26,6 +26,7 @@ import numpy
 
 from ..loader.base.forks import new_lock
 from ..loader.ur.abi import UR
+from .afterwards import Afterwards
 from .arguments import MAKERS, MEMORY, Argument
 from .checks import element_type, expect, no, whole
 from .errors import Errc, SYCLError, invalid
@@ -49,6 +50,9 @@ MODES: Final = {
 #: Held while a submission looks at buffers and is entered into them: one at a time.
 lock: Final = new_lock()
 
+#: Closes buffers that were collected while a submission held the lock.
+_closing: Final = Afterwards()
+
 _HOST: Final = None  # in `_valid`: the host's copy
 
 
@@ -70,7 +74,8 @@ class Buffer(Memory):
         data: a NumPy array, which belongs to the buffer until it is closed; a list of elements, which are copied; or the shape, a number
             or a tuple of numbers of elements.
         dtype: of the elements. An array has its own: if both are given they must agree, nothing is converted.
-        write_back: whether `close` writes the contents to the array; by default it does if the array can be written to.
+        write_back: whether `close` writes the contents to the array; by default it does if the array can be written to. A buffer of a
+            read-only array is written to by commands only if this is False, or after `set_final_data`.
 
     Raises SYCLError (invalid).
     """
@@ -116,6 +121,8 @@ class Buffer(Memory):
                 remedy="set_final_data(array)",
             )
         self.write_back = self.final_data is not None if write_back is None else write_back
+        # whether a result would be lost without a word: the array that should get it is read-only
+        self._loses = given is not None and self.final_data is None and write_back is None
         self._host = numpy.ascontiguousarray(array) if array is not None else None
         self._borrowed = array is not None and numpy.may_share_memory(array, self._host)
         self._memories: dict[Context, int] = {}
@@ -130,6 +137,7 @@ class Buffer(Memory):
 
     def set_write_back(self, write_back: bool) -> None:
         """Whether `close` writes the contents back (SYCL: set_write_back)."""
+        self._loses = False
         self.write_back = write_back and self.final_data is not None
 
     def set_final_data(self, array: Any) -> None:
@@ -143,6 +151,7 @@ class Buffer(Memory):
                 remedy="give an array of that size",
             )
         self.final_data, self.write_back = array, array is not None
+        self._loses = False
 
     # what submissions ask (with `lock` held)
 
@@ -171,6 +180,18 @@ class Buffer(Memory):
         )
         self._memories[context] = made
         return made
+
+    def check_access(self, mode: str, routine: str) -> None:
+        """Raise SYCLError (invalid) for no access mode, a closed buffer, or a result that would be lost without a word."""
+        check_mode(mode, routine)
+        self._check_open(routine)
+        if self._loses and MODES[mode][1]:
+            raise invalid(
+                "the array that the buffer was made of is read-only, so it would not get the result",
+                routine=routine,
+                remedy="Buffer(array.copy()); buffer.set_final_data(array) for another array; or "
+                "Buffer(array, write_back=False), whose result numpy() and host_access() give",
+            )
 
     def _check_open(self, routine: str) -> None:
         if self._closed:
@@ -260,7 +281,7 @@ class Buffer(Memory):
         this one would wait for; what a command that wrote to it raised.
         (SYCL: host_accessor)
         """
-        check_mode(mode, "host_access")
+        self.check_access(mode, "host_access")
         if any(graph.is_recording for graph in self.graphs):
             raise invalid(
                 "host_accessor cannot be used on a buffer that a graph uses which is being recorded",
@@ -340,11 +361,19 @@ class Buffer(Memory):
         self.close()
 
     def __del__(self) -> None:
-        """As SYCL's destructor does: nobody is left who could be told of an error. Commands that are not with an adapter yet hold their
-        buffers, so that nothing is waited for that this thread has yet to do."""
-        if not sys.is_finalizing():
-            with suppress(Exception):
-                self.close()
+        """Close it, as SYCL's destructor does, and wait for that. Nobody is left who could be told of an error. Commands that are not with
+        an adapter yet hold their buffers, so that nothing is waited for that this thread has yet to do. In the middle of a submission
+        another thread closes it: a host task that is waited for may want the lock."""
+        if sys.is_finalizing() or self._closed:
+            return
+        if lock._is_owned():
+            _closing.add(self._close_quietly)
+        else:
+            self._close_quietly()
+
+    def _close_quietly(self) -> None:
+        with suppress(Exception):
+            self.close()
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -381,8 +410,7 @@ class Accessor:
                 "Accessor",
                 "an accessor is of a Buffer; make one of the array first",
             )
-        check_mode(mode, "Accessor")
-        buffer._check_open("Accessor")
+        buffer.check_access(mode, "Accessor")
         self.buffer, self.mode = buffer, mode
         self.in_host_task = False
         self.offset: Sequence[int] = (

@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,7 +84,7 @@ class Context(Object):
     def queues(self) -> list[Queue]:
         """Its queues."""
         with self._lock:
-            return list(self._queues)
+            return [queue for queue in self._queues if queue.handle]
 
     def leave(self, handle: int) -> None:
         """A queue is gone that may have commands: its handle is kept until they have ended, since they may use memory."""
@@ -102,14 +103,11 @@ class Context(Object):
 
     def finish(self) -> None:
         """Wait for everything that was submitted in it."""
-        ur = self.adapter.ur
         with self._lock:
             left, self._left = self._left, []
         for queue in self.queues():
-            ur.urQueueFinish(queue.handle)
-        for handle in left:
-            ur.urQueueFinish(handle)
-            ur.urQueueRelease(handle)
+            self.adapter.ur.urQueueFinish(queue.handle)
+        _release_queues(self.adapter, left)
 
     def is_idle(self) -> bool:
         """Whether nothing runs in it, as far as that can be told without a wait."""
@@ -146,9 +144,11 @@ class Context(Object):
 
     def __del__(self) -> None:
         if hasattr(self, "_left") and self.adapter.open:
-            if self._transfers:
-                self._left.append(self._transfers)
-            self.finish()
+            left = [*self._left, self._transfers] if self._transfers else self._left
+            if all(is_empty(self.adapter, handle) for handle in left):
+                _release_queues(self.adapter, left)
+            else:
+                self._afterwards.add(partial(_release_queues, self.adapter, left))
         super().__del__()
 
     def __contains__(self, device: object) -> bool:
@@ -169,6 +169,13 @@ def is_empty(adapter: Adapter, queue: int) -> bool:
     value = ctypes.c_bool()
     code = adapter.ur.urQueueGetInfo(queue, _EMPTY, 1, ctypes.byref(value), None)
     return code == 0 and value.value
+
+
+def _release_queues(adapter: Adapter, queues: Iterable[int]) -> None:
+    """Release queues, given by their handles, when their commands have ended."""
+    for handle in queues:
+        adapter.ur.urQueueFinish(handle)
+        adapter.ur.urQueueRelease(handle)
 
 
 #: All that there are.

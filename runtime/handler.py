@@ -22,6 +22,7 @@ from .errors import Errc, SYCLError, invalid
 from .event import Event
 from .handles import struct
 from .interop import event_of, kernel_of
+from .kernel_types import fitted
 from .launches import KernelLaunch, NDRange, sizes
 from .program import Kernel
 from .usm import USM, pointer_of
@@ -169,7 +170,8 @@ class Handler:
                 routine="parallel_for",
                 remedy="set each of them with set_arg, or give them to parallel_for",
             )
-        self.set_command(KernelLaunch(kernel, sizes(range), given))  # pyright: ignore[reportArgumentType]
+        given = fitted(given, kernel.declared, kernel.name, "parallel_for")  # pyright: ignore[reportArgumentType]
+        self.set_command(KernelLaunch(kernel, sizes(range), given))
 
     def single_task(self, kernel: Any, *arguments: Any) -> None:
         """Launch a kernel as one work-item."""

@@ -152,5 +152,8 @@ class Object:
 
     def __del__(self) -> None:
         handle, adapter = getattr(self, "handle", 0), getattr(self, "adapter", None)
+        self.handle = (
+            0  # a weak reference still leads here, in another thread, until this has returned
+        )
         if handle and adapter is not None and adapter.open:
             getattr(adapter.ur, self._release)(handle)

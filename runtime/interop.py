@@ -97,7 +97,12 @@ def context_of(context: Any) -> Context:
     _check(context, "Context", "context_of")
     native = context.int_ptr
     for known in list(contexts):
-        if known.platform.backend == "opencl" and known.adapter.open and known.native() == native:
+        if (
+            known.handle
+            and known.platform.backend == "opencl"
+            and known.adapter.open
+            and known.native() == native
+        ):
             return known
     members = [device_of(device) for device in context.devices]
     adapter = members[0].adapter
@@ -124,7 +129,7 @@ def queue_of(queue: Any, routine: str = "queue_of") -> Queue:
     import pyopencl
 
     known = _queues.get(queue.int_ptr)
-    if known is not None:
+    if known is not None and known.handle:
         return known
     flags = pyopencl.command_queue_properties
     context, device = context_of(queue.context), device_of(queue.device)

@@ -126,12 +126,12 @@ def _put_values(
     """How many values differ, which are described. Other arguments that do are added to `others`."""
     begin = at = block.end
     for index, after in enumerate(new):
-        kind, size, word, flags, keep, buffer = after
+        kind, size, word, flags, keep, buffer, _, _ = after
         if old:
             before = old[index]
             if before is after:
                 continue
-            their_kind, their_size, their_word, their_flags, their_keep, their_buffer = before
+            their_kind, their_size, their_word, their_flags, their_keep, their_buffer, _, _ = before
             same = keep == their_keep if kind == VALUE else word == their_word
             if (
                 same

@@ -13,7 +13,6 @@ from .buffer import Accessor
 from .checks import MOST
 from .commands import Command
 from .errors import Errc, SYCLError
-from .event import Event
 from .handles import array
 
 if TYPE_CHECKING:
@@ -201,15 +200,6 @@ class KernelLaunch(Launch):
         if code:
             self._appended(buffer, code, "urCommandBufferAppendKernelLaunchWithArgsExp")
         return point.value, command.value or 0
-
-    def refused(self, queue: Queue) -> SYCLError | None:
-        """What it is refused for, arguments that the kernel does not take above all, if it is: it is launched with no work-items."""
-        empty = KernelLaunch(self.kernel, ((0,), (), ()), self.arguments)
-        try:
-            Event(queue.context, empty.enqueue(queue, 0, None))
-        except SYCLError as error:
-            return error.of(error.message.replace(f"({empty})", f"({self})"), error.routine)
-        return None
 
     def copy(self) -> KernelLaunch:
         made = KernelLaunch.__new__(KernelLaunch)  # what __init__ would take apart and put together

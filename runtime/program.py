@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.ur.abi import UR
@@ -11,6 +12,7 @@ from .checks import expect
 from .context import Context, context_for
 from .errors import Errc, SYCLError, invalid, unsupported
 from .handles import Object, array, struct
+from .kernel_types import Declared, declared_types
 
 if TYPE_CHECKING:
     from .platform import Device
@@ -35,8 +37,26 @@ class Kernel(Object):
         )
         self.num_args: int = self.adapter.info("urKernelGetInfo", handle, "UR_KERNEL_INFO_NUM_ARGS")
 
+    @cached_property
+    def declared(self) -> tuple[Declared, ...]:
+        """What it declares for each argument, as far as the driver tells. A second kernel is asked, whose native handle nobody has:
+        an adapter that has given one away must expect that others use it."""
+        if self.context.platform.backend != "opencl" or not self.num_args:
+            return (None,) * self.num_args
+        if self.program is None or self.keep is not None:
+            return declared_types(self.native(), self.num_args)
+        made = self.adapter.made("urKernelCreate", self.program.handle, self.name.encode())
+        asked = _Asked(self.adapter, made)  # which lives until it has answered
+        return declared_types(asked.native(), self.num_args)
+
     def __repr__(self) -> str:
         return f"<Kernel {self.name}>"
+
+
+class _Asked(Object):
+    """A kernel that is asked for its native handle, and for nothing else."""
+
+    _release, _native = Kernel._release, Kernel._native
 
 
 class Program(Object):

@@ -327,7 +327,11 @@ class Queue(Object):
                 raise
             except BaseException as error:  # what a host task raised, SystemExit too
                 failed = failed or error
-        self.adapter.call("urQueueFinish", self.handle)
+        try:
+            self.adapter.call("urQueueFinish", self.handle)
+        except KeyboardInterrupt:
+            self._busy = True
+            raise
         self.context.let_go()
         with self.lock:
             last = self._order.last
@@ -339,6 +343,7 @@ class Queue(Object):
     def __del__(self) -> None:
         handle = getattr(self, "handle", 0)
         if handle and self._busy and self.adapter.open:
+            self.handle = 0
             self.context.leave(handle)
         else:
             super().__del__()

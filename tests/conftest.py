@@ -1,35 +1,61 @@
 """The environment of all tests, set before any driver is loaded.
 
-The caches of fairlead, PoCL and PyOpenCL go to a directory of the session: no test reads what another
-run has left, and none writes into the user's home. The fixtures are in helpers/fixtures.py.
+The caches of fairlead and PoCL are in a directory of the run: no test reads what another run has left,
+and none writes into the user's home. Variables of OpenCL, SYCL and fairlead are removed. The drivers
+that the system registers are those that it had when the run began, and those of OCL_ICD_FILENAMES.
+The fixtures are in helpers/fixtures.py and helpers/drivers.py.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+from pathlib import Path
+from typing import Final
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("helpers")
-pytest_plugins = ["helpers.fixtures"]
+pytest_plugins = ["helpers.fixtures", "helpers.drivers"]
 
-_CACHES = tempfile.TemporaryDirectory(prefix="fairlead-tests-", ignore_cleanup_errors=True)
+#: Variables that the Makefile sets, or the user to choose what is tested.
+_OURS: Final = (
+    "OPENCL_HEADERS",
+    "UR_PLUGINS",
+    "SYCL_CLIENTS",
+    "FAIRLEAD_FUZZ",
+    "FAIRLEAD_FUZZ_SEED",
+    "SYCL_CLIENTS_ADAPTER",
+    "SYCL_CLIENTS_PLUGIN",
+)
+_OTHERS: Final = ("OCL_ICD_", "OPENCL_", "FAIRLEAD_", "SYCL_", "ONEAPI_", "UR_")
 
-os.environ["XDG_CACHE_HOME"] = os.path.join(_CACHES.name, "xdg")
-os.environ["POCL_CACHE_DIR"] = os.path.join(_CACHES.name, "pocl")
-os.environ["PYOPENCL_NO_CACHE"] = "1"
-os.makedirs(os.environ["POCL_CACHE_DIR"])
-for _name in tuple(os.environ):
-    if _name.startswith(
-        ("OCL_ICD_", "OPENCL_", "FAIRLEAD_", "SYCL_", "ONEAPI_", "UR_")
-    ) and _name not in (
-        "OPENCL_HEADERS",
-        "UR_PLUGINS",
-        "SYCL_CLIENTS",
-        "FAIRLEAD_FUZZ",
-        "FAIRLEAD_FUZZ_SEED",
-        "SYCL_CLIENTS_ADAPTER",
-        "SYCL_CLIENTS_PLUGIN",
-    ):
-        del os.environ[_name]
+
+def _prepare(folder: Path) -> None:
+    """Set the environment of this process, which the workers of pytest-xdist inherit."""
+    further = os.environ.get("OCL_ICD_FILENAMES", "")
+    for name in tuple(os.environ):
+        if name.startswith(_OTHERS) and name not in _OURS:
+            del os.environ[name]
+    os.environ["XDG_CACHE_HOME"] = str(folder / "xdg")
+    os.environ["POCL_CACHE_DIR"] = str(folder / "pocl")
+    os.environ["PYOPENCL_NO_CACHE"] = "1"
+    os.environ["OPENCL_VENDOR_PATH"] = str(folder / "vendors")
+    (folder / "pocl").mkdir()
+    (folder / "vendors").mkdir()
+    for manifest in Path("/etc/OpenCL/vendors").glob("*.icd"):
+        shutil.copy(manifest, folder / "vendors")
+    for number, library in enumerate(filter(None, further.split(":"))):
+        manifest = folder / "vendors" / f"further-{number}.icd"
+        manifest.write_text(f"{os.path.abspath(library)}\n", encoding="utf-8")
+
+
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _FOLDER = tempfile.TemporaryDirectory(prefix="fairlead-tests-", ignore_cleanup_errors=True)
+    _prepare(Path(_FOLDER.name))
+
+# A test is never too slow: the machine may be busy with something else.
+settings.register_profile("fairlead", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("fairlead")

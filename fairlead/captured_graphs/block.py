@@ -13,7 +13,9 @@ from ..icd.calls import kernel_name
 from ..icd.capture.recording import Recording
 from ..icd.command_buffer.commands import OPERATIONS, ORDER_ONLY
 from ..icd.command_buffer.order import Order
+from ..loader.base.forks import forks
 from ..runtime.context import Context
+from ..runtime.errors import Errc, SYCLError
 from ..runtime.interop import context_of, device_of
 from ..runtime.platform import Device
 from . import pyopencl_client as _client
@@ -94,11 +96,22 @@ class CapturedBlock:
         self.order = Order((), ())
         self._commands: Any = None
         self._names: dict[int, str] = {}
+        self._forks = forks()
 
     def __del__(self) -> None:
         """What owns memory goes before the recording, which frees SVM that it uses itself: PyOpenCL may have it freed by a queue, and
         PoCL reads PyOpenCL's list for that when it is gone."""
         self._observer.held.clear()
+
+    def check_process(self, routine: str) -> None:
+        """Raise SYCLError (runtime) in a child that was forked after the capture: the threads of its drivers are not there."""
+        if self._forks != forks():
+            raise SYCLError(
+                Errc.runtime,
+                "the graph was captured before this process was forked",
+                routine=routine,
+                remedy='capture in the child; of multiprocessing\'s start methods use "spawn"',
+            )
 
     def end(self, failed: bool) -> None:
         """The block has ended: what was recorded is there to be used, unless it failed."""

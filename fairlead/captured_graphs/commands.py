@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ..icd.calls import address
+from ..icd._native import ffi
+from ..icd.abi import OPENCL
+from ..icd.calls import address, call
 from ..icd.command_buffer.commands import OPERATIONS, describe
 from ..icd.command_buffer.edits import (
     MEMORY,
@@ -22,12 +24,14 @@ from ..icd.command_buffer.edits import (
     copy_of,
     set_argument,
 )
+from ..loader.base.memory import read_word
 from ..runtime.arguments import LOCAL, argument
 from ..runtime.arguments import POINTER as USM_POINTER
 from ..runtime.arguments import VALUE as BYTES
 from ..runtime.buffer import Accessor
 from ..runtime.commands import Barrier, Command
 from ..runtime.errors import Errc, SYCLError
+from ..runtime.kernel_types import Declared, declared_types, fit
 from ..runtime.launches import Launch, Sizes
 from .block import CapturedBlock
 
@@ -114,6 +118,7 @@ class CapturedLaunch(Captured, Launch):
         super().__init__(block, index)
         self.changed = False
         self._kept: dict[int, Any] = {}
+        self._declared: tuple[Declared, ...] | None = None
 
     def copy(self) -> CapturedLaunch:
         made = CapturedLaunch(self.block, self.index)
@@ -158,7 +163,11 @@ class CapturedLaunch(Captured, Launch):
                 f"the kernel {self.kernel_name} has {count} arguments, no argument {index}",
                 "count from 0",
             )
-        kind, size, word, keep = _converted(value, index)
+        if self._declared is None:
+            self._declared = declared_types(address(self.native.kernel), count)
+        kind, size, word, keep = _converted(value, index, self._declared[index], self.kernel_name)
+        if kind == MEMORY and word:
+            _check_memory(word, self.block.recording.context, index)
         _check_kind(argument_of(self.native, index), kind, size, word, index)
         set_argument(self._own(), index, kind, size, word)
         self._kept[index] = keep
@@ -168,7 +177,24 @@ def _wrong(message: str, remedy: str) -> SYCLError:
     return SYCLError(Errc.kernel_argument, message, routine="set_arg", remedy=remedy)
 
 
-def _converted(value: Any, index: int) -> tuple[int, int, int, Any]:
+def _check_memory(handle: int, context: int, index: int) -> None:
+    """Raise SYCLError (kernel_argument) unless a handle is a memory object of a context. A released one is freed memory, as a rule."""
+    value = ffi.new("uintptr_t *")
+    if read_word(handle) != read_word(context):
+        raise _wrong(
+            f"argument {index} is no memory object of the graph's driver", "give one that lives"
+        )
+    code = call(handle, "clGetMemObjectInfo", OPENCL["CL_MEM_CONTEXT"], 8, address(value), None)
+    if code or value[0] != context:
+        raise _wrong(
+            f"argument {index} is memory of another context, or was released",
+            "give a buffer of the context that was captured",
+        )
+
+
+def _converted(
+    value: Any, index: int, declared: Declared, kernel: str
+) -> tuple[int, int, int, Any]:
     """A value as kind, size, word (icd/command_buffer/edits.py), and what to keep."""
     import pyopencl
     from pyopencl.array import Array
@@ -189,7 +215,7 @@ def _converted(value: Any, index: int) -> tuple[int, int, int, Any]:
                 getattr(value, word) if word else 0,
                 value,
             )
-    made = argument(value, index)
+    made = fit(argument(value, index), declared, index, kernel, "set_arg")
     if made.type == LOCAL:
         return VALUE, made.size, 0, None
     if made.type == BYTES:

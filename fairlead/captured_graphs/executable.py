@@ -251,7 +251,8 @@ class Executable(Pictured):
         return "\n".join(lines)
 
     def _checked(self, queue: Any, routine: str) -> int:
-        """The handle of a queue that is one, and of the graph's context."""
+        """The handle of a queue that is one, and of the graph's context. A forked child is refused: the drivers' threads are not there."""
+        self._block.check_process(routine)
         handle = _client.handle(queue, "CommandQueue", routine)
         if _client.context_of(queue, routine) != self._block.recording.context:
             remedy = "replay on a queue of that context"

@@ -189,6 +189,7 @@ class CapturedGraph(Nodes, Pictured):
             CaptureError: the block has not ended, or failed.
             UnknownEngineError: FAIRLEAD_COMMAND_BUFFER names an engine that there is not.
         """
+        self.block.check_process("finalize")
         self._check_ended("finalize")
         if self.state == "failed":
             raise CaptureError(

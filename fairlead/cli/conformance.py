@@ -1,7 +1,7 @@
-"""`fairlead conformance`: runs the conformance suite on a library, and prints a table per area and the failures.
+"""`fairlead conformance`: runs the conformance suite on a library, and prints results and failures.
 
-The suite (`fairlead.conformance`) needs pytest, which is installed by the extra `conformance`. A plugin that looks for OpenCL drivers by
-itself is given those that fairlead found, as everywhere.
+The suite (`fairlead.conformance`) needs pytest, which the extra `conformance` installs. A plugin that
+searches for OpenCL drivers gets those that fairlead found.
 """
 
 from __future__ import annotations
@@ -23,9 +23,20 @@ if TYPE_CHECKING:
 
 
 def run(library: Path, *, area: str, device: str, as_json: bool, timeout: float) -> int:
-    """Run the suite; the answer is the exit code: 1 if a case failed, or was not run.
+    """Run the suite.
 
-    Raises FairleadError if the library is none that there are cases for, or if pytest is missing.
+    Args:
+        library: the file of the library under test.
+        area: run only the cases of this area; "" runs all.
+        device: the number or the selector of a device; "" is the first.
+        as_json: print JSON.
+        timeout: seconds for each case.
+
+    Returns:
+        The exit code: 1 if a case failed, or was not run.
+
+    Raises:
+        FairleadError: there are no cases for the library, or pytest is missing.
     """
     if not find_spec("pytest"):
         raise NotFoundError(
@@ -55,7 +66,7 @@ def run(library: Path, *, area: str, device: str, as_json: bool, timeout: float)
 
 @dataclass
 class _Progress:
-    """A line on a terminal that says how far the run is; nothing where stderr is no terminal."""
+    """A line on the terminal that says how far the run is; nothing if stderr is no terminal."""
 
     count: int = 0
     failed: int = 0

@@ -1,7 +1,8 @@
-"""What `fairlead devices` lists: the devices of OpenCL drivers, of Unified Runtime adapters and of DPC++ PI plugins, a row each.
+"""`fairlead devices`: a row for each device of OpenCL drivers, adapters and PI plugins.
 
-`list_devices` asks each interface in turn. Plugins are opened whatever the device selector of the environment says, so that every device
-has the number by which a selector names it; the selector only decides which rows are marked as selected.
+`list_devices` asks each interface in turn. All plugins are opened, whatever the device selector of the
+environment says, so that every device has the number by which selectors name it. The selector only
+decides which rows are marked as selected.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ..loader.base.search import excluding_pattern
 from ..loader.ur.plugins import Plugins, environment_selector, open_plugins
 from ..loader.ur.selector import parse, selector_strings
 
-#: The names of the interfaces as `--interface` takes them, and as rows have them, in the order of the rows.
+#: The interfaces in the order of the rows: as `--interface` takes them, and as rows name them.
 INTERFACES: Final = {"opencl": "OpenCL", "ur": "UR", "pi": "PI"}
 
 _EVERYTHING: Final = "*:*"
@@ -24,13 +25,20 @@ _EVERYTHING: Final = "*:*"
 
 @dataclass(frozen=True)
 class DeviceRow:
-    """A device as `fairlead devices --json` prints it: an array of these objects, the OpenCL devices first.
+    """A device as `fairlead devices --json` prints it, in an array, the OpenCL devices first.
 
-    `interface` is "OpenCL", "UR" or "PI". `platform` and `device` are indices: of the platform among those of its interface
-    (`fairlead.platforms()`) and of the device in that. `library` is the real path of the driver or plugin, `icd_version` 0 for a
-    plugin; `interface_version` and `layout` are a plugin's ("0.12", "2025.3"; "15.47.1", ""). `selector` is the value of
-    ONEAPI_DEVICE_SELECTOR that picks just this device, "" for OpenCL, which knows no such selector; `selected` says whether the device
-    selector of the environment leaves the device, or a part of it. Keys may be added in later versions; none is renamed or removed.
+    Later versions may add keys; none is renamed or removed.
+
+    Attributes:
+        platform: the index of the platform among those of its interface (`fairlead.platforms()`).
+        device: the index of the device in the platform.
+        icd_version: 1 or 2, 0 for a plugin.
+        library: the real path of the driver or plugin.
+        interface: "OpenCL", "UR" or "PI".
+        interface_version: a plugin's, such as "0.12" or "15.47.1".
+        layout: the release whose tables an adapter has, such as "2025.3".
+        selector: the value of ONEAPI_DEVICE_SELECTOR that selects this device alone; "" for OpenCL.
+        selected: whether the device selector of the environment selects it, or a part of it.
     """
 
     platform: int
@@ -71,10 +79,17 @@ class DeviceRow:
 def list_devices(
     interfaces: Sequence[str] = tuple(INTERFACES),
 ) -> tuple[list[DeviceRow], list[str]]:
-    """The devices of the interfaces (keys of INTERFACES), and a sentence for each driver, adapter or plugin that failed.
+    """List devices.
 
-    Raises SelectorError if the environment's device selector cannot be understood, and NotFoundError, that of the first interface with
-    every reason, if there is no device at all.
+    Args:
+        interfaces: keys of INTERFACES.
+
+    Returns:
+        The rows, and a sentence for each driver, adapter, plugin or device that failed.
+
+    Raises:
+        SelectorError: the device selector of the environment cannot be understood.
+        NotFoundError: there is no device; it is the first interface's, with every reason.
     """
     rows: list[DeviceRow] = []
     warnings: list[str] = []

@@ -1,7 +1,6 @@
-"""The command `fairlead`: `devices` lists what can be used, `doctor` explains what cannot, `trace` records the calls of a program,
-`conformance` tests a library.
+"""The command `fairlead`: its options, and what its subcommands print.
 
-An error of fairlead's own is printed as its message, with exit code 1. Colours are for terminals only.
+An error of fairlead is printed as its message, with exit code 1. Only terminals get colours.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="fairlead", prog_name="fairlead", message="%(prog)s %(version)s")
 def main() -> None:
-    """Find OpenCL drivers, Unified Runtime adapters and PI plugins, say why one is missing, and trace calls."""
+    """Find OpenCL drivers, adapters and PI plugins, say why one is missing, and trace calls."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(
             stream, io.TextIOWrapper
@@ -73,18 +72,18 @@ def _keep_stdout_to_ourselves() -> None:
     "interfaces",
     multiple=True,
     type=click.Choice(["opencl", "ur", "pi"], case_sensitive=False),
-    help="Only the devices of OpenCL drivers, Unified Runtime adapters, or DPC++ PI plugins; may be repeated.",
+    help="Only devices of OpenCL drivers, Unified Runtime adapters, or PI plugins; repeatable.",
 )
 def devices(as_json: bool, interfaces: tuple[str, ...]) -> None:
-    """List the devices of all usable OpenCL drivers, Unified Runtime adapters and PI plugins, one a line.
+    """List the devices of usable OpenCL drivers, Unified Runtime adapters and PI plugins, one a line.
 
     \b
-    [platform:device] type | name | platform and its version | driver's version | ICD version | library
-    [UR backend:N] type | name | platform and its version | driver's version | adapter (layout of its tables)
-    [PI backend:N] type | name | platform and its version | driver's version | plugin (its version)
+    [platform:device] type | name | platform, its version | driver's version | ICD version | library
+    [UR backend:N] type | name | platform, its version | driver's version | adapter (layout)
+    [PI backend:N] type | name | platform, its version | driver's version | plugin (its version)
 
-    backend:N is the value of ONEAPI_DEVICE_SELECTOR that picks just that device. Devices that this variable, SYCL_DEVICE_FILTER or
-    SYCL_BE leave out are listed too, and marked "not selected".
+    backend:N is the value of ONEAPI_DEVICE_SELECTOR that selects that device alone. Devices that this
+    variable, SYCL_DEVICE_FILTER or SYCL_BE leave out are listed, too, and marked "not selected".
     """
     from .devices import INTERFACES, list_devices
 
@@ -117,11 +116,12 @@ def devices(as_json: bool, interfaces: tuple[str, ...]) -> None:
 )
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool, timeout: float | None) -> None:
-    """Explain every driver, Unified Runtime adapter and PI plugin that was found, every one that was refused, and what to do next.
+    """Explain every driver, adapter and PI plugin: what was found, what was refused, what to do next.
 
-    The exit code is 1 if anything is in error: no driver usable; a driver, adapter or plugin that was found and refused, unless its
-    package just never shipped it; a variable or a manifest that leads nowhere; a cache or device that the drivers need and that is
-    closed to this user; a PyOpenCL without its loader. Warnings leave it at 0.
+    The exit code is 1 after an error: no driver is usable; a driver, adapter or plugin was found and
+    refused, unless its package never shipped it; a variable or a manifest leads nowhere; this user has
+    no access to a cache or a device that drivers need; PyOpenCL lacks its loader. Warnings leave it
+    at 0.
     """
     from .doctor.diagnosis import examine
     from .doctor.report import render
@@ -186,9 +186,10 @@ def trace(
 ) -> None:
     """Run COMMAND and trace its OpenCL, Unified Runtime and PI calls.
 
-    The calls of all its processes are written to one file, for ui.perfetto.dev or chrome://tracing, and a table of the functions is
-    printed to stderr. Traced are the OpenCL calls of any program whose libOpenCL loads layers, and all calls that Python programs make
-    through fairlead. With --print, calls that only the layer sees are printed when COMMAND has ended.
+    The calls of all its processes go to one file, for ui.perfetto.dev or chrome://tracing, and a table
+    of the functions goes to stderr. Traced are the OpenCL calls of any program whose libOpenCL loads
+    layers, and all calls that Python programs make through fairlead. With --print, calls that only the
+    layer sees are printed when COMMAND has ended.
 
     The exit code is that of COMMAND.
     """
@@ -229,11 +230,11 @@ def trace(
 def conformance(
     ctx: click.Context, library: Path, area: str, device: str, as_json: bool, timeout: float
 ) -> None:
-    """Test a Unified Runtime adapter, a PI plugin or an OpenCL driver against the specification of its interface.
+    """Test a Unified Runtime adapter, a PI plugin or an OpenCL driver against its specification.
 
-    LIBRARY is the library's file; what it is, is told from it. Cases are run in child processes: one that crashes or hangs has failed, and
-    the rest goes on. Printed are a table per area of what passed, failed or is unsupported, and a line for each failure:
-    entry point, rule, expected, got.
+    LIBRARY is the library's file, which shows what it is. Cases run in child processes: one that
+    crashes or hangs has failed, and the others go on. The output is a table of the areas with what
+    passed, failed or is unsupported, and a line for each failure: entry point, rule, expected, got.
 
     The exit code is 1 if a case failed, 2 if there is no such area or device.
     """
@@ -251,10 +252,11 @@ def conformance(
 )
 @click.argument("module", metavar="MODULE_OR_FILE")
 def build_adapter(module: str, output: Path | None) -> None:
-    """Build a Unified Runtime adapter: a shared library of the Python module, or the .py file, that has it in a variable `adapter`.
+    """Build a Unified Runtime adapter, a shared library, from a Python module or a .py file.
 
-    The library takes none of its code along, but its name and this Python environment's place: it stays the same when the module
-    changes. Its path is printed.
+    The module has the adapter in a variable `adapter`. The library contains the module's name and the
+    place of this Python environment, and no code of the module: it need not be built again when the
+    module changes. Its path is printed.
     """
     from ..plugins.sdk import build
 
@@ -271,7 +273,8 @@ def build_adapter(module: str, output: Path | None) -> None:
     click.echo(f"use it: UR_ADAPTERS_FORCE_LOAD={_list_item(path)} PROGRAM", err=True)
     if not build.python_library():
         click.echo(
-            "warning: this Python was built without a shared library: only programs that it runs can use the adapter",
+            "warning: this Python was built without a shared library: "
+            "only programs that it runs can use the adapter",
             err=True,
         )
 
@@ -285,7 +288,7 @@ def _list_item(path: Path) -> str:
 @click.option(
     "--pi",
     is_flag=True,
-    help="The same as a PI plugin, for DPC++ up to 2024.2, which loads it by the name libpi_opencl.so.",
+    help="The PI plugin, for DPC++ up to 2024.2, which loads it by the name libpi_opencl.so.",
 )
 def adapter(pi: bool) -> None:
     """Print the path of fairlead's own Unified Runtime adapter, which drives any OpenCL device.

@@ -1,8 +1,9 @@
 """`fairlead trace`: runs a command, and gathers the calls that its processes made into one trace.
 
-The command runs with the variables that make fairlead (`loader.trace`) and the OpenCL layer (`icd.trace_layer`) record calls. Every
-process of it leaves files in a temporary folder; `gather` makes events of the Chrome trace format of them, by process, and `summary`
-counts those. Without an output file the calls are printed as they happen, and in the end those that only the layer saw.
+Variables in the command's environment make fairlead (`loader.trace`) and the OpenCL layer
+(`icd.trace_layer`) record calls. Each of its processes writes files into a temporary folder. `gather`
+makes events of the Chrome trace format of them, and `summary` counts the events. Without an output
+file the calls are printed as they happen, and at the end those that only the layer saw.
 """
 
 from __future__ import annotations
@@ -39,14 +40,16 @@ _FROM_TERMINAL: Final = (
 
 NOTHING: Final = """\
 no call was traced, and no trace was written. Traced are
-  - OpenCL calls of any program whose libOpenCL loads layers: the Khronos loader, ocl-icd 2.3 or later; not of a program that is
-    linked with its driver, that is set-uid, or that was killed or left by os._exit (as forked workers of multiprocessing do);
+  - OpenCL calls of any program whose libOpenCL loads layers: the Khronos loader, ocl-icd 2.3 or later.
+    Not those of a program that is linked with its driver, that is set-uid, that was killed, or that
+    ended by os._exit (as forked workers of multiprocessing do);
   - Unified Runtime, PI and OpenCL calls that Python programs make through fairlead.
-A DPC++ program calls Unified Runtime through its own loader: `fairlead trace --sycl` has that one print its calls to stdout."""
+A DPC++ program calls Unified Runtime through its own loader: with `fairlead trace --sycl` that loader
+prints its calls to stdout."""
 
 
 class CommandError(FairleadError):
-    """The command cannot be run. `exit_code` is what shells answer then: 127 if it is not found, else 126."""
+    """The command cannot be run. `exit_code` is as in shells: 127 if it is not found, else 126."""
 
     def __init__(self, message: str, *, exit_code: int, **parts: str) -> None:
         super().__init__(message, **parts)
@@ -55,8 +58,13 @@ class CommandError(FairleadError):
 
 @dataclass
 class Gathered:
-    """What the processes left: all calls as events of the Chrome trace format, the calls that only the layer saw, and a sentence for each
-    file that is unusable."""
+    """What the processes recorded.
+
+    Attributes:
+        events: all calls, as events of the Chrome trace format.
+        calls: the calls that only the layer saw.
+        warnings: a sentence for each file that cannot be used.
+    """
 
     events: list[dict[str, Any]] = field(default_factory=list)
     calls: list[TracedCall] = field(default_factory=list)
@@ -75,15 +83,21 @@ def run(
     times: bool = False,
     sycl: bool = False,
 ) -> int:
-    """Run a command traced; the answer is the exit code for the shell.
+    """Run a command and trace it.
 
     Args:
         command: the program and its arguments.
         apis: what to trace: "ur", "pi", "cl".
-        output: the file to write; None prints the calls to stderr as they happen, with their durations if `times`.
+        output: the file to write; None prints the calls to stderr as they happen.
+        times: print durations, too.
         sycl: have a real DPC++ runtime print its calls to stdout as well.
 
-    Raises CommandError if the command cannot be run, FairleadError if the trace cannot be written (if possible, before it is run).
+    Returns:
+        The exit code for the shell.
+
+    Raises:
+        CommandError: the command cannot be run.
+        FairleadError: the trace cannot be written; that is found before the run if possible.
     """
     if output:
         _check_writable(output)
@@ -100,9 +114,8 @@ def run(
         _say(NOTHING + _ending(code))
     else:
         _save(found.events, output)
-        _say(
-            f"{_count(found.processes, 'process', 'es')} traced, see {output} in ui.perfetto.dev or chrome://tracing"
-        )
+        who = _count(found.processes, "process", "es")
+        _say(f"{who} traced, see {output} in ui.perfetto.dev or chrome://tracing")
         sys.stderr.write(f"{summary(found.events)}\n")
     return code
 
@@ -116,7 +129,16 @@ def environment(
     times: bool = False,
     sycl: bool = False,
 ) -> dict[str, str]:
-    """The variables to add for a traced command. Its processes put files into `folder` if `record`, else they print."""
+    """The variables to add for a traced command.
+
+    Args:
+        environ: the environment that they are added to.
+        folder: where its processes write their files.
+        apis: what to trace: "ur", "pi", "cl".
+        record: write files; otherwise its processes print calls.
+        times: print durations, too.
+        sycl: have a real DPC++ runtime print its calls.
+    """
     added = {
         "FAIRLEAD_TRACE": ",".join([*apis, "times"] if times else apis),
         "FAIRLEAD_TRACE_FILE": "",
@@ -158,7 +180,7 @@ def gather(folder: Path) -> Gathered:
 
 
 def summary(events: Sequence[Mapping[str, Any]]) -> Summary:
-    """How often each function was called, by all processes, how often it failed, and what time it took."""
+    """How often each function was called by all processes, how often it failed, and its time."""
     return summary_of(map(_span, (one for one in events if one["ph"] == "X")))
 
 
@@ -174,7 +196,7 @@ def _failed(event: Mapping[str, Any]) -> bool:
 
 
 def _check_writable(output: Path) -> None:
-    """Better now than after an hour."""
+    """Raise FairleadError before the run if the trace cannot be written."""
     place = output if output.exists() else output.parent
     if output.is_dir() or not os.access(place, os.W_OK):
         raise FairleadError(
@@ -193,7 +215,11 @@ def _save(events: Sequence[Mapping[str, Any]], output: Path) -> None:
 
 
 def _execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Run the command with our standard streams, and pass signals on to it; the answer is the exit code as shells give it."""
+    """Run the command with our standard streams, and pass signals on to it.
+
+    Returns:
+        The exit code as shells give it.
+    """
     with _signals() as process:
         try:
             process.append(subprocess.Popen(command, env=environ))
@@ -212,7 +238,7 @@ def _execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
 
 @contextmanager
 def _signals() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """While this lasts, signals that would end us go to the process in the list. Those that are ignored stay so."""
+    """Pass signals that would end us to the process in the list; ignored ones stay ignored."""
     process: list[subprocess.Popen[bytes]] = []
     passed_on = _PASSED_ON if _has_terminal() else (*_PASSED_ON, *_FROM_TERMINAL)
 
@@ -234,7 +260,7 @@ def _signals() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def _has_terminal() -> bool:
-    """Whether a terminal controls this process; it sends ^C to all processes of a command by itself."""
+    """Whether a terminal controls this process; it sends ^C to all processes of a command."""
     try:
         with open("/dev/tty", "rb"):
             return True
@@ -243,7 +269,7 @@ def _has_terminal() -> bool:
 
 
 def _ending(code: int) -> str:
-    """What to add about a command whose exit code stands for a signal: it could not write its trace any more."""
+    """A sentence about a command that a signal has ended, which then cannot write its trace."""
     number = code - _SIGNALLED
     return (
         f"\nThe command was ended by {signal.Signals(number).name}."

@@ -1,11 +1,13 @@
-"""Runs functions in child processes, so that a library which crashes, hangs or ends the process does not take the caller along.
+"""Runs functions in child processes, so that a library that crashes or hangs does not harm the caller.
 
-To use it: write a module with `main(data, progress)`. It is called in the child with the request's data; it calls
-`progress("opening the library")` before each step that may go wrong, and returns its report, both as what JSON knows. Then call
-`run_all([Request("fairlead.loader.ur.plugin_probe", asdict(candidate)), ...])`: an `Outcome` for each, in the order of the requests.
+To use it: write a module with `main(data, progress)`. The child calls it with the request's data. It
+calls `progress("opening the library")` before each step that may go wrong, and returns its report;
+both are what JSON knows. Then call `run_all([Request("fairlead.loader.ur.plugin_probe", data), ...])`.
+It gives an `Outcome` for each request, in their order.
 
-`run_all` starts all children at once. Each writes steps and report as lines of JSON to a pipe of its own; what the library prints
-goes elsewhere. The parent reads until the child ends or its time (FAIRLEAD_PROBE_TIMEOUT, 20 s) is over.
+`run_all` starts all children at once. Each writes steps and report as lines of JSON to a pipe of its
+own; what the library prints goes elsewhere. The parent reads until the child ends or its time
+(FAIRLEAD_PROBE_TIMEOUT, 20 s) is over.
 """
 
 from __future__ import annotations
@@ -34,13 +36,28 @@ _REMEDY: Final = (
 )
 _KEPT: Final = {"answer": 1 << 22, "printed": 4096}  # of each pipe so many bytes, the last ones
 _PIPE_SIZE: Final = 1 << 16
-# The path of the modules is given, not inherited: `-m` would put the working directory first, and anyone's json.py with it.
-_CHILD: Final = "import sys; sys.path[:] = sys.argv[5:]; from fairlead.loader.base.children import answer; answer(*sys.argv[1:5])"
+# The child imports the parent's own package, by its file: an import hook may have found that, which a
+# child does not have. The path is given, too: `-m` would search the working directory first.
+_CHILD: Final = """
+import sys
+sys.path[:] = sys.argv[6:]
+from importlib.util import module_from_spec, spec_from_file_location
+spec = spec_from_file_location("fairlead", sys.argv[5])
+sys.modules["fairlead"] = module_from_spec(spec)
+spec.loader.exec_module(sys.modules["fairlead"])
+from fairlead.loader.base.children import answer
+answer(*sys.argv[1:5])
+"""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What one child shall do: call `main` of a module, by its full name, with `data`: what JSON knows, and paths (as text)."""
+    """What one child does: it calls `main(data)` of a module.
+
+    Attributes:
+        module: the module's full name.
+        data: values of the types that JSON has; paths become texts.
+    """
 
     module: str
     data: Any
@@ -48,10 +65,17 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one request: the `report` that its `main` returned, else None, the reason and the remedy in plain words.
+    """What became of one request.
 
-    `seconds` is how long the child lived, its start included, `notes` what is odd although there is a report, and `printed` the last
-    line that it printed. `probed` is False if no child could be started: then nothing is known, and a note says why.
+    Attributes:
+        report: what its `main` returned; None if it did not.
+        reason: why there is no report.
+        remedy: what to do about it.
+        seconds: how long the child lived, its start included.
+        notes: what is odd although there is a report.
+        probed: False if no child came as far as `main`. Then nothing is known of the library, and a
+            note says why.
+        printed: the last line that it printed.
     """
 
     report: dict[str, Any] | None = None
@@ -64,9 +88,14 @@ class Outcome:
 
 
 def run_all(requests: Sequence[Request], timeout: float | None = None) -> list[Outcome]:
-    """Run requests in child processes, all at once; the outcomes are in the order of `requests`.
+    """Run requests in child processes, all at once.
 
-    `timeout` is in seconds for each, FAIRLEAD_PROBE_TIMEOUT if None.
+    Args:
+        requests: what to run.
+        timeout: seconds for each; None means FAIRLEAD_PROBE_TIMEOUT.
+
+    Returns:
+        The outcomes, in the order of the requests.
     """
     limit = _timeout() if timeout is None else timeout
     children: list[_Child | Outcome] = []
@@ -98,7 +127,7 @@ def candidate_from(data: dict[str, Any]) -> Candidate:
 
 
 def _environment() -> dict[str, str]:
-    """The child's environment: nothing is probed in it again, and what its parent traces is no business of its own."""
+    """The child's environment: it probes nothing itself, and does not trace."""
     own = (*TRACE_VARIABLES, "FAIRLEAD_TRACE_FILE", "FAIRLEAD_TRACE_LOG")
     trusted = {name: value for name, value in secure_environ().items() if name not in own}
     return {**trusted, "FAIRLEAD_PROBE": "0"}
@@ -108,12 +137,12 @@ class _Child:
     """A running child: its process, what it has written so far, and in the end its outcome."""
 
     def __init__(self, request: Request, timeout: float, selector: selectors.BaseSelector) -> None:
-        self.timeout, self.selector, self.killed = timeout, selector, False
+        self.timeout, self.selector = timeout, selector
+        self.killed = self.begun = self.reaped = False
         self.outcome = Outcome(reason="its probe was interrupted")
         self.kept = {name: bytearray() for name in _KEPT}
-        self.mark = os.urandom(
-            8
-        ).hex()  # a line without it was written by a library to a descriptor that is not its own
+        # a line without the mark was written by a library to a descriptor that is not its own
+        self.mark = os.urandom(8).hex()
         self.started = time.monotonic()
         reader, writer = os.pipe()
         try:
@@ -122,6 +151,7 @@ class _Child:
                 self.mark,
                 request.module,
                 json.dumps(request.data, default=str),
+                str(Path(__file__).parents[2] / "__init__.py"),
             )
             self.process = subprocess.Popen(
                 [_python(), "-c", _CHILD, *arguments, *sys.path],
@@ -146,7 +176,7 @@ class _Child:
 
     def ended(self) -> bool:
         """Whether it is over; then `outcome` is complete."""
-        code = self.process.poll()
+        code = self._exit_code()
         if code is None and time.monotonic() - self.started < self.timeout:
             return False
         self.kill()
@@ -158,12 +188,25 @@ class _Child:
         if self.killed:
             return
         self.killed = True
-        with suppress(OSError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        if not self.reaped:  # else its number may be that of another group by now
+            with suppress(OSError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
         for name in tuple(self.pipes):
             self._read(name)  # a pipe holds no more than one read takes
             self._close(name)
+
+    def _exit_code(self) -> int | None:
+        """Its exit status, None while it runs. It is not reaped: its process group keeps its number."""
+        look = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        try:
+            ended = os.waitid(os.P_PID, self.process.pid, look)
+        except ChildProcessError:  # this process ignores SIGCHLD
+            self.reaped = True
+            return self.process.wait()
+        if ended is None:
+            return None
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
     def _read(self, name: str) -> None:
         try:
@@ -171,6 +214,7 @@ class _Child:
         except BlockingIOError:
             return
         self.kept[name] += data
+        self.begun = self.begun or self.mark.encode() in self.kept["answer"]
         del self.kept[name][: -_KEPT[name]]
         if not data:
             self._close(name)
@@ -181,14 +225,21 @@ class _Child:
             os.close(self.pipes.pop(name))
 
     def _outcome(self, code: int | None) -> Outcome:
-        """The child's own report if it wrote one and came to an end; `code` is its exit status, None if it had to be killed."""
+        """The child's report if it wrote one and ended; `code` is None if it was killed."""
         late = f"within {self.timeout:g} s"
+        if not self.begun:
+            ending = (
+                f"did not start {late}" if code is None else f"failed to start: {_ending(code)}"
+            )
+            note = with_printed(
+                f"it was not probed: the child process {ending}", self._last_printed()
+            )
+            return Outcome(notes=(note,), probed=False, seconds=time.monotonic() - self.started)
         lines = self._lines()
         if not lines or "report" not in lines[-1]:
             ending = f"it did not answer {late}" if code is None else _ending(code)
-            return self._failure(
-                f"{ending} while {lines[-1]['step'] if lines else 'Python was starting'}"
-            )
+            step = lines[-1]["step"] if lines else "taking an unknown step"
+            return self._failure(f"{ending} while {step}")
         if code is None:
             return self._failure(f"it answers, but does not let the process end {late}")
         notes = (f"{_ending(code)} while the process was ending",) if code else ()
@@ -200,7 +251,7 @@ class _Child:
         )
 
     def _lines(self) -> list[dict[str, Any]]:
-        """What the child wrote, a line each; without what was cut off or torn by others who wrote at the same time."""
+        """The lines that the child wrote, without those that another writer has damaged."""
         mark, lines = self.mark.encode(), []
         for line in self.kept["answer"].split(b"\n")[:-1]:
             if line.startswith(mark):
@@ -238,7 +289,7 @@ def _ending(code: int) -> str:
 
 
 def _python() -> str:
-    """This interpreter; where Python is embedded in a program, sys.executable may be that program or nothing."""
+    """This interpreter. In a program that embeds Python, sys.executable may be that program, or ""."""
     places = (sys.executable or "", os.path.join(sys.exec_prefix, "bin", "python3"))
     for path in places:
         if os.path.basename(path).startswith(("python", "pypy")) and os.access(path, os.X_OK):
@@ -255,7 +306,14 @@ def _timeout() -> float:
 
 
 def answer(descriptor: str, mark: str, module: str, data: str) -> None:
-    """What the child does: call the module's `main`, and write steps and report to the pipe, each as a line that has the mark."""
+    """The child's work: call the module's `main`, and write steps and report as lines to the pipe.
+
+    Args:
+        descriptor: the number of the pipe's end.
+        mark: what each line begins with.
+        module: the module's full name.
+        data: the request's data as JSON.
+    """
     pipe = int(descriptor)
     os.set_inheritable(pipe, False)
 

@@ -28,8 +28,18 @@ def in_child(action: Callable[[], None]) -> Callable[[], None]:
     return action
 
 
+_forks = 0
+
+
+def forks() -> int:
+    """How many forks led to this process since fairlead was imported: what two answers differ by was made in another process."""
+    return _forks
+
+
 def _free_all() -> None:
     """Free all locks: the threads that owned them do not exist in the child."""
+    global _forks
+    _forks += 1
     for lock in list(_locks):
         lock._at_fork_reinit()
 

@@ -13,13 +13,12 @@ result is a `Plugin` (plugin.py).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ..base.elf import check_file
+from ..base.environment import variables
 from ..base.errors import CodeError, FairleadError, LibraryError
-from ..base.forks import new_lock
 from ..base.library import (
     Library,
     dlopen,
@@ -93,7 +92,7 @@ def load(
         LibraryError: the library cannot be opened.
         BindError: it is no plugin.
     """
-    with _environment({**(environment or {}), **_numeric_pi_trace()}):
+    with variables({**(environment or {}), **_numeric_pi_trace()}):
         library, binding = open_and_bind(
             candidate, layout=layout, previewed=previewed, progress=progress
         )
@@ -208,25 +207,6 @@ def _open(candidate: PluginCandidate) -> Library:
         )
         remedy = remedy_for(tuple(absent))
         raise LibraryError(message, missing=absent, routine=error.routine, remedy=remedy) from None
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables in a block. The C library sees them, too."""
-    with _loading:
-        before = {name: os.environ.get(name) for name in variables}
-        os.environ.update(variables)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
-
-
-_loading: Final = new_lock()  # the variables belong to the process, so one plugin loads at a time
 
 
 def _list_platforms(plugin: Plugin) -> None:

@@ -6,12 +6,14 @@ The parent (`probe_all`) returns a `PluginReport` for each.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..base.children import Request, run_all, with_printed
 from ..base.errors import FairleadError, LibraryError, reason_of
+from ..base.process_state import ProcessState
 from ..base.search import Candidate
 from .adapters import backend_library, load
 from .devices import PluginPlatform
@@ -120,8 +122,10 @@ def probe_all(
 def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
     """Load the candidate, describe it, and close it. Runs in the child."""
     candidate = PluginCandidate(**{**data["candidate"], "manifest": None})
+    os.environ.update(data["environment"])  # adapters in Python see them, too
+    state = ProcessState.now()
     try:
-        plugin = load(candidate, environment=data["environment"], progress=progress)
+        plugin = load(candidate, progress=progress)
     except FairleadError as error:
         missing = error.missing if isinstance(error, LibraryError) else ()
         return {
@@ -135,6 +139,7 @@ def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
     platforms = [
         _describe(number, platform, warnings) for number, platform in enumerate(plugin.platforms)
     ]
+    warnings += state.changes()
     answer = {
         "ok": True,
         "real_path": plugin.path,

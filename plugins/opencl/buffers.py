@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
-from .contexts import Context
-from .core import CLObject, adapter, create, failure, flags, query, taken_over
-from .devices import Device
+from .contexts import URContext
+from .core import CLObject, adapter, create, failure, flags, query, retain_unless_owned
+from .devices import URDevice
 from .platforms import driver_of
 
 _FLAGS: Final = {
@@ -30,7 +30,7 @@ _COPY: Final = UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"]
 
 
 @adapter.kind
-class Buffer(CLObject):
+class URBuffer(CLObject):
     """A cl_mem that is a buffer of `size` bytes. `parent` is the buffer that it is a part of; `host` the memory of the
     program's that it uses, or 0; `whole` the cl_mem that it lies in, itself if it is no part of another, and where it begins there.
     """
@@ -41,10 +41,10 @@ class Buffer(CLObject):
     def __init__(
         self,
         cl: int,
-        context: Context,
+        context: URContext,
         size: int,
         *,
-        parent: Buffer | None = None,
+        parent: URBuffer | None = None,
         host: int = 0,
         owned: bool = True,
     ) -> None:
@@ -65,7 +65,7 @@ def _check_flags(value: int) -> None:
 
 
 @adapter.entry
-def urMemBufferCreate(hContext: Context, flags: int, size: int, pProperties: Any) -> Buffer:
+def urMemBufferCreate(hContext: URContext, flags: int, size: int, pProperties: Any) -> URBuffer:
     if not size:
         raise failure("INVALID_BUFFER_SIZE", "a buffer has one byte at least")
     host = pProperties.pHost if pProperties else 0
@@ -77,7 +77,7 @@ def urMemBufferCreate(hContext: Context, flags: int, size: int, pProperties: Any
     cl = create(
         hContext.table, "clCreateBuffer", hContext.cl, _opencl_flags(flags), size, host or None
     )
-    return Buffer(cl, hContext, size, host=host if flags & _USE else 0)
+    return URBuffer(cl, hContext, size, host=host if flags & _USE else 0)
 
 
 def _opencl_flags(value: int) -> int:
@@ -85,7 +85,7 @@ def _opencl_flags(value: int) -> int:
 
 
 @adapter.entry
-def urMemBufferPartition(hBuffer: Buffer, flags: int, pRegion: Any) -> Buffer:
+def urMemBufferPartition(hBuffer: URBuffer, flags: int, pRegion: Any) -> URBuffer:
     if hBuffer.parent is not None:
         raise failure("INVALID_MEM_OBJECT", "a sub-buffer is not divided again")
     if not pRegion.size or pRegion.origin + pRegion.size > hBuffer.size:
@@ -99,10 +99,10 @@ def urMemBufferPartition(hBuffer: Buffer, flags: int, pRegion: Any) -> Buffer:
     return sub_buffer(hBuffer, pRegion.origin, pRegion.size, _opencl_flags(flags))
 
 
-def sub_buffer(buffer: Buffer, origin: int, size: int, opencl_flags: int = 0) -> Buffer:
+def sub_buffer(buffer: URBuffer, origin: int, size: int, opencl_flags: int = 0) -> URBuffer:
     """A part of a buffer. Raises OpenCLError (CL_MISALIGNED_SUB_BUFFER_OFFSET) where no part can begin."""
     cl = create_part(buffer, origin, size, opencl_flags)
-    made = Buffer(
+    made = URBuffer(
         cl, buffer.context, size, parent=buffer, host=buffer.host + origin if buffer.host else 0
     )
     made.whole = buffer.whole[0], buffer.whole[1] + origin
@@ -129,7 +129,7 @@ adapter.info(
 
 
 @adapter.entry
-def urMemGetNativeHandle(hMem: Buffer, hDevice: Device | None) -> int:
+def urMemGetNativeHandle(hMem: URBuffer, hDevice: URDevice | None) -> int:
     if hDevice is not None:
         hMem.context.check_device(hDevice)
     return hMem.cl
@@ -137,8 +137,8 @@ def urMemGetNativeHandle(hMem: Buffer, hDevice: Device | None) -> int:
 
 @adapter.entry
 def urMemBufferCreateWithNativeHandle(
-    hNativeMem: int, hContext: Context, pProperties: Any
-) -> Buffer:
+    hNativeMem: int, hContext: URContext, pProperties: Any
+) -> URBuffer:
     if not hNativeMem:
         raise failure("INVALID_NULL_HANDLE")
     table = driver_of(hNativeMem).table
@@ -152,9 +152,9 @@ def urMemBufferCreateWithNativeHandle(
         raise failure("INVALID_CONTEXT", "the memory object is of another context")
     if ask("CL_MEM_TYPE") != OPENCL["CL_MEM_OBJECT_BUFFER"]:
         raise failure("INVALID_MEM_OBJECT", "the memory object is no buffer")
-    taken_over(
-        Buffer, hNativeMem, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned)
+    retain_unless_owned(
+        URBuffer, hNativeMem, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned)
     )
-    made = Buffer(hNativeMem, hContext, ask("CL_MEM_SIZE"), host=ask("CL_MEM_HOST_PTR"))
+    made = URBuffer(hNativeMem, hContext, ask("CL_MEM_SIZE"), host=ask("CL_MEM_HOST_PTR"))
     made.whole = ask("CL_MEM_ASSOCIATED_MEMOBJECT") or hNativeMem, ask("CL_MEM_OFFSET")
     return made

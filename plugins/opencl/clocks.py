@@ -10,18 +10,18 @@ from ...icd.abi import CL_INVALID_OPERATION, OPENCL
 from ...icd.tables import query
 from ...loader.base.forks import new_lock
 from ...loader.ur.abi import UR
-from .contexts import Context, urContextCreate
+from .contexts import URContext, urContextCreate
 from .core import adapter, check
-from .devices import Device
-from .queues import Queue, create_queue
+from .devices import URDevice
+from .queues import URQueue, create_queue
 
 _lock = new_lock()
-_queues: Final[dict[Device, Queue]] = {}  # of root devices, which live as long as the process
+_queues: Final[dict[URDevice, URQueue]] = {}  # of root devices, which live as long as the process
 adapter.on_close.append(_queues.clear)
 
 
 @adapter.entry
-def urDeviceGetGlobalTimestamps(hDevice: Device) -> tuple[int, int]:
+def urDeviceGetGlobalTimestamps(hDevice: URDevice) -> tuple[int, int]:
     device, host = ctypes.c_uint64(), ctypes.c_uint64()
     if hDevice.has((2, 1)):
         code = hDevice.table.clGetDeviceAndHostTimer(
@@ -33,7 +33,7 @@ def urDeviceGetGlobalTimestamps(hDevice: Device) -> tuple[int, int]:
     return _times_of_a_marker(hDevice)
 
 
-def _times_of_a_marker(device: Device) -> tuple[int, int]:
+def _times_of_a_marker(device: URDevice) -> tuple[int, int]:
     """The device's time in nanoseconds, as the profiling of its commands has it, and the host's at that moment.
 
     A sub-device has the clock of its root device. Raises OpenCLError.
@@ -42,7 +42,7 @@ def _times_of_a_marker(device: Device) -> tuple[int, int]:
         device = device.parent
     with _lock:
         if device not in _queues:
-            context: Context = urContextCreate([device])
+            context: URContext = urContextCreate([device])
             _queues[device] = create_queue(context, device, UR["UR_QUEUE_FLAG_PROFILING_ENABLE"])
         queue = _queues[device]
     before = time.monotonic_ns()

@@ -9,21 +9,21 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ..sdk._native import ffi
-from .core import CLObject, adapter, create, failure, handles, query, taken_over
-from .devices import Device, device_of
-from .platforms import Platform, driver_of
+from .core import CLObject, adapter, create, failure, handles, query, retain_unless_owned
+from .devices import URDevice, device_of
+from .platforms import URPlatform, driver_of
 
 _Deleter: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 @adapter.kind
-class Context(CLObject):
+class URContext(CLObject):
     """A cl_context, with the devices in the order in which they were given."""
 
     type = "ur_context_handle_t"
     release, retain_function = "clReleaseContext", "clRetainContext"
 
-    def __init__(self, cl: int, devices: Sequence[Device], owned: bool = True) -> None:
+    def __init__(self, cl: int, devices: Sequence[URDevice], owned: bool = True) -> None:
         super().__init__(cl, devices[0].table, owned)
         self.devices = tuple(devices)
         self.deleters: list[tuple[int, int]] = []
@@ -35,13 +35,13 @@ class Context(CLObject):
         return ffi.new_handle(self)
 
     @property
-    def platform(self) -> Platform:
+    def platform(self) -> URPlatform:
         """The platform of its devices."""
         return self.devices[0].platform
 
-    def check_device(self, device: Device) -> None:
+    def check_device(self, device: URDevice) -> None:
         """Raise URError (INVALID_DEVICE) unless the device, or one that it is a part of, is in the context."""
-        part: Device | None = device
+        part: URDevice | None = device
         while part is not None:
             if part in self.devices:
                 return
@@ -66,14 +66,14 @@ class Context(CLObject):
 
 
 @adapter.entry
-def urContextCreate(phDevices: list[Device]) -> Context:
+def urContextCreate(phDevices: list[URDevice]) -> URContext:
     if not phDevices:
         raise failure("INVALID_SIZE", "a context has at least one device")
     platform = phDevices[0].platform
     if any(device.platform is not platform for device in phDevices):
         raise failure("INVALID_DEVICE", "the devices of a context belong to one platform")
     properties = (ctypes.c_ssize_t * 3)(OPENCL["CL_CONTEXT_PLATFORM"], platform.cl, 0)
-    return Context(
+    return URContext(
         create(
             platform.table,
             "clCreateContext",
@@ -102,14 +102,14 @@ adapter.info(
 
 
 @adapter.entry
-def urContextGetNativeHandle(hContext: Context) -> int:
+def urContextGetNativeHandle(hContext: URContext) -> int:
     return hContext.cl
 
 
 @adapter.entry
 def urContextCreateWithNativeHandle(
-    hNativeContext: int, phDevices: list[Device], pProperties: Any
-) -> Context:
+    hNativeContext: int, phDevices: list[URDevice], pProperties: Any
+) -> URContext:
     if not hNativeContext:
         raise failure("INVALID_NULL_HANDLE")
     owned = bool(pProperties and pProperties.isNativeHandleOwned)
@@ -117,11 +117,11 @@ def urContextCreateWithNativeHandle(
     if any(device not in devices for device in phDevices):
         raise failure("INVALID_DEVICE", "the devices are not those of the native context")
     devices = phDevices or devices
-    taken_over(Context, hNativeContext, devices[0].table, owned)
-    return Context(hNativeContext, devices)
+    retain_unless_owned(URContext, hNativeContext, devices[0].table, owned)
+    return URContext(hNativeContext, devices)
 
 
-def check_native(native: int, context: Context, routine: str, name: str) -> None:
+def check_native(native: int, context: URContext, routine: str, name: str) -> None:
     """Raise URError unless a native handle is one of the context's driver, and of the context, which `name` asks for."""
     if not native:
         raise failure("INVALID_NULL_HANDLE")
@@ -133,12 +133,12 @@ def check_native(native: int, context: Context, routine: str, name: str) -> None
         raise failure("INVALID_CONTEXT", "the native handle is of another context")
 
 
-def _devices_of(native: int) -> list[Device]:
+def _devices_of(native: int) -> list[URDevice]:
     """The devices of a cl_context."""
     data = query(driver_of(native).table, "clGetContextInfo", native, OPENCL["CL_CONTEXT_DEVICES"])
     return [device_of(int.from_bytes(data[at : at + 8], "little")) for at in range(0, len(data), 8)]
 
 
 @adapter.entry
-def urContextSetExtendedDeleter(hContext: Context, pfnDeleter: int, pUserData: int) -> None:
+def urContextSetExtendedDeleter(hContext: URContext, pfnDeleter: int, pUserData: int) -> None:
     hContext.deleters.append((pfnDeleter, pUserData))

@@ -79,7 +79,7 @@ class CLObject(Object):
     def __init__(self, cl: int, table: DispatchTable, owned: bool = True) -> None:
         self.cl, self.table, self.owned = cl, table, owned
 
-    def now(self) -> CLObject:
+    def current_object(self) -> CLObject:
         """The object to call OpenCL with: itself, unless it stands for changing ones."""
         return self
 
@@ -90,11 +90,13 @@ class CLObject(Object):
     def query(self, name: str) -> bytes:
         """The raw answer of clGet…Info to `name`."""
         routine = self.release.replace("Release", "Get") + "Info"
-        present = self.now()
+        present = self.current_object()
         return query(present.table, routine, present.cl, OPENCL[name], detail=f"({name})")
 
 
-def taken_over(kind: type[CLObject], native: int, table: DispatchTable, owned: bool) -> None:
+def retain_unless_owned(
+    kind: type[CLObject], native: int, table: DispatchTable, owned: bool
+) -> None:
     """A native handle comes in: if the caller keeps his reference (`isNativeHandleOwned` is false) we take one of our own."""
     if not native:
         raise failure("INVALID_NULL_HANDLE")
@@ -106,7 +108,7 @@ def handles(things: Sequence[CLObject]) -> Any:
     """The OpenCL handles of objects as a C array, None for none: what OpenCL takes with a count."""
     if not things:
         return None
-    present = [thing.now() for thing in things]
+    present = [thing.current_object() for thing in things]
     array: Any = (ctypes.c_void_p * len(present))(*[thing.cl for thing in present])
     array.present = present  # they live as long as the array
     return array
@@ -154,5 +156,5 @@ __all__ = [
     "handles",
     "icd",
     "query",
-    "taken_over",
+    "retain_unless_owned",
 ]

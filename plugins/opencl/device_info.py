@@ -13,7 +13,7 @@ from ...loader.base.query import text
 from ...loader.ur.abi import UR
 from .core import adapter
 from .device_tables import BITS, FIXED, LATER, PLAIN, PROMISES, VALUES
-from .devices import TYPES, Device, takes_specialization_constants
+from .devices import TYPES, URDevice, takes_specialization_constants
 
 
 def bits(value: int, kind: str) -> int:
@@ -26,7 +26,7 @@ def bits(value: int, kind: str) -> int:
     return result
 
 
-def _ask(device: Device, name: str) -> bytes | None:
+def _ask(device: URDevice, name: str) -> bytes | None:
     """The driver's answer, None if it does not know the property, whatever its version says."""
     try:
         return device.query(f"CL_DEVICE_{name}")
@@ -36,7 +36,7 @@ def _ask(device: Device, name: str) -> bytes | None:
         raise
 
 
-def _number(device: Device, name: str) -> int:
+def _number(device: URDevice, name: str) -> int:
     return int.from_bytes(_ask(device, name) or b"", "little")
 
 
@@ -62,10 +62,10 @@ def _converter(answer: str) -> Callable[[bytes], Any]:
     return lambda data: int.from_bytes(data, "little")
 
 
-def _query(name: str, opencl: str) -> Callable[[Device], Any]:
+def _query(name: str, opencl: str) -> Callable[[URDevice], Any]:
     convert = _converter(UR.constants[f"UR_DEVICE_INFO_{name}"].answer)
 
-    def answer(device: Device) -> Any:
+    def answer(device: URDevice) -> Any:
         data = _ask(device, opencl)
         return None if data is None else convert(data)
 
@@ -74,10 +74,10 @@ def _query(name: str, opencl: str) -> Callable[[Device], Any]:
 
 def _later(
     name: str, opencl: str, version: tuple[int, int], extension: str, otherwise: Any
-) -> Callable[[Device], Any]:
+) -> Callable[[URDevice], Any]:
     ask = _query(name, opencl)
 
-    def answer(device: Device) -> Any:
+    def answer(device: URDevice) -> Any:
         value = ask(device) if device.has(version, extension) else None
         return otherwise if value is None else value
 
@@ -87,7 +87,7 @@ def _later(
 # what takes more than a table
 
 
-def _type(device: Device) -> int:
+def _type(device: URDevice) -> int:
     kind = device.icd.info("CL_DEVICE_TYPE")
     return next(
         (UR[name] for name, opencl in TYPES.items() if kind & OPENCL[opencl]),
@@ -95,7 +95,7 @@ def _type(device: Device) -> int:
     )
 
 
-def _is_gpu(device: Device) -> bool:
+def _is_gpu(device: URDevice) -> bool:
     return _type(device) == UR["UR_DEVICE_TYPE_GPU"]
 
 
@@ -105,11 +105,11 @@ _PARTITIONS: Final = tuple(
 )
 
 
-def _partitions(device: Device) -> list[int]:
+def _partitions(device: URDevice) -> list[int]:
     return [kind for kind in _numbers(_ask(device, "PARTITION_PROPERTIES")) if kind in _PARTITIONS]
 
 
-def _partition(device: Device) -> bytes:
+def _partition(device: URDevice) -> bytes:
     """How a sub-device was made, as an array of ur_device_partition_property_t: two 32-bit numbers each."""
     kind, *values = _numbers(_ask(device, "PARTITION_TYPE")) or [0]
     if kind not in _PARTITIONS:
@@ -118,17 +118,17 @@ def _partition(device: Device) -> bytes:
     return b"".join(struct.pack("@II", kind, value) for value in values[:ends])
 
 
-def _sub_group_sizes(device: Device) -> list[int]:
+def _sub_group_sizes(device: URDevice) -> list[int]:
     extension = "cl_intel_required_subgroup_size"
     return _numbers(
         _ask(device, "SUB_GROUP_SIZES_INTEL") if extension in device.icd.extensions else None
     ) or [1]
 
 
-def _atomics(question: str, kind: str, in_2_x: tuple[str, ...]) -> Callable[[Device], int]:
+def _atomics(question: str, kind: str, in_2_x: tuple[str, ...]) -> Callable[[URDevice], int]:
     """What 3.0 can be asked, and what the versions before it have of themselves (OpenCL 3.0, "Atomic capabilities")."""
 
-    def answer(device: Device) -> int:
+    def answer(device: URDevice) -> int:
         if device.has((3, 0)):
             return bits(_number(device, question), kind)
         names = in_2_x if device.has((2, 0)) else in_2_x[:1]
@@ -144,14 +144,14 @@ _ORDERS: Final = (
 _SCOPES: Final = "ur_memory_scope_capability_flags_t", ("SCOPE_WORK_GROUP", "SCOPE_DEVICE")
 
 
-def _pci_address(device: Device) -> str | None:
+def _pci_address(device: URDevice) -> str | None:
     """Domain, bus, device, function (cl_khr_pci_bus_info)."""
     if "cl_khr_pci_bus_info" not in device.icd.extensions:
         return None
     return "{:04x}:{:02x}:{:02x}.{:x}".format(*_numbers(_ask(device, "PCI_BUS_INFO_KHR"), "I"))
 
 
-def _of_windows(name: str) -> Callable[[Device], Any]:
+def _of_windows(name: str) -> Callable[[URDevice], Any]:
     """LUID and node mask mean something only where the first is valid (cl_khr_device_uuid)."""
     ask, extension = _query(name, name), "cl_khr_device_uuid"
     return lambda device: (
@@ -161,7 +161,7 @@ def _of_windows(name: str) -> Callable[[Device], Any]:
     )
 
 
-def _clock(scope: str) -> Callable[[Device], bool]:
+def _clock(scope: str) -> Callable[[URDevice], bool]:
     bit = OPENCL[f"CL_DEVICE_KERNEL_CLOCK_SCOPE_{scope}_KHR"]
     has = _extensions("cl_khr_kernel_clock")
     return lambda device: (
@@ -169,19 +169,19 @@ def _clock(scope: str) -> Callable[[Device], bool]:
     )
 
 
-def _extensions(*names: str) -> Callable[[Device], bool]:
+def _extensions(*names: str) -> Callable[[URDevice], bool]:
     return lambda device: device.icd.extensions.issuperset(names)
 
 
-def _eu_count(device: Device) -> int | None:
+def _eu_count(device: URDevice) -> int | None:
     if not (_is_gpu(device) and "cl_intel_device_attribute_query" in device.icd.extensions):
         return None
     names = ("NUM_SLICES_INTEL", "NUM_SUB_SLICES_PER_SLICE_INTEL", "NUM_EUS_PER_SUB_SLICE_INTEL")
     return math.prod(_number(device, name) for name in names)
 
 
-def _usm(name: str) -> Callable[[Device], int]:
-    def answer(device: Device) -> int:
+def _usm(name: str) -> Callable[[URDevice], int]:
+    def answer(device: URDevice) -> int:
         from .usm.allocations import support
 
         return support(device)[f"UR_DEVICE_INFO_{name}"]
@@ -189,17 +189,17 @@ def _usm(name: str) -> Callable[[Device], int]:
     return answer
 
 
-def _launch_capabilities(device: Device) -> int:
+def _launch_capabilities(device: URDevice) -> int:
     from .launches import capabilities
 
     return capabilities(device)
 
 
-def _images(device: Device) -> bool:
+def _images(device: URDevice) -> bool:
     return _declared("urMemImageCreate") and bool(_number(device, "IMAGE_SUPPORT"))
 
 
-def _updates(device: Device) -> int:
+def _updates(device: URDevice) -> int:
     """What a command-buffer can have changed: everything that there is a flag for."""
     flags = UR.groups["ur_device_command_buffer_update_capability_flags_t"]
     return sum(flags) if _declared("urCommandBufferUpdateKernelLaunchExp") else 0
@@ -211,7 +211,7 @@ def _declared(*entries: str) -> bool:
 
 _LARGEST: Final = (1 << 8 * struct.calcsize("@N")) - 1
 
-FUNCTIONS: Final[dict[str, Callable[[Device], Any]]] = {
+FUNCTIONS: Final[dict[str, Callable[[URDevice], Any]]] = {
     "TYPE": _type,
     "PLATFORM": lambda device: device.platform,
     "PARENT_DEVICE": lambda device: device.parent or 0,
@@ -269,7 +269,7 @@ FUNCTIONS: Final[dict[str, Callable[[Device], Any]]] = {
 }
 
 
-def _promise(entries: tuple[str, ...]) -> Callable[[Device], bool]:
+def _promise(entries: tuple[str, ...]) -> Callable[[URDevice], bool]:
     return lambda device: _declared(*entries)
 
 

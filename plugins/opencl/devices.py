@@ -12,24 +12,24 @@ from ...loader.base.forks import new_lock
 from ...loader.base.query import handles as ask_handles
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
-from .core import CLObject, adapter, check, check_count, failure, icd, query, taken_over
-from .platforms import Platform, driver_of, platform_of, platforms
+from .core import CLObject, adapter, check, check_count, failure, icd, query, retain_unless_owned
+from .platforms import URPlatform, driver_of, platform_of, platforms
 
 _lock = new_lock()
-_roots: Final[dict[Platform, tuple[Device, ...]]] = {}
-_parts: Final[weakref.WeakValueDictionary[int, Device]] = (
+_roots: Final[dict[URPlatform, tuple[URDevice, ...]]] = {}
+_parts: Final[weakref.WeakValueDictionary[int, URDevice]] = (
     weakref.WeakValueDictionary()
 )  # sub-devices that are alive
 
 
 @adapter.kind
-class Device(CLObject):
+class URDevice(CLObject):
     """A cl_device_id. `parent` is the device that a sub-device is a part of; only sub-devices are counted, in OpenCL too."""
 
     type = "ur_device_handle_t"
     release, retain_function = "clReleaseDevice", "clRetainDevice"
 
-    def __init__(self, cl: int, platform: Platform, parent: Device | None = None) -> None:
+    def __init__(self, cl: int, platform: URPlatform, parent: URDevice | None = None) -> None:
         super().__init__(cl, platform.table, owned=parent is not None)
         self.platform, self.parent, self.counted = platform, parent, parent is not None
         self.icd = icd.Device(cl, platform.icd)
@@ -41,9 +41,9 @@ class Device(CLObject):
             _parts.pop(self.cl, None)  # before the driver can give the handle to another
         super().close()
 
-    def is_part_of(self, device: Device) -> bool:
+    def is_part_of(self, device: URDevice) -> bool:
         """Whether it is that device, or a sub-device of it, however deep."""
-        part: Device | None = self
+        part: URDevice | None = self
         while part is not None and part is not device:
             part = part.parent
         return part is not None
@@ -55,7 +55,7 @@ class Device(CLObject):
         )
 
 
-def devices_of(platform: Platform) -> tuple[Device, ...]:
+def devices_of(platform: URPlatform) -> tuple[URDevice, ...]:
     """The root devices of a platform, always the same objects. Custom devices, which OpenCL leaves out of "all", come last."""
     with _lock:
         if platform not in _roots:
@@ -65,11 +65,11 @@ def devices_of(platform: Platform) -> tuple[Device, ...]:
                 for handle in _asked(platform, "CL_DEVICE_TYPE_CUSTOM")
                 if handle not in found
             ]
-            _roots[platform] = tuple(Device(handle, platform) for handle in found)
+            _roots[platform] = tuple(URDevice(handle, platform) for handle in found)
         return _roots[platform]
 
 
-def _asked(platform: Platform, kind: str) -> list[int]:
+def _asked(platform: URPlatform, kind: str) -> list[int]:
     """The driver's devices of one type; a driver that knows no such type has none of it."""
 
     def check_found(code: int, routine: str, detail: str) -> None:
@@ -84,7 +84,7 @@ def _asked(platform: Platform, kind: str) -> list[int]:
     )
 
 
-def device_of(native: int) -> Device:
+def device_of(native: int) -> URDevice:
     """The device of a cl_device_id: a root device, or a sub-device that is alive. Raises URError (INVALID_DEVICE)."""
     device = _known(native)
     if device is None:
@@ -94,7 +94,7 @@ def device_of(native: int) -> Device:
     return device
 
 
-def _known(native: int) -> Device | None:
+def _known(native: int) -> URDevice | None:
     roots = (
         device for platform in platforms() for device in devices_of(platform) if device.cl == native
     )
@@ -117,7 +117,7 @@ _ASKED: Final = {
 
 
 @adapter.entry
-def urDeviceGet(hPlatform: Platform, DeviceType: int) -> list[Device]:
+def urDeviceGet(hPlatform: URPlatform, DeviceType: int) -> list[URDevice]:
     devices = list(devices_of(hPlatform))
     if DeviceType == UR["UR_DEVICE_TYPE_ALL"]:
         return devices
@@ -126,23 +126,23 @@ def urDeviceGet(hPlatform: Platform, DeviceType: int) -> list[Device]:
 
 
 @adapter.entry
-def urDeviceGetNativeHandle(hDevice: Device) -> int:
+def urDeviceGetNativeHandle(hDevice: URDevice) -> int:
     return hDevice.cl
 
 
 @adapter.entry
-def urDeviceCreateWithNativeHandle(hNativeDevice: int, pProperties: Any) -> Device:
+def urDeviceCreateWithNativeHandle(hNativeDevice: int, pProperties: Any) -> URDevice:
     if not hNativeDevice:
         raise failure("INVALID_NULL_HANDLE")
     with _lock:
-        return _taken_in(hNativeDevice, bool(pProperties and pProperties.isNativeHandleOwned))
+        return _known_or_new(hNativeDevice, bool(pProperties and pProperties.isNativeHandleOwned))
 
 
-def _taken_in(native: int, owned: bool) -> Device:
+def _known_or_new(native: int, owned: bool) -> URDevice:
     """The device of a cl_device_id, which may be a sub-device that the program has made in OpenCL itself."""
     device = _known(native)
     if device is None:
-        return _made_elsewhere(native, owned)
+        return _from_native(native, owned)
     if owned and device.parent is not None:
         check(
             device.table.clReleaseDevice(native), "clReleaseDevice"
@@ -150,7 +150,7 @@ def _taken_in(native: int, owned: bool) -> Device:
     return device
 
 
-def _made_elsewhere(native: int, owned: bool) -> Device:
+def _from_native(native: int, owned: bool) -> URDevice:
     table = driver_of(native).table
 
     def ask(name: str) -> int:
@@ -161,9 +161,9 @@ def _made_elsewhere(native: int, owned: bool) -> Device:
         raise failure(
             "INVALID_DEVICE", "the handle is a root device, but none that its platform names"
         )
-    whole = _taken_in(parent, owned=False)
-    taken_over(Device, native, table, owned)
-    return Device(native, platform_of(ask("CL_DEVICE_PLATFORM")), whole)
+    whole = _known_or_new(parent, owned=False)
+    retain_unless_owned(URDevice, native, table, owned)
+    return URDevice(native, platform_of(ask("CL_DEVICE_PLATFORM")), whole)
 
 
 # sub-devices
@@ -178,13 +178,13 @@ _PARTITIONS: Final = {
 }
 
 #: The sub-devices that are alive, by the device and how it was divided: the same request has the same answer.
-_divided: Final[weakref.WeakValueDictionary[tuple[int, tuple[int, ...], int], Device]] = (
+_divided: Final[weakref.WeakValueDictionary[tuple[int, tuple[int, ...], int], URDevice]] = (
     weakref.WeakValueDictionary()
 )
 
 
 @adapter.entry
-def urDevicePartition(hDevice: Device, pProperties: Any, NumDevices: int) -> Sequence[Any]:
+def urDevicePartition(hDevice: URDevice, pProperties: Any, NumDevices: int) -> Sequence[Any]:
     wanted = _partition(pProperties)
     properties = (ctypes.c_ssize_t * len(wanted))(*wanted)
     count = ctypes.c_uint32()
@@ -197,7 +197,7 @@ def urDevicePartition(hDevice: Device, pProperties: Any, NumDevices: int) -> Seq
     if None in parts:
         made = (ctypes.c_void_p * count.value)()
         check(divide(hDevice.cl, properties, count.value, made, None), "clCreateSubDevices")
-        parts = [Device(cl or 0, hDevice.platform, hDevice) for cl in made]
+        parts = [URDevice(cl or 0, hDevice.platform, hDevice) for cl in made]
         _divided.update(zip(keys, parts, strict=True))
     return parts
 
@@ -228,19 +228,19 @@ def _partition(properties: Any) -> tuple[int, ...]:
 _SPIRV: Final = {64: "spir64", 32: "spir"}
 
 
-def takes_spirv(device: Device) -> bool:
+def takes_spirv(device: URDevice) -> bool:
     """Whether programs for it can be made of SPIR-V."""
     return device.has((2, 1), "cl_khr_il_program") and "SPIR-V" in device.icd.info(
         "CL_DEVICE_IL_VERSION"
     )
 
 
-def takes_specialization_constants(device: Device) -> bool:
+def takes_specialization_constants(device: URDevice) -> bool:
     """Whether programs of SPIR-V for it can be given values of specialization constants."""
     return takes_spirv(device) and device.has((2, 2))
 
 
-def targets(device: Device) -> list[str]:
+def targets(device: URDevice) -> list[str]:
     """What a program's binary for the device may have been made for, the best first."""
     compiled = device.platform.profile.binary_targets.get(device.icd.type)
     found = [compiled] if compiled else []
@@ -250,7 +250,7 @@ def targets(device: Device) -> list[str]:
 
 
 @adapter.entry
-def urDeviceSelectBinary(hDevice: Device, pBinaries: Any, NumBinaries: int) -> int:
+def urDeviceSelectBinary(hDevice: URDevice, pBinaries: Any, NumBinaries: int) -> int:
     if not NumBinaries:
         raise failure("INVALID_SIZE", "there is no binary to select from")
     check_count(NumBinaries, "INVALID_SIZE", "binaries")

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
-from .contexts import Context, check_native
-from .core import adapter, query, taken_over
-from .events import Event, completed_event
-from .queues import Queue, queue_of
+from .contexts import URContext, check_native
+from .core import adapter, query, retain_unless_owned
+from .events import UREvent, completed_event
+from .queues import URQueue, queue_of
 
 _TYPES: Final = {
     OPENCL[f"CL_COMMAND_{opencl}"]: UR[f"UR_COMMAND_{name}"]
@@ -33,7 +33,7 @@ _TYPES: Final = {
 }
 
 
-def _queue(event: Event) -> Queue | None:
+def _queue(event: UREvent) -> URQueue | None:
     """The queue of an event, None for a user event. That of a native event is looked up when it is asked for."""
     if event.queue is None and event.cl:
         native = int.from_bytes(event.query("CL_EVENT_COMMAND_QUEUE"), "little")
@@ -41,7 +41,7 @@ def _queue(event: Event) -> Queue | None:
     return event.queue
 
 
-def _status(event: Event) -> int:
+def _status(event: UREvent) -> int:
     status = event.status
     return status if status >= 0 else UR["UR_EVENT_STATUS_ERROR"]
 
@@ -72,10 +72,10 @@ _PROFILING: Final = {
 
 
 def _profiling(of_command: str, of_time_stamp: str) -> Any:
-    def answer(event: Event) -> int:
+    def answer(event: UREvent) -> int:
         name = of_time_stamp if event.is_time_stamp else of_command
         begins = name != "CL_PROFILING_COMMAND_END"
-        asked = event.first if event.first is not None and begins else event.now()
+        asked = event.first if event.first is not None and begins else event.current_object()
         data = query(asked.table, "clGetEventProfilingInfo", asked.cl, OPENCL[name])
         return int.from_bytes(data, "little")
 
@@ -88,18 +88,20 @@ adapter.info(
 
 
 @adapter.entry
-def urEventGetNativeHandle(hEvent: Event) -> int:
+def urEventGetNativeHandle(hEvent: UREvent) -> int:
     return hEvent.cl
 
 
 @adapter.entry
-def urEventCreateWithNativeHandle(hNativeEvent: int, hContext: Context, pProperties: Any) -> Event:
+def urEventCreateWithNativeHandle(
+    hNativeEvent: int, hContext: URContext, pProperties: Any
+) -> UREvent:
     """Without a native handle the event is a new one that is complete, as in other adapters."""
     if not hNativeEvent:
-        return Event(completed_event(hContext), hContext)
+        return UREvent(completed_event(hContext), hContext)
     check_native(hNativeEvent, hContext, "clGetEventInfo", "CL_EVENT_CONTEXT")
     owned = bool(pProperties and pProperties.isNativeHandleOwned)
-    taken_over(Event, hNativeEvent, hContext.table, owned)
-    made = Event(hNativeEvent, hContext)
+    retain_unless_owned(UREvent, hNativeEvent, hContext.table, owned)
+    made = UREvent(hNativeEvent, hContext)
     made.command = _TYPES.get(int.from_bytes(made.query("CL_EVENT_COMMAND_TYPE"), "little"), 0)
     return made

@@ -18,12 +18,12 @@ from ...icd.errors import OpenCLError
 from ...loader.base.forks import new_lock
 from ...loader.base.interrupts import in_main_thread
 from ...loader.ur.abi import UR
-from .contexts import Context
+from .contexts import URContext
 from .core import CLObject, adapter, check, create, failure, handles
 
 if TYPE_CHECKING:
-    from .platforms import Platform
-    from .queues import Queue
+    from .platforms import URPlatform
+    from .queues import URQueue
 
 _Notify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_size_t)
 _UserNotify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p)
@@ -32,7 +32,7 @@ _HostFunction: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 @adapter.kind
-class Event(CLObject):
+class UREvent(CLObject):
     """The event of a command. `command` is a ur_command_t; `first` is the event of the first of several commands that are one to
     the caller. `is_time_stamp`: its command records the device's time and does nothing else."""
 
@@ -43,17 +43,17 @@ class Event(CLObject):
     def __init__(
         self,
         cl: int,
-        context: Context,
-        queue: Queue | None = None,
+        context: URContext,
+        queue: URQueue | None = None,
         command: int = 0,
         *,
-        first: Event | None = None,
+        first: UREvent | None = None,
         owned: bool = True,
     ) -> None:
         super().__init__(cl, context.table, owned)
         self.context, self.queue, self.command, self.first = context, queue, command, first
 
-    def now(self) -> Event:
+    def current_object(self) -> UREvent:
         return self
 
     def check_usable(self) -> None:
@@ -78,30 +78,30 @@ class Event(CLObject):
         ).value
 
 
-def completed_event(context: Context) -> int:
+def completed_event(context: URContext) -> int:
     """A new cl_event that is complete. Raises OpenCLError."""
     made = create(context.table, "clCreateUserEvent", context.cl)
     check(context.table.clSetUserEventStatus(made, 0), "clSetUserEventStatus")
     return made
 
 
-class CommandEvent(Event):
+class URCommandEvent(UREvent):
     """The event of a command in a command-buffer. Each enqueue gives it another cl_event; before the first it is complete.
 
     `buffer` (a weak reference) and `index` say which command it is of.
     """
 
-    def __init__(self, context: Context, command: int, buffer: ref[Any], index: int) -> None:
-        self.current = Event(completed_event(context), context)
+    def __init__(self, context: URContext, command: int, buffer: ref[Any], index: int) -> None:
+        self.current = UREvent(completed_event(context), context)
         super().__init__(self.current.cl, context, None, command, owned=False)
         self.buffer, self.index = buffer, index
 
-    def become(self, cl: int, queue: Queue) -> None:
+    def set_enqueued(self, cl: int, queue: URQueue) -> None:
         """The command has been enqueued again: this is its event, a reference of which is given here."""
-        self.current = Event(cl, self.context, queue, self.command)
+        self.current = UREvent(cl, self.context, queue, self.command)
         self.cl, self.queue = cl, queue
 
-    def now(self) -> Event:
+    def current_object(self) -> UREvent:
         """The event that it is now, which lives as long as somebody holds it."""
         return self.current
 
@@ -118,22 +118,22 @@ class _Callback(threading.local):
 _callback: Final = _Callback()
 
 
-def waits_itself(platform: Platform) -> bool:
+def waits_itself(platform: URPlatform) -> bool:
     """Whether this thread waits by icd/command_buffer/waiting.py, so that no call may block in the driver."""
     one_at_a_time = platform.profile.waits_one_at_a_time
     return not _callback.runs and (one_at_a_time or in_main_thread())
 
 
-def wait(events: Iterable[Event]) -> None:
+def wait(events: Iterable[UREvent]) -> None:
     """Wait until all are complete. Raises OpenCLError if one of their commands has failed."""
-    groups: dict[Context, list[Event]] = {}  # SPEC clWaitForEvents: of one context
+    groups: dict[URContext, list[UREvent]] = {}  # SPEC clWaitForEvents: of one context
     for event in events:
         groups.setdefault(event.context, []).append(event)
     failed: OpenCLError | None = None
     for context, group in groups.items():
         try:
             if waits_itself(context.platform):
-                _wait_for_each([event.now() for event in group])
+                _wait_for_each([event.current_object() for event in group])
             else:
                 check(group[0].table.clWaitForEvents(len(group), handles(group)), "clWaitForEvents")
         except OpenCLError as error:
@@ -142,7 +142,7 @@ def wait(events: Iterable[Event]) -> None:
         raise failed
 
 
-def _wait_for_each(events: Sequence[Event]) -> None:
+def _wait_for_each(events: Sequence[UREvent]) -> None:
     """clWaitForEvents, by icd/command_buffer/waiting.py."""
     failed: OpenCLError | None = None
     for queue in (
@@ -163,7 +163,7 @@ def _wait_for_each(events: Sequence[Event]) -> None:
 
 
 @adapter.entry
-def urEventWait(phEventWaitList: Sequence[Event]) -> None:
+def urEventWait(phEventWaitList: Sequence[UREvent]) -> None:
     if not phEventWaitList:
         raise failure("INVALID_VALUE", "there is no event to wait for")
     for event in phEventWaitList:
@@ -193,7 +193,7 @@ def _completed(cl: int, status: int, number: int) -> None:
             _callback.runs = before
 
 
-def when(event: int, table: Any, status: int, action: Any) -> None:
+def call_on_status(event: int, table: Any, status: int, action: Any) -> None:
     """Call `action(status)` when a cl_event has reached an execution status. Raises OpenCLError."""
     number = next(_numbers)
     with _lock:
@@ -206,12 +206,12 @@ def when(event: int, table: Any, status: int, action: Any) -> None:
 
 
 @adapter.entry
-def urEventSetCallback(hEvent: Event, execStatus: int, pfnNotify: int, pUserData: int) -> None:
+def urEventSetCallback(hEvent: UREvent, execStatus: int, pfnNotify: int, pUserData: int) -> None:
     if (
         execStatus == UR["UR_EXECUTION_INFO_QUEUED"]
     ):  # OpenCL has no callback for a state that is reached at once
         raise failure("UNSUPPORTED_ENUMERATION", "an event is queued from the start")
-    present = hEvent.now()
+    present = hEvent.current_object()
     registry = adapter.registry
     assert registry is not None
     registry.retain(hEvent)  # the callback is given its handle
@@ -223,12 +223,12 @@ def urEventSetCallback(hEvent: Event, execStatus: int, pfnNotify: int, pUserData
             registry.release(hEvent)
 
     try:
-        when(present.cl, present.table, execStatus, action)
+        call_on_status(present.cl, present.table, execStatus, action)
     except BaseException:
         registry.release(hEvent)
         raise
 
 
-def call_host(function: int, data: int) -> None:
+def call_host_function(function: int, data: int) -> None:
     """Call a function of the host's that takes a pointer."""
     _HostFunction(function)(data)

@@ -10,16 +10,16 @@ from typing import Any
 from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
 from .core import check, failure
-from .events import Event
-from .platforms import Platform
-from .queues import Queue
+from .events import UREvent
+from .platforms import URPlatform
+from .queues import URQueue
 
 #: A command to enqueue: the function, and its arguments between the queue and the wait list.
 Call = tuple[str, tuple[Any, ...]]
 
 
 @cache
-def extension(platform: Platform, name: str) -> Any:
+def extension(platform: URPlatform, name: str) -> Any:
     """An extension function of icd/opencl.abi. Raises URError (UNSUPPORTED_FEATURE) if the platform has none of that name."""
     address = platform.icd.extension_function(name)
     if not address:
@@ -28,14 +28,14 @@ def extension(platform: Platform, name: str) -> Any:
 
 
 def enqueue(
-    queue: Queue,
+    queue: URQueue,
     routine: str,
     command: str,
     arguments: tuple[Any, ...],
-    waits: Sequence[Event],
+    waits: Sequence[UREvent],
     wanted: bool,
-) -> Event | None:
-    """`Queue.enqueue`, for extension functions as well."""
+) -> UREvent | None:
+    """`URQueue.enqueue`, for extension functions as well."""
     function = OPENCL.functions.get(routine)
     if function is not None and function.slot is not None:
         return queue.enqueue(routine, command, arguments, waits, wanted)
@@ -52,14 +52,14 @@ def enqueue(
 
 def enqueue_by(
     function: Any,
-    queue: Queue,
+    queue: URQueue,
     routine: str,
     command: str,
     arguments: tuple[Any, ...],
-    waits: Sequence[Event],
+    waits: Sequence[UREvent],
     wanted: bool,
-) -> Event | None:
-    """`Queue.enqueue` by a function that is no slot of the queue's table."""
+) -> UREvent | None:
+    """`URQueue.enqueue` by a function that is no slot of the queue's table."""
     made = ctypes.c_void_p()
     check(
         function(
@@ -69,15 +69,15 @@ def enqueue_by(
     )
     queue.enqueued += 1
     return (
-        Event(made.value or 0, queue.context, queue, UR[f"UR_COMMAND_{command}"])
+        UREvent(made.value or 0, queue.context, queue, UR[f"UR_COMMAND_{command}"])
         if wanted
         else None
     )
 
 
-def in_turn(
-    queue: Queue, calls: Sequence[Call], command: str, waits: Sequence[Event], wanted: bool
-) -> Event | None:
+def enqueue_in_sequence(
+    queue: URQueue, calls: Sequence[Call], command: str, waits: Sequence[UREvent], wanted: bool
+) -> UREvent | None:
     """Enqueue commands, each of which comes after the one before. The event is the last one's, and its times are those of
     them all.
     """
@@ -96,13 +96,13 @@ def in_turn(
     return event
 
 
-def side_by_side(
-    queue: Queue, calls: Sequence[Call], command: str, waits: Sequence[Event], wanted: bool
-) -> Event | None:
+def enqueue_unordered(
+    queue: URQueue, calls: Sequence[Call], command: str, waits: Sequence[UREvent], wanted: bool
+) -> UREvent | None:
     """Enqueue commands that may run in any order. The event is complete when all of them are: the last command waits for the
     others, since not every driver gives a marker its time."""
     if queue.in_order or len(calls) == 1:
-        return in_turn(queue, calls, command, waits, wanted)
+        return enqueue_in_sequence(queue, calls, command, waits, wanted)
     events = [enqueue(queue, *_named(call, command), waits, wanted) for call in calls[:-1]]
     event = enqueue(
         queue,
@@ -120,12 +120,14 @@ def _named(call: Call, command: str) -> tuple[str, str, tuple[Any, ...]]:
     return routine, command, arguments
 
 
-def nothing(queue: Queue, command: str, waits: Sequence[Event], wanted: bool) -> Event | None:
+def enqueue_marker(
+    queue: URQueue, command: str, waits: Sequence[UREvent], wanted: bool
+) -> UREvent | None:
     """A command that does nothing: it has its place in the order, and an event."""
     return queue.enqueue("clEnqueueMarkerWithWaitList", command, (), waits, wanted)
 
 
-def finished(event: Event | None, blocking: bool) -> Event | None:
+def wait_if_blocking(event: UREvent | None, blocking: bool) -> UREvent | None:
     """The event, of a command that is complete if it is a `blocking` one. Raises OpenCLError if it has failed."""
     if blocking and event is not None:
         event.wait()

@@ -12,15 +12,15 @@ from ...icd.errors import OpenCLError
 from ...loader.base.query import text
 from ...loader.ur.abi import UR
 from .core import adapter, check, failure
-from .devices import Device
-from .kernels import Argument, Kernel, arguments_of, set_on
-from .queues import Queue
+from .devices import URDevice
+from .kernels import Argument, URKernel, arguments_of, set_on
+from .queues import URQueue
 from .usm.registry import allocations
 
 _INVALID_VALUE: Final = "CL_INVALID_VALUE"
 
 
-def _spilled(kernel: Kernel) -> list[int] | None:
+def _spilled(kernel: URKernel) -> list[int] | None:
     """The memory that registers are spilled to, for each device of the program."""
     devices = kernel.program.devices
     if any("cl_intel_required_subgroup_size" not in device.icd.extensions for device in devices):
@@ -70,7 +70,7 @@ _SIZES: Final = frozenset(
 
 
 @adapter.entry
-def urKernelGetGroupInfo(hKernel: Kernel, hDevice: Device, propName: int) -> Any:
+def urKernelGetGroupInfo(hKernel: URKernel, hDevice: URDevice, propName: int) -> Any:
     """Not for every property: the largest group that a source allows is no query of OpenCL's, a global size only built-in kernels have."""
     if propName not in _GROUP:
         return None
@@ -109,7 +109,7 @@ _WITHOUT: Final = {
 
 
 @adapter.entry
-def urKernelGetSubGroupInfo(hKernel: Kernel, hDevice: Device, propName: int) -> int:
+def urKernelGetSubGroupInfo(hKernel: URKernel, hDevice: URDevice, propName: int) -> int:
     hKernel.context.check_device(hDevice)
     try:
         if propName == _REQUIRED:
@@ -125,7 +125,7 @@ def urKernelGetSubGroupInfo(hKernel: Kernel, hDevice: Device, propName: int) -> 
         return _WITHOUT[propName]
 
 
-def _sub_group(kernel: Kernel, device: Device, name: int) -> int:
+def _sub_group(kernel: URKernel, device: URDevice, name: int) -> int:
     ask: Any = kernel.table.clGetKernelSubGroupInfo
     if device.icd.version_number < (2, 1):
         address = device.platform.icd.extension_function("clGetKernelSubGroupInfoKHR")
@@ -157,51 +157,51 @@ _INDIRECT: Final = tuple(
 )
 
 
-def _set(kernel: Kernel, name: int, value: Any, size: int) -> None:
+def _set(kernel: URKernel, name: int, value: Any, size: int) -> None:
     with kernel.lock:
         check(kernel.table.clSetKernelExecInfo(kernel.cl, name, size, value), "clSetKernelExecInfo")
-        kernel.changed()
+        kernel.note_setting()
 
 
-def _has_usm(kernel: Kernel) -> bool:
+def _has_usm(kernel: URKernel) -> bool:
     return all(
         "cl_intel_unified_shared_memory" in device.icd.extensions
         for device in kernel.context.devices
     )
 
 
-def _has_svm(kernel: Kernel) -> bool:
+def _has_svm(kernel: URKernel) -> bool:
     return kernel.context.platform.icd.version_number >= (2, 0)
 
 
-def _set_indirect(kernel: Kernel, allowed: bool) -> None:
+def _set_indirect(kernel: URKernel, allowed: bool) -> None:
     """Whether the kernel reaches memory by pointers that it finds in memory. A CPU does in any case."""
     if _has_usm(kernel):
-        value = ctypes.byref(ctypes.c_uint32(allowed or bool(kernel.shown)))
+        value = ctypes.byref(ctypes.c_uint32(allowed or bool(kernel.declared_memory)))
         for name in _INDIRECT:
             _set(kernel, name, value, 4)
     else:
-        kernel.reaches = (
+        kernel.has_indirect_access = (
             allowed
             and _has_svm(kernel)
             and any(device.icd.type != "CPU" for device in kernel.context.devices)
         )
 
 
-def show_memory(kernel: Kernel) -> None:
+def declare_memory(kernel: URKernel) -> None:
     """For a kernel that `reaches`: tell the driver of all SVM, block by block. The kernel's lock is held."""
     bases = [allocation.driver_base for allocation in allocations(kernel.context)]
-    if bases and bases != kernel.shown:
-        _show(kernel, bases)
+    if bases and bases != kernel.declared_memory:
+        _declare(kernel, bases)
 
 
-def _show(kernel: Kernel, pointers: list[int]) -> None:
+def _declare(kernel: URKernel, pointers: list[int]) -> None:
     array = (ctypes.c_void_p * len(pointers))(*pointers)
     _set(kernel, OPENCL["CL_KERNEL_EXEC_INFO_SVM_PTRS"], array, ctypes.sizeof(array))
-    kernel.shown = pointers
+    kernel.declared_memory = pointers
 
 
-def renew(kernel: Kernel) -> bool:
+def recreate_kernel(kernel: URKernel) -> bool:
     """Exchange the cl_kernel for a new one with the same arguments, and say whether that was done. The kernel's lock is held.
 
     It helps where an argument that was an SVM pointer once cannot become anything else. A kernel
@@ -210,17 +210,17 @@ def renew(kernel: Kernel) -> bool:
     sticks = kernel.context.platform.profile.svm_arguments_stick
     if not (sticks and kernel.had_pointers) or kernel.shared or _has_usm(kernel):
         return False
-    arguments, shown = kernel.arguments, kernel.shown
-    new = Kernel(kernel.another(), kernel.program)
+    arguments, declared_memory = kernel.arguments, kernel.declared_memory
+    new = URKernel(kernel.create_copy(), kernel.program)
     with new.lock:
         set_on(new, list(arguments.items()))
     kernel.exchange(new)
-    if shown:
-        _show(kernel, shown)
+    if declared_memory:
+        _declare(kernel, declared_memory)
     return True
 
 
-def _set_pointers(kernel: Kernel, size: int, pointers: int) -> None:
+def _set_pointers(kernel: URKernel, size: int, pointers: int) -> None:
     """The USM that it reaches besides its arguments."""
     if not size or size % ctypes.sizeof(ctypes.c_void_p):
         raise failure("INVALID_SIZE", "the value is an array of pointers")
@@ -233,7 +233,7 @@ def _set_pointers(kernel: Kernel, size: int, pointers: int) -> None:
         "CL_KERNEL_EXEC_INFO_USM_PTRS_INTEL" if _has_usm(kernel) else "CL_KERNEL_EXEC_INFO_SVM_PTRS"
     )
     _set(kernel, OPENCL[name], pointers, size)
-    kernel.shown = list(
+    kernel.declared_memory = list(
         (ctypes.c_size_t * (size // ctypes.sizeof(ctypes.c_void_p))).from_address(pointers)
     )
     if _has_usm(
@@ -243,7 +243,7 @@ def _set_pointers(kernel: Kernel, size: int, pointers: int) -> None:
 
 
 @adapter.entry
-def urKernelSetExecInfo(hKernel: Kernel, propName: int, propSize: int, pPropValue: int) -> None:
+def urKernelSetExecInfo(hKernel: URKernel, propName: int, propSize: int, pPropValue: int) -> None:
     if propName == UR["UR_KERNEL_EXEC_INFO_USM_PTRS"]:
         _set_pointers(hKernel, propSize, pPropValue)
     elif propName == UR["UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS"]:
@@ -265,8 +265,8 @@ def urKernelSetExecInfo(hKernel: Kernel, propName: int, propSize: int, pPropValu
 
 @adapter.entry
 def urKernelGetSuggestedLocalWorkSize(
-    hKernel: Kernel,
-    hQueue: Queue,
+    hKernel: URKernel,
+    hQueue: URQueue,
     numWorkDim: int,
     pGlobalWorkOffset: Any,
     pGlobalWorkSize: Any,
@@ -279,8 +279,8 @@ def urKernelGetSuggestedLocalWorkSize(
 
 @adapter.entry
 def urKernelGetSuggestedLocalWorkSizeWithArgs(
-    hKernel: Kernel,
-    hQueue: Queue,
+    hKernel: URKernel,
+    hQueue: URQueue,
     numWorkDim: int,
     pGlobalWorkOffset: Any,
     pGlobalWorkSize: Any,
@@ -301,8 +301,8 @@ def urKernelGetSuggestedLocalWorkSizeWithArgs(
 
 
 def _suggest(
-    kernel: Kernel,
-    queue: Queue,
+    kernel: URKernel,
+    queue: URQueue,
     dimensions: int,
     offset: Any,
     size: Any,
@@ -325,7 +325,9 @@ def _suggest(
         into[index] = value
 
 
-def _ask(kernel: Kernel, queue: Queue, offsets: list[int], sizes: list[int]) -> list[int] | None:
+def _ask(
+    kernel: URKernel, queue: URQueue, offsets: list[int], sizes: list[int]
+) -> list[int] | None:
     """What the driver suggests (cl_khr_suggested_local_work_size, in OpenCL since 3.1), None if it has no such function or it crashes."""
     routine = "clGetKernelSuggestedLocalWorkSize"
     platform = queue.context.platform
@@ -339,7 +341,7 @@ def _ask(kernel: Kernel, queue: Queue, offsets: list[int], sizes: list[int]) -> 
     return list(made)
 
 
-def suggestion(kernel: Kernel, device: Device, sizes: Sequence[int]) -> list[int]:
+def suggestion(kernel: URKernel, device: URDevice, sizes: Sequence[int]) -> list[int]:
     """A local size that divides the global one: of the preferred multiple in the first dimension where there is one, and leaving each
     compute unit a work-group."""
     required = kernel.required_size(device)

@@ -19,11 +19,11 @@ from ...icd.errors import OpenCLError
 from ...loader.base.forks import new_lock
 from ...loader.ur.abi import UR, URError
 from ..sdk._native import ffi
-from .contexts import Context, check_native
-from .core import CLObject, adapter, check, create, failure, query, taken_over
-from .devices import Device
+from .contexts import URContext, check_native
+from .core import CLObject, adapter, check, create, failure, query, retain_unless_owned
+from .devices import URDevice
 from .extensions import extension
-from .programs import Program, program_of
+from .programs import URProgram, program_of
 from .usm.allocations import pointer_argument
 
 _LARGEST_VALUE: Final = 1 << 16  # bytes; no device takes as many (CL_DEVICE_MAX_PARAMETER_SIZE)
@@ -73,21 +73,23 @@ _locks: Final[WeakValueDictionary[int, Any]] = WeakValueDictionary()
 
 
 @adapter.kind
-class Kernel(CLObject):
+class URKernel(CLObject):
     """A cl_kernel with the program that it is of, and the arguments that were last set on it."""
 
     type = "ur_kernel_handle_t"
     release, retain_function = "clReleaseKernel", "clRetainKernel"
 
-    def __init__(self, cl: int, program: Program) -> None:
+    def __init__(self, cl: int, program: URProgram) -> None:
         super().__init__(cl, program.table)
         self.program, self.context = program, program.context
         self.lock = _locks.setdefault(cl, new_lock())
         #: Of a memory object only a reference, which may lead to nothing by now.
         self._arguments: dict[int, Argument | Callable[[], Any]] = {}
         self._settings = 0  # how often something was set on it that is no argument
-        self.reaches = False  # whether a driver has to be told of all SVM (kernel_info.show_memory)
-        self.shown: list[int] = []  # what it was told
+        self.has_indirect_access = (
+            False  # whether a driver has to be told of all SVM (kernel_info.declare_memory)
+        )
+        self.declared_memory: list[int] = []  # what it was told
         self.had_pointers = False  # whether an argument was ever an address
         self.shared = False  # whether others may know the cl_kernel
         self.value_sizes: dict[int, int] = {}  # of arguments by value, as the driver took them
@@ -108,12 +110,12 @@ class Kernel(CLObject):
         """Whether nothing but arguments was ever set on it."""
         return not self._settings
 
-    def another(self) -> int:
+    def create_copy(self) -> int:
         """A cl_kernel of the same function on which nothing is set."""
         name = self.query("CL_KERNEL_FUNCTION_NAME").rstrip(b"\0")
         return create(self.table, "clCreateKernel", self.program.cl, name)
 
-    def changed(self) -> None:
+    def note_setting(self) -> None:
         """Something was set that is no argument: the kernel is another one from now on."""
         self._settings += 1
 
@@ -150,12 +152,12 @@ class Kernel(CLObject):
             except (KeyError, OpenCLError, URError):
                 self._arguments[index] = _nothing
 
-    def exchange(self, other: Kernel) -> None:
+    def exchange(self, other: URKernel) -> None:
         """Give the cl_kernel away for that of another, of the same function and with the same arguments."""
         self.cl, other.cl = other.cl, self.cl
         self.owned, other.owned = other.owned, self.owned
         _locks[self.cl], _locks[other.cl] = self.lock, other.lock
-        self.had_pointers, self.shown = other.had_pointers, []
+        self.had_pointers, self.declared_memory = other.had_pointers, []
 
     def check_arguments(self) -> None:
         """Raise URError (INVALID_KERNEL_ARGS) if an argument is not there any more: a driver would use it."""
@@ -167,7 +169,7 @@ class Kernel(CLObject):
 
     # what the device has to do with it
 
-    def group_info(self, device: Device, name: str) -> bytes:
+    def group_info(self, device: URDevice, name: str) -> bytes:
         """The raw answer of clGetKernelWorkGroupInfo to `name`."""
         return query(
             self.table,
@@ -178,25 +180,25 @@ class Kernel(CLObject):
             detail=f"({name})",
         )
 
-    def constant_info(self, device: Device, name: str) -> bytes:
+    def constant_info(self, device: URDevice, name: str) -> bytes:
         """`group_info`, asked once: for what does not change. libsycl asks before every launch."""
         key = device.cl, name
         if key not in self._constant:
             self._constant[key] = self.group_info(device, name)
         return self._constant[key]
 
-    def group_size(self, device: Device) -> int:
+    def group_size(self, device: URDevice) -> int:
         """How many work-items a work-group of it may have."""
         return int.from_bytes(self.constant_info(device, "CL_KERNEL_WORK_GROUP_SIZE"), "little")
 
-    def required_size(self, device: Device) -> tuple[int, int, int] | None:
+    def required_size(self, device: URDevice) -> tuple[int, int, int] | None:
         """The size of work-groups that it is compiled for, None if that is left open."""
         sizes = struct.unpack(
             "@3N", self.constant_info(device, "CL_KERNEL_COMPILE_WORK_GROUP_SIZE")
         )
         return sizes if any(sizes) else None
 
-    def check_group(self, device: Device, local: Sequence[int] | None) -> None:
+    def check_group(self, device: URDevice, local: Sequence[int] | None) -> None:
         """Raise URError (INVALID_WORK_GROUP_SIZE, INVALID_WORK_ITEM_SIZE) for a local size that it cannot be launched with."""
         if local is None:
             return
@@ -219,32 +221,35 @@ class Kernel(CLObject):
 
 
 @adapter.entry
-def urKernelCreate(hProgram: Program, pKernelName: str) -> Kernel:
-    return Kernel(
+def urKernelCreate(hProgram: URProgram, pKernelName: str) -> URKernel:
+    return URKernel(
         create(hProgram.table, "clCreateKernel", hProgram.cl, pKernelName.encode()), hProgram
     )
 
 
 @adapter.entry
-def urKernelGetNativeHandle(hKernel: Kernel) -> int:
+def urKernelGetNativeHandle(hKernel: URKernel) -> int:
     hKernel.shared = True
     return hKernel.cl
 
 
 @adapter.entry
 def urKernelCreateWithNativeHandle(
-    hNativeKernel: int, hContext: Context, hProgram: Program | None, pProperties: Any
-) -> Kernel:
+    hNativeKernel: int, hContext: URContext, hProgram: URProgram | None, pProperties: Any
+) -> URKernel:
     check_native(hNativeKernel, hContext, "clGetKernelInfo", "CL_KERNEL_CONTEXT")
     asked = query(hContext.table, "clGetKernelInfo", hNativeKernel, OPENCL["CL_KERNEL_PROGRAM"])
     native = int.from_bytes(asked, "little")
     if hProgram is not None and hProgram.cl != native:
         raise failure("INVALID_PROGRAM", "the native kernel is of another program")
     program = hProgram or program_of(native, hContext, owned=False)
-    taken_over(
-        Kernel, hNativeKernel, hContext.table, bool(pProperties and pProperties.isNativeHandleOwned)
+    retain_unless_owned(
+        URKernel,
+        hNativeKernel,
+        hContext.table,
+        bool(pProperties and pProperties.isNativeHandleOwned),
     )
-    kernel = Kernel(hNativeKernel, program)
+    kernel = URKernel(hNativeKernel, program)
     kernel.shared = True
     return kernel
 
@@ -323,7 +328,9 @@ def _object(type_name: str, handle: int, code: str) -> Any:
     return found
 
 
-def set_arguments(kernel: int, context: Context, arguments: Iterable[tuple[int, Argument]]) -> None:
+def set_arguments(
+    kernel: int, context: URContext, arguments: Iterable[tuple[int, Argument]]
+) -> None:
     """Set arguments on a cl_kernel of the context. Raises OpenCLError; URError for what the context cannot use."""
     set_argument = context.table.clSetKernelArg
     for index, (kind, size, value) in arguments:
@@ -347,7 +354,7 @@ def set_arguments(kernel: int, context: Context, arguments: Iterable[tuple[int, 
             check(code, routine, f"It is argument {index}.")
 
 
-def _set_pointer(kernel: int, context: Context, index: int, address: int) -> tuple[str, int]:
+def _set_pointer(kernel: int, context: URContext, index: int, address: int) -> tuple[str, int]:
     """The function that sets an address, and the code that it gave."""
     way, value = pointer_argument(context, address)
     if way == "svm":
@@ -361,7 +368,7 @@ def _set_pointer(kernel: int, context: Context, index: int, address: int) -> tup
     return "clSetKernelArg", context.table.clSetKernelArg(kernel, index, _HANDLE, handle)
 
 
-def set_on(kernel: Kernel, arguments: list[tuple[int, Argument]]) -> None:
+def set_on(kernel: URKernel, arguments: list[tuple[int, Argument]]) -> None:
     """Set arguments on a kernel whose lock is held, and remember them: all of them, or after a refusal none."""
     try:
         set_arguments(kernel.cl, kernel.context, arguments)
@@ -374,33 +381,33 @@ def set_on(kernel: Kernel, arguments: list[tuple[int, Argument]]) -> None:
 # the older functions, which set one argument; `hKernel` keeps it until it is launched
 
 
-def _set_one(kernel: Kernel, index: int, argument: Argument) -> None:
+def _set_one(kernel: URKernel, index: int, argument: Argument) -> None:
     with kernel.lock:
         set_on(kernel, [(index, argument)])
 
 
 @adapter.entry
-def urKernelSetArgValue(hKernel: Kernel, argIndex: int, argSize: int, pArgValue: int) -> None:
+def urKernelSetArgValue(hKernel: URKernel, argIndex: int, argSize: int, pArgValue: int) -> None:
     _set_one(hKernel, argIndex, value_argument(argSize, pArgValue))
 
 
 @adapter.entry
-def urKernelSetArgLocal(hKernel: Kernel, argIndex: int, argSize: int) -> None:
+def urKernelSetArgLocal(hKernel: URKernel, argIndex: int, argSize: int) -> None:
     _set_one(hKernel, argIndex, Argument(_LOCAL, argSize, None))
 
 
 @adapter.entry
-def urKernelSetArgPointer(hKernel: Kernel, argIndex: int, pArgValue: int) -> None:
+def urKernelSetArgPointer(hKernel: URKernel, argIndex: int, pArgValue: int) -> None:
     _set_one(hKernel, argIndex, Argument(_POINTER, 0, pArgValue))
 
 
 @adapter.entry
-def urKernelSetArgMemObj(hKernel: Kernel, argIndex: int, hArgValue: Any) -> None:
+def urKernelSetArgMemObj(hKernel: URKernel, argIndex: int, hArgValue: Any) -> None:
     _set_one(hKernel, argIndex, Argument(_MEM, _HANDLE, hArgValue))
 
 
 @adapter.entry
-def urKernelSetArgSampler(hKernel: Kernel, argIndex: int, hArgValue: Any) -> None:
+def urKernelSetArgSampler(hKernel: URKernel, argIndex: int, hArgValue: Any) -> None:
     _set_one(hKernel, argIndex, Argument(_SAMPLER, _HANDLE, hArgValue))
 
 

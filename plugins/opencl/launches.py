@@ -18,11 +18,11 @@ from ...icd.errors import OpenCLError
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
 from .core import adapter, check, failure
-from .devices import Device
-from .events import Event
-from .kernel_info import renew, show_memory, suggestion
-from .kernels import Argument, Kernel, arguments_of, set_on
-from .queues import Queue, create_queue
+from .devices import URDevice
+from .events import UREvent
+from .kernel_info import declare_memory, recreate_kernel, suggestion
+from .kernels import Argument, URKernel, arguments_of, set_on
+from .queues import URQueue, create_queue
 
 #: Dimensions → what makes an array of size_t.
 _PACK: Final = tuple(struct.Struct(f"@{dimensions}N").pack for dimensions in range(4))
@@ -32,8 +32,8 @@ _ROUTINE, _COMMAND = "clEnqueueNDRangeKernel", "KERNEL_LAUNCH"
 
 @adapter.entry
 def urEnqueueKernelLaunchWithArgsExp(
-    hQueue: Queue,
-    hKernel: Kernel,
+    hQueue: URQueue,
+    hKernel: URKernel,
     workDim: int,
     pGlobalWorkOffset: list[int] | None,
     pGlobalWorkSize: list[int],
@@ -41,9 +41,9 @@ def urEnqueueKernelLaunchWithArgsExp(
     numArgs: int,
     pArgs: Any,
     launchPropList: Any,
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> Event | None:
+) -> UREvent | None:
     together = launchPropList is not None and _is_cooperative(launchPropList, hQueue.device)
     arguments = arguments_of(pArgs, numArgs)
     sizes = workDim, pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize
@@ -52,30 +52,30 @@ def urEnqueueKernelLaunchWithArgsExp(
 
 @adapter.entry
 def urEnqueueKernelLaunch(
-    hQueue: Queue,
-    hKernel: Kernel,
+    hQueue: URQueue,
+    hKernel: URKernel,
     workDim: int,
     pGlobalWorkOffset: list[int] | None,
     pGlobalWorkSize: list[int],
     pLocalWorkSize: list[int] | None,
     launchPropList: Any,
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> Event | None:
+) -> UREvent | None:
     together = launchPropList is not None and _is_cooperative(launchPropList, hQueue.device)
     sizes = workDim, pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize
     return _launch(hQueue, hKernel, sizes, [], together, phEventWaitList, phEvent)
 
 
 def _launch(
-    queue: Queue,
-    kernel: Kernel,
+    queue: URQueue,
+    kernel: URKernel,
     sizes: tuple[int, list[int] | None, list[int], list[int] | None],
     arguments: list[tuple[int, Argument]],
     together: bool,
-    waits: list[Event],
+    waits: list[UREvent],
     wanted: bool,
-) -> Event | None:
+) -> UREvent | None:
     if kernel.context.cl != queue.context.cl:
         raise failure("INVALID_CONTEXT", "the kernel is of another context than the queue")
     dimensions, offset, size, local = sizes
@@ -101,8 +101,8 @@ def _launch(
             set_on(kernel, arguments)
         if len(arguments) != kernel.argument_count:
             kernel.check_arguments()
-        if kernel.reaches:
-            show_memory(kernel)
+        if kernel.has_indirect_access:
+            declare_memory(kernel)
         if 0 in size:
             return queue.enqueue("clEnqueueMarkerWithWaitList", _COMMAND, (), waits, wanted)
         if together:
@@ -111,7 +111,7 @@ def _launch(
         try:
             return queue.enqueue(_ROUTINE, _COMMAND, given, waits, wanted)
         except OpenCLError as error:
-            if error.code != "CL_INVALID_KERNEL_ARGS" or not renew(kernel):
+            if error.code != "CL_INVALID_KERNEL_ARGS" or not recreate_kernel(kernel):
                 raise
         return queue.enqueue(_ROUTINE, _COMMAND, (kernel.cl, *given[1:]), waits, wanted)
 
@@ -123,7 +123,7 @@ _COOPERATIVE: Final = UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"]
 _SERIALIZE: Final = UR["UR_KERNEL_LAUNCH_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE"]
 
 
-def _is_cooperative(properties: Any, device: Device) -> bool:
+def _is_cooperative(properties: Any, device: URDevice) -> bool:
     """Whether all work-groups have to run at once. Raises URError, INVALID_OPERATION for what the device cannot do."""
     if properties.flags & ~(_COOPERATIVE | _SERIALIZE):
         raise failure("INVALID_ENUMERATION", "launchPropList->flags")
@@ -188,14 +188,14 @@ _CountPrototype: Final = ctypes.CFUNCTYPE(
 )
 
 
-def capabilities(device: Device) -> int:
+def capabilities(device: URDevice) -> int:
     """UR_DEVICE_INFO_KERNEL_LAUNCH_CAPABILITIES."""
     there = _EXTENSION in device.icd.extensions and device.platform.icd.extension_function(_COUNT)
     return UR["UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE"] if there else 0
 
 
 @contextmanager
-def _concurrent(kernel: Kernel) -> Iterator[None]:
+def _concurrent(kernel: URKernel) -> Iterator[None]:
     """A block in which launches of the kernel, whose lock is held, are concurrent ones."""
 
     def set_type(value: int) -> int:
@@ -212,8 +212,8 @@ def _concurrent(kernel: Kernel) -> Iterator[None]:
 
 @adapter.entry
 def urKernelSuggestMaxCooperativeGroupCount(
-    hKernel: Kernel,
-    hDevice: Device,
+    hKernel: URKernel,
+    hDevice: URDevice,
     workDim: int,
     pLocalWorkSize: list[int],
     dynamicSharedMemorySize: int,
@@ -243,7 +243,7 @@ def urKernelSuggestMaxCooperativeGroupCount(
     return min(count.value, room, 0xFFFFFFFF)
 
 
-def _groups_by_local_memory(kernel: Kernel, device: Device, dynamic: int) -> int:
+def _groups_by_local_memory(kernel: URKernel, device: URDevice, dynamic: int) -> int:
     """How many work-groups fit into the local memory of all compute units, each with `dynamic` bytes besides its own.
 
     OpenCL's query knows of no such bytes.

@@ -21,11 +21,11 @@ from ..sdk.objects import Object
 from .core import adapter, failure, icd
 
 if TYPE_CHECKING:
-    from .devices import Device
+    from .devices import URDevice
 
 
 @adapter.kind
-class Platform(Object):
+class URPlatform(Object):
     """A platform of a driver; it lives as long as the process."""
 
     type, counted = "ur_platform_handle_t", False
@@ -35,14 +35,14 @@ class Platform(Object):
         self.profile = profile_of(platform)
 
     @property
-    def devices(self) -> tuple[Device, ...]:
+    def devices(self) -> tuple[URDevice, ...]:
         """Its root devices, always the same objects."""
         from .devices import devices_of
 
         return devices_of(self)
 
 
-def platforms() -> tuple[Platform, ...]:
+def platforms() -> tuple[URPlatform, ...]:
     """All platforms; the drivers are opened by the first call."""
     with _lock:
         return _found()
@@ -52,8 +52,8 @@ _lock = new_lock()
 
 
 @cache
-def _found() -> tuple[Platform, ...]:
-    found = tuple(map(Platform, drivers().platforms))
+def _found() -> tuple[URPlatform, ...]:
+    found = tuple(map(URPlatform, drivers().platforms))
     for reason in drivers().reasons:
         adapter.log("debug", reason)
     if not found:
@@ -78,7 +78,7 @@ def _open_loader() -> None:
             return
 
 
-def platform_of(native: int) -> Platform:
+def platform_of(native: int) -> URPlatform:
     """The platform of a cl_platform_id. Raises URError (INVALID_PLATFORM) if it is none of ours."""
     for platform in platforms():
         if platform.cl == native:
@@ -88,7 +88,7 @@ def platform_of(native: int) -> Platform:
     )
 
 
-def driver_of(native: int) -> Platform:
+def driver_of(native: int) -> URPlatform:
     """A platform of the driver that made one of OpenCL's objects: both begin with the driver's table. Raises URError
     (INVALID_VALUE)."""
     table = read_word(native)
@@ -101,7 +101,7 @@ def driver_of(native: int) -> Platform:
 
 
 @adapter.entry
-def urPlatformGet(NumEntries: int) -> list[Platform]:
+def urPlatformGet(NumEntries: int) -> list[URPlatform]:
     return list(platforms())
 
 
@@ -131,7 +131,7 @@ adapter.info(
 
 
 @adapter.entry
-def urPlatformGetApiVersion(hPlatform: Platform) -> int:
+def urPlatformGetApiVersion(hPlatform: URPlatform) -> int:
     return API_VERSION
 
 
@@ -147,7 +147,7 @@ _OPTIONS = {
 
 
 @adapter.entry
-def urPlatformGetBackendOption(hPlatform: Platform, pFrontendOption: str) -> str:
+def urPlatformGetBackendOption(hPlatform: URPlatform, pFrontendOption: str) -> str:
     if pFrontendOption not in _OPTIONS:
         raise failure(
             "INVALID_VALUE", f"{pFrontendOption} is no option that drivers have their own word for"
@@ -159,10 +159,10 @@ def urPlatformGetBackendOption(hPlatform: Platform, pFrontendOption: str) -> str
 
 
 @adapter.entry
-def urPlatformGetNativeHandle(hPlatform: Platform) -> int:
+def urPlatformGetNativeHandle(hPlatform: URPlatform) -> int:
     return hPlatform.cl
 
 
 @adapter.entry
-def urPlatformCreateWithNativeHandle(hNativePlatform: int) -> Platform:
+def urPlatformCreateWithNativeHandle(hNativePlatform: int) -> URPlatform:
     return platform_of(hNativePlatform)

@@ -14,10 +14,10 @@ from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...loader.base.interrupts import run_aside
 from ...loader.ur.abi import UR
-from .contexts import Context
+from .contexts import URContext
 from .core import adapter, check, check_count, failure, handles
-from .devices import Device, takes_specialization_constants
-from .programs import Program, text_of
+from .devices import URDevice, takes_specialization_constants
+from .programs import URProgram, text_of
 
 
 class BuildError(OpenCLError):
@@ -51,7 +51,7 @@ def _options(text: str | None) -> bytes | None:
     return text.encode() if text else None
 
 
-def _run_aside(programs: Sequence[Program], work: Callable[[], Any]) -> Any:
+def _run_aside(programs: Sequence[URProgram], work: Callable[[], Any]) -> Any:
     """Call a function of the driver that may take long. Ctrl-C ends the wait for it, and it goes on with its programs."""
     cls = [program.cl for program in programs]
     table = programs[0].table
@@ -68,7 +68,7 @@ def _run_aside(programs: Sequence[Program], work: Callable[[], Any]) -> Any:
     return run_aside(call)
 
 
-def _build(program: Program, devices: Sequence[Device], options: str | None) -> None:
+def _build(program: URProgram, devices: Sequence[URDevice], options: str | None) -> None:
     """Build for these devices, or for all that the program is for."""
     listed, text = handles(devices), _options(options)
     code = _run_aside(
@@ -78,7 +78,7 @@ def _build(program: Program, devices: Sequence[Device], options: str | None) -> 
     _check_built(program, code, "clBuildProgram")
 
 
-def _compile(program: Program, devices: Sequence[Device], options: str | None) -> None:
+def _compile(program: URProgram, devices: Sequence[URDevice], options: str | None) -> None:
     listed, text = handles(devices), _options(options)
     code = _run_aside(
         (program,),
@@ -89,13 +89,13 @@ def _compile(program: Program, devices: Sequence[Device], options: str | None) -
     _check_built(program, code, "clCompileProgram")
 
 
-def _check_built(program: Program, code: int, routine: str) -> None:
+def _check_built(program: URProgram, code: int, routine: str) -> None:
     if code in _BUILD:
         raise BuildError.of(code, routine, program.log)
     check(code, routine)
 
 
-def _check_devices(context: Context, devices: Sequence[Device]) -> None:
+def _check_devices(context: URContext, devices: Sequence[URDevice]) -> None:
     if not devices:
         raise failure("INVALID_VALUE", "a program is built for one device at least")
     for device in devices:
@@ -103,13 +103,13 @@ def _check_devices(context: Context, devices: Sequence[Device]) -> None:
 
 
 @adapter.entry
-def urProgramBuild(hContext: Context, hProgram: Program, pOptions: str | None) -> None:
+def urProgramBuild(hContext: URContext, hProgram: URProgram, pOptions: str | None) -> None:
     hContext.check_same("the program", hProgram)
     _build(hProgram, (), pOptions)
 
 
 @adapter.entry
-def urProgramCompile(hContext: Context, hProgram: Program, pOptions: str | None) -> None:
+def urProgramCompile(hContext: URContext, hProgram: URProgram, pOptions: str | None) -> None:
     hContext.check_same("the program", hProgram)
     _compile(hProgram, (), pOptions)
 
@@ -119,7 +119,7 @@ def urProgramCompile(hContext: Context, hProgram: Program, pOptions: str | None)
 
 @adapter.entry
 def urProgramBuildExp(
-    hProgram: Program, phDevices: list[Device], flags: int, pOptions: str | None
+    hProgram: URProgram, phDevices: list[URDevice], flags: int, pOptions: str | None
 ) -> None:
     _check_devices(hProgram.context, phDevices)
     _build(hProgram, phDevices, pOptions)
@@ -127,7 +127,7 @@ def urProgramBuildExp(
 
 @adapter.entry
 def urProgramCompileExp(
-    hProgram: Program, phDevices: list[Device], flags: int, pOptions: str | None
+    hProgram: URProgram, phDevices: list[URDevice], flags: int, pOptions: str | None
 ) -> None:
     _check_devices(hProgram.context, phDevices)
     _compile(hProgram, phDevices, pOptions)
@@ -135,17 +135,17 @@ def urProgramCompileExp(
 
 @adapter.entry
 def urProgramLink(
-    hContext: Context, phPrograms: list[Program], pOptions: str | None, phProgram: Any
+    hContext: URContext, phPrograms: list[URProgram], pOptions: str | None, phProgram: Any
 ) -> None:
     _link(hContext, (), phPrograms, pOptions, phProgram)
 
 
 @adapter.entry
 def urProgramLinkExp(
-    hContext: Context,
-    phDevices: list[Device],
+    hContext: URContext,
+    phDevices: list[URDevice],
     flags: int,
-    phPrograms: list[Program],
+    phPrograms: list[URProgram],
     pOptions: str | None,
     phProgram: Any,
 ) -> None:
@@ -154,9 +154,9 @@ def urProgramLinkExp(
 
 
 def _link(
-    context: Context,
-    devices: Sequence[Device],
-    programs: list[Program],
+    context: URContext,
+    devices: Sequence[URDevice],
+    programs: list[URProgram],
     options: str | None,
     into: Any,
 ) -> None:
@@ -182,7 +182,7 @@ def _link(
             ctypes.byref(code),
         ),
     )
-    made = Program(cl, context) if cl else None
+    made = URProgram(cl, context) if cl else None
     if code.value and code.value not in _LINK:
         check(code.value, "clLinkProgram")
     if made is not None:
@@ -195,7 +195,9 @@ def _link(
 
 
 @adapter.entry
-def urProgramSetSpecializationConstants(hProgram: Program, count: int, pSpecConstants: Any) -> None:
+def urProgramSetSpecializationConstants(
+    hProgram: URProgram, count: int, pSpecConstants: Any
+) -> None:
     if not count:
         raise failure("INVALID_SIZE", "there is no constant to set")
     check_count(count, "INVALID_SIZE", "constants")
@@ -258,7 +260,7 @@ _BUILD_INFO: Final[dict[int, tuple[str, Callable[[bytes], Any]]]] = {
 
 
 @adapter.entry
-def urProgramGetBuildInfo(hProgram: Program, hDevice: Device, propName: int) -> Any:
+def urProgramGetBuildInfo(hProgram: URProgram, hDevice: URDevice, propName: int) -> Any:
     hProgram.context.check_device(hDevice)
     name, read = _BUILD_INFO[propName]
     return read(hProgram.build_info(hDevice, name))

@@ -15,9 +15,9 @@ from typing import Any, Final
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ..sdk._native import ffi
-from .contexts import Context, check_native
-from .core import CLObject, adapter, check, create, failure, handles, query, taken_over
-from .devices import Device, device_of, takes_spirv
+from .contexts import URContext, check_native
+from .core import CLObject, adapter, check, create, failure, handles, query, retain_unless_owned
+from .devices import URDevice, device_of, takes_spirv
 
 _SPIRV: Final = (
     b"\x03\x02\x23\x07",
@@ -27,24 +27,24 @@ _WHITE: Final = frozenset("\t\n\v\f\r")
 
 
 @adapter.kind
-class Program(CLObject):
+class URProgram(CLObject):
     """A cl_program. `il` is the IL that it was made from, b"" if it was made from something else."""
 
     type = "ur_program_handle_t"
     release, retain_function = "clReleaseProgram", "clRetainProgram"
 
-    def __init__(self, cl: int, context: Context, il: bytes = b"") -> None:
+    def __init__(self, cl: int, context: URContext, il: bytes = b"") -> None:
         super().__init__(cl, context.table)
         self.context, self.il = context, il
 
     @cached_property
-    def devices(self) -> tuple[Device, ...]:
+    def devices(self) -> tuple[URDevice, ...]:
         """The devices that it is for, in OpenCL's order, which is that of its binaries."""
         known = {device.cl: device for device in self.context.devices}
         found = struct.iter_unpack("@P", self.query("CL_PROGRAM_DEVICES"))
         return tuple(known.get(cl) or device_of(cl) for (cl,) in found)
 
-    def build_info(self, device: Device, name: str) -> bytes:
+    def build_info(self, device: URDevice, name: str) -> bytes:
         """The raw answer of clGetProgramBuildInfo to `name`."""
         return query(
             self.table,
@@ -110,18 +110,20 @@ def _check_metadata(given: Any) -> None:
 
 
 @adapter.entry
-def urProgramCreateWithIL(hContext: Context, pIL: int, length: int, pProperties: Any) -> Program:
+def urProgramCreateWithIL(
+    hContext: URContext, pIL: int, length: int, pProperties: Any
+) -> URProgram:
     _check_metadata(pProperties)
     if not length:
         raise failure("INVALID_SIZE", "the IL is empty")
     data = ctypes.string_at(pIL, length)
     if data.startswith(_SPIRV):
-        return Program(_from_il(hContext, data), hContext, data)
+        return URProgram(_from_il(hContext, data), hContext, data)
     source = _source(data)
     if source is None:
         raise failure("INVALID_BINARY", "this is neither SPIR-V nor OpenCL C")
     text = (ctypes.c_char_p * 1)(source)
-    return Program(
+    return URProgram(
         create(hContext.table, "clCreateProgramWithSource", hContext.cl, 1, text, None), hContext
     )
 
@@ -138,7 +140,7 @@ def _source(data: bytes) -> bytes | None:
     return text if text and readable else None
 
 
-def _from_il(context: Context, data: bytes) -> int:
+def _from_il(context: URContext, data: bytes) -> int:
     if not any(map(takes_spirv, context.devices)):
         raise failure("COMPILER_NOT_AVAILABLE", "no device of the context takes SPIR-V")
     create_with_il: Any = context.table.clCreateProgramWithIL
@@ -184,13 +186,13 @@ def _is_whole(address: int, size: int) -> bool:
 
 @adapter.entry
 def urProgramCreateWithBinary(
-    hContext: Context,
+    hContext: URContext,
     numDevices: int,
-    phDevices: list[Device],
+    phDevices: list[URDevice],
     pLengths: list[int],
     ppBinaries: Any,
     pProperties: Any,
-) -> Program:
+) -> URProgram:
     _check_metadata(pProperties)
     if not numDevices:
         raise failure("INVALID_SIZE", "a program is for one device at least")
@@ -216,28 +218,28 @@ def urProgramCreateWithBinary(
     if OPENCL.errors.get(code.value, ("",))[0] == "CL_INVALID_BINARY":
         raise failure("INVALID_NATIVE_BINARY", "the driver did not make it, or not for this device")
     check(code.value, "clCreateProgramWithBinary")
-    return Program(made, hContext)
+    return URProgram(made, hContext)
 
 
 @adapter.entry
-def urProgramGetNativeHandle(hProgram: Program) -> int:
+def urProgramGetNativeHandle(hProgram: URProgram) -> int:
     return hProgram.cl
 
 
 @adapter.entry
 def urProgramCreateWithNativeHandle(
-    hNativeProgram: int, hContext: Context, pProperties: Any
-) -> Program:
+    hNativeProgram: int, hContext: URContext, pProperties: Any
+) -> URProgram:
     return program_of(
         hNativeProgram, hContext, owned=bool(pProperties and pProperties.isNativeHandleOwned)
     )
 
 
-def program_of(native: int, context: Context, owned: bool) -> Program:
+def program_of(native: int, context: URContext, owned: bool) -> URProgram:
     """A new object for a cl_program. Raises URError (INVALID_NULL_HANDLE, INVALID_VALUE, INVALID_CONTEXT)."""
     check_native(native, context, "clGetProgramInfo", "CL_PROGRAM_CONTEXT")
-    taken_over(Program, native, context.table, owned)
-    return Program(native, context)
+    retain_unless_owned(URProgram, native, context.table, owned)
+    return URProgram(native, context)
 
 
 # what is asked
@@ -263,7 +265,7 @@ adapter.info(
 # what it defines
 
 
-def _find(program: Program, name: str) -> Any:
+def _find(program: URProgram, name: str) -> Any:
     """One of the functions of Intel's drivers that Khronos' headers do not have."""
     address = program.context.platform.icd.extension_function(name)
     if not address:
@@ -291,7 +293,7 @@ _PROTOTYPES: Final = {
 
 
 @adapter.entry
-def urProgramGetFunctionPointer(hDevice: Device, hProgram: Program, pFunctionName: str) -> int:
+def urProgramGetFunctionPointer(hDevice: URDevice, hProgram: URProgram, pFunctionName: str) -> int:
     hProgram.context.check_device(hDevice)
     routine = "clGetDeviceFunctionPointerINTEL"
     address = ctypes.c_uint64()
@@ -311,7 +313,7 @@ def urProgramGetFunctionPointer(hDevice: Device, hProgram: Program, pFunctionNam
 
 @adapter.entry
 def urProgramGetGlobalVariablePointer(
-    hDevice: Device, hProgram: Program, pGlobalVariableName: str
+    hDevice: URDevice, hProgram: URProgram, pGlobalVariableName: str
 ) -> tuple[int, int]:
     hProgram.context.check_device(hDevice)
     routine = "clGetDeviceGlobalVariablePointerINTEL"

@@ -19,10 +19,10 @@ from ...icd.command_buffer.waiting import finish
 from ...icd.command_buffer.waiting import wait as wait_for_event
 from ...icd.errors import OpenCLError
 from ...loader.ur.abi import UR
-from .contexts import Context, check_native
-from .core import CLObject, adapter, check, create, failure, handles, query, taken_over
-from .devices import Device, device_of
-from .events import Event, call_host, waits_itself, when
+from .contexts import URContext, check_native
+from .core import CLObject, adapter, check, create, failure, handles, query, retain_unless_owned
+from .devices import URDevice, device_of
+from .events import UREvent, call_host_function, call_on_status, waits_itself
 
 _OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 _PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
@@ -30,14 +30,14 @@ _NativeEnqueue: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
 @adapter.kind
-class Queue(CLObject):
+class URQueue(CLObject):
     """A cl_command_queue. `flags` are those of its creation (ur_queue_flags_t)."""
 
     type = "ur_queue_handle_t"
     release, retain_function = "clReleaseCommandQueue", "clRetainCommandQueue"
 
     def __init__(
-        self, cl: int, context: Context, device: Device, flags: int, owned: bool = True
+        self, cl: int, context: URContext, device: URDevice, flags: int, owned: bool = True
     ) -> None:
         super().__init__(cl, context.table, owned)
         self.context, self.device, self.flags = context, device, flags
@@ -68,7 +68,7 @@ class Queue(CLObject):
         else:
             super().close()
 
-    def who_waits(self, blocking: bool) -> tuple[bool, bool]:
+    def split_blocking(self, blocking: bool) -> tuple[bool, bool]:
         """For a command that is `blocking` to the program: whether it blocks in the driver, and
         whether we wait for its event afterwards."""
         by_us = waits_itself(self.context.platform)
@@ -96,14 +96,14 @@ class Queue(CLObject):
         check(self.table.clFlush(self.cl), "clFlush")
         return marker is not None and marker.status == 0 and self.enqueued == enqueued + 1
 
-    def check_waits(self, waits: Sequence[Event]) -> None:
+    def check_waits(self, waits: Sequence[UREvent]) -> None:
         """Raise URError for events that a command of the queue cannot wait for: INVALID_CONTEXT for one of another context, with which
-        Intel's driver crashes, and what `Event.check_usable` raises."""
+        Intel's driver crashes, and what `UREvent.check_usable` raises."""
         self.context.check_same("an event of the wait list", *waits)
         for event in waits:
             event.check_usable()
 
-    def wait_list(self, waits: Sequence[Event]) -> tuple[int, Any]:
+    def wait_list(self, waits: Sequence[UREvent]) -> tuple[int, Any]:
         """The wait list of a command that is enqueued now, as OpenCL takes it. Raises URError for an event that cannot be waited for."""
         if waits:
             self.check_waits(waits)
@@ -114,9 +114,9 @@ class Queue(CLObject):
         routine: str,
         command: str,
         arguments: tuple[Any, ...],
-        waits: Sequence[Event],
+        waits: Sequence[UREvent],
         wanted: bool,
-    ) -> Event | None:
+    ) -> UREvent | None:
         """Call one of OpenCL's clEnqueue… functions with what lies between the queue and the wait list.
 
         `command` is the name of a ur_command_t after UR_COMMAND_; the event is only made if it is `wanted`. Raises URError,
@@ -128,14 +128,14 @@ class Queue(CLObject):
         check(getattr(self.table, routine)(self.cl, *arguments, count, listed, out), routine)
         self.enqueued += 1
         return (
-            Event(made.value or 0, self.context, self, UR[f"UR_COMMAND_{command}"])
+            UREvent(made.value or 0, self.context, self, UR[f"UR_COMMAND_{command}"])
             if wanted
             else None
         )
 
 
 #: The queues that exist, by their `id`. A released queue exists as long as an event of its commands holds it.
-_queues: Final[WeakValueDictionary[int, Queue]] = WeakValueDictionary()
+_queues: Final[WeakValueDictionary[int, URQueue]] = WeakValueDictionary()
 
 
 class _UnfinishedCommands(CLObject):
@@ -148,12 +148,12 @@ class _UnfinishedCommands(CLObject):
     type = ""
     release, retain_function = "clReleaseEvent", "clRetainEvent"
 
-    def __init__(self, cl: int, queue: Queue) -> None:
+    def __init__(self, cl: int, queue: URQueue) -> None:
         super().__init__(cl, queue.table)
         self.context_cl, self.device, self.in_order = queue.context.cl, queue.device, queue.in_order
 
     @classmethod
-    def of(cls, queue: Queue) -> _UnfinishedCommands | None:
+    def of(cls, queue: URQueue) -> _UnfinishedCommands | None:
         """Remember the commands of a queue that is closed now. Nothing is waited for.
 
         The answer is None if the driver refuses a marker.
@@ -193,20 +193,23 @@ _unfinished: Final[dict[int, _UnfinishedCommands]] = {}
 adapter.on_close.append(_unfinished.clear)
 
 
-def drain_queues(*, context: Context | None = None, device: Device | None = None) -> None:
+def drain_queues(*, context: URContext | None = None, device: URDevice | None = None) -> None:
     """Wait for the commands of all queues of a context, or to a device and its sub-devices.
 
     The queues that the program has released are among them. Raises OpenCLError.
     """
 
-    def is_meant(context_cl: int, of: Device) -> bool:
+    def is_meant(context_cl: int, of: URDevice) -> bool:
         return (context is None or context_cl == context.cl) and (
             device is None or of.is_part_of(device)
         )
 
     for reference in _queues.valuerefs():
         queue = reference()
-        if queue is not None and is_meant(queue.context.cl, queue.device):
+        # A weak reference leads to an object until its finalizer has returned.
+        if queue is None or queue.is_closed:
+            continue
+        if is_meant(queue.context.cl, queue.device):
             queue.drain()
     for one in list(_unfinished.values()):  # second: a queue that was closed meanwhile is here
         if is_meant(one.context_cl, one.device):
@@ -225,7 +228,7 @@ def _release_all() -> None:
 adapter.on_close.append(_release_all)
 
 
-def create_queue(context: Context, device: Device, flags: int) -> Queue:
+def create_queue(context: URContext, device: URDevice, flags: int) -> URQueue:
     """A new queue. Raises OpenCLError; URError (INVALID_QUEUE_PROPERTIES) for flags that the device does not have."""
     release_ended()
     _UnfinishedCommands.forget_ended()
@@ -241,7 +244,7 @@ def create_queue(context: Context, device: Device, flags: int) -> Queue:
         )
     else:
         cl = create(context.table, "clCreateCommandQueue", context.cl, device.cl, bits)
-    return Queue(cl, context, device, flags)
+    return URQueue(cl, context, device, flags)
 
 
 #: Flags that contradict each other, and those of which a host's queue can have none.
@@ -253,7 +256,7 @@ _ON_DEVICE: Final = UR["UR_QUEUE_FLAG_ON_DEVICE"] | UR["UR_QUEUE_FLAG_ON_DEVICE_
 
 
 @adapter.entry
-def urQueueCreate(hContext: Context, hDevice: Device, pProperties: Any) -> Queue:
+def urQueueCreate(hContext: URContext, hDevice: URDevice, pProperties: Any) -> URQueue:
     hContext.check_device(hDevice)
     flags = pProperties.flags if pProperties else 0
     for pair in _CONTRADICTIONS:
@@ -279,30 +282,30 @@ adapter.info(
 
 
 @adapter.entry
-def urQueueFinish(hQueue: Queue) -> None:
+def urQueueFinish(hQueue: URQueue) -> None:
     hQueue.drain()
 
 
 @adapter.entry
-def urDeviceWaitExp(hDevice: Device) -> None:
+def urDeviceWaitExp(hDevice: URDevice) -> None:
     drain_queues(device=hDevice)
 
 
 @adapter.entry
-def urQueueFlush(hQueue: Queue) -> None:
+def urQueueFlush(hQueue: URQueue) -> None:
     check(hQueue.table.clFlush(hQueue.cl), "clFlush")
 
 
 @adapter.entry
-def urQueueGetNativeHandle(hQueue: Queue) -> int:
+def urQueueGetNativeHandle(hQueue: URQueue) -> int:
     hQueue.shared = True
     return hQueue.cl
 
 
 @adapter.entry
 def urQueueCreateWithNativeHandle(
-    hNativeQueue: int, hContext: Context, hDevice: Device | None, pProperties: Any
-) -> Queue:
+    hNativeQueue: int, hContext: URContext, hDevice: URDevice | None, pProperties: Any
+) -> URQueue:
     check_native(hNativeQueue, hContext, "clGetCommandQueueInfo", "CL_QUEUE_CONTEXT")
     device = _ask_native(hNativeQueue, hContext, "CL_QUEUE_DEVICE")
     if hDevice is not None and device != hDevice.cl:
@@ -311,26 +314,26 @@ def urQueueCreateWithNativeHandle(
     return _of_native(hNativeQueue, hContext, hDevice or device_of(device), owned)
 
 
-def _ask_native(native: int, context: Context, name: str) -> int:
+def _ask_native(native: int, context: URContext, name: str) -> int:
     data = query(context.table, "clGetCommandQueueInfo", native, OPENCL[name])
     return int.from_bytes(data, "little")
 
 
-def _of_native(native: int, context: Context, device: Device, owned: bool) -> Queue:
+def _of_native(native: int, context: URContext, device: URDevice, owned: bool) -> URQueue:
     """A new object for a cl_command_queue."""
-    taken_over(Queue, native, context.table, owned)
+    retain_unless_owned(URQueue, native, context.table, owned)
     bits = _ask_native(native, context, "CL_QUEUE_PROPERTIES")
     flags = _OUT_OF_ORDER if bits & OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"] else 0
     flags |= _PROFILING if bits & OPENCL["CL_QUEUE_PROFILING_ENABLE"] else 0
-    queue = Queue(native, context, device, flags)
+    queue = URQueue(native, context, device, flags)
     queue.shared = True
     return queue
 
 
-def queue_of(native: int, context: Context) -> Queue:
+def queue_of(native: int, context: URContext) -> URQueue:
     """The queue with a native handle: one that exists, or a new object for it. Raises URError, OpenCLError."""
-    found = (reference() for reference in _queues.valuerefs())
-    known = next((one for one in found if one is not None and one.cl == native), None)
+    found = filter(None, (reference() for reference in _queues.valuerefs()))
+    known = next((one for one in found if one.cl == native and not one.is_closed), None)
     if known is not None:
         return known
     device = device_of(_ask_native(native, context, "CL_QUEUE_DEVICE"))
@@ -343,7 +346,9 @@ def queue_of(native: int, context: Context) -> Queue:
 
 
 @adapter.entry
-def urEnqueueEventsWait(hQueue: Queue, phEventWaitList: list[Event], phEvent: bool) -> Event | None:
+def urEnqueueEventsWait(
+    hQueue: URQueue, phEventWaitList: list[UREvent], phEvent: bool
+) -> UREvent | None:
     return hQueue.enqueue(
         "clEnqueueMarkerWithWaitList", "EVENTS_WAIT", (), phEventWaitList, phEvent
     )
@@ -351,8 +356,8 @@ def urEnqueueEventsWait(hQueue: Queue, phEventWaitList: list[Event], phEvent: bo
 
 @adapter.entry
 def urEnqueueEventsWaitWithBarrier(
-    hQueue: Queue, phEventWaitList: list[Event], phEvent: bool
-) -> Event | None:
+    hQueue: URQueue, phEventWaitList: list[UREvent], phEvent: bool
+) -> UREvent | None:
     return hQueue.enqueue(
         "clEnqueueBarrierWithWaitList", "EVENTS_WAIT_WITH_BARRIER", (), phEventWaitList, phEvent
     )
@@ -360,15 +365,15 @@ def urEnqueueEventsWaitWithBarrier(
 
 @adapter.entry
 def urEnqueueEventsWaitWithBarrierExt(
-    hQueue: Queue, phEventWaitList: list[Event], phEvent: bool
-) -> Event | None:
+    hQueue: URQueue, phEventWaitList: list[UREvent], phEvent: bool
+) -> UREvent | None:
     return urEnqueueEventsWaitWithBarrier(hQueue, phEventWaitList, phEvent)
 
 
 @adapter.entry
 def urEnqueueTimestampRecordingExp(
-    hQueue: Queue, blocking: bool, phEventWaitList: list[Event]
-) -> Event:
+    hQueue: URQueue, blocking: bool, phEventWaitList: list[UREvent]
+) -> UREvent:
     """The time of a marker, or of a second marker behind it.
 
     A second one, on an in-order queue that profiles, is needed where the queue does not profile or
@@ -397,23 +402,23 @@ def urEnqueueTimestampRecordingExp(
 
 @adapter.entry
 def urEnqueueHostTaskExp(
-    hQueue: Queue, pfnHostTask: int, data: int, phEventWaitList: list[Event], phEvent: bool
-) -> Event | None:
+    hQueue: URQueue, pfnHostTask: int, data: int, phEventWaitList: list[UREvent], phEvent: bool
+) -> UREvent | None:
     """A marker's callback runs the task and completes a user event, for which everything after it in the queue waits."""
     before = hQueue.enqueue("clEnqueueMarkerWithWaitList", "EVENTS_WAIT", (), phEventWaitList, True)
     assert before is not None
-    done = Event(create(hQueue.table, "clCreateUserEvent", hQueue.context.cl), hQueue.context)
+    done = UREvent(create(hQueue.table, "clCreateUserEvent", hQueue.context.cl), hQueue.context)
     task = "clEnqueueBarrierWithWaitList" if hQueue.in_order else "clEnqueueMarkerWithWaitList"
 
     def run(status: int) -> None:
         try:
             if status >= 0:
-                call_host(pfnHostTask, data)
+                call_host_function(pfnHostTask, data)
         finally:
             hQueue.table.clSetUserEventStatus(done.cl, min(status, 0))
             before.finish()
 
-    when(
+    call_on_status(
         before.cl, hQueue.table, 0, run
     )  # first: if it fails, nothing is enqueued that would wait for ever
     made = hQueue.enqueue(task, "HOST_TASK_EXP", (), [done], phEvent)
@@ -425,13 +430,13 @@ def urEnqueueHostTaskExp(
 
 @adapter.entry
 def urEnqueueNativeCommandExp(
-    hQueue: Queue,
+    hQueue: URQueue,
     pfnNativeEnqueue: int,
     data: int,
     phMemList: list[Any],
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> Event | None:
+) -> UREvent | None:
     hQueue.context.check_same("the memory", *phMemList)
     hQueue.enqueue(
         "clEnqueueBarrierWithWaitList", "EVENTS_WAIT_WITH_BARRIER", (), phEventWaitList, False

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
-from .contexts import Context
-from .core import CLObject, adapter, create, failure, query, taken_over
+from .contexts import URContext
+from .core import CLObject, adapter, create, failure, query, retain_unless_owned
 from .platforms import driver_of
 
 _ADDRESSING: Final = {
@@ -22,14 +22,14 @@ _FILTERS: Final = {
 
 
 @adapter.kind
-class Sampler(CLObject):
+class URSampler(CLObject):
     """A cl_sampler. `addressing` and `filtering` are Unified Runtime's numbers."""
 
     type = "ur_sampler_handle_t"
     release, retain_function = "clReleaseSampler", "clRetainSampler"
 
     def __init__(
-        self, cl: int, context: Context, normalized: bool, addressing: int, filtering: int
+        self, cl: int, context: URContext, normalized: bool, addressing: int, filtering: int
     ) -> None:
         super().__init__(cl, context.table)
         self.context, self.normalized, self.addressing, self.filtering = (
@@ -41,13 +41,13 @@ class Sampler(CLObject):
         self.words = cl, context.cl, 0, 0  # as launches.c knows it
 
 
-def _check_images(context: Context) -> None:
+def _check_images(context: URContext) -> None:
     if not any(device.icd.info("CL_DEVICE_IMAGE_SUPPORT") for device in context.devices):
         raise failure("UNSUPPORTED_FEATURE", "no device of the context has images")
 
 
 @adapter.entry
-def urSamplerCreate(hContext: Context, pDesc: Any) -> Sampler:
+def urSamplerCreate(hContext: URContext, pDesc: Any) -> URSampler:
     normalized, addressing, filtering = (
         bool(pDesc.normalizedCoords),
         pDesc.addressingMode,
@@ -72,7 +72,7 @@ def urSamplerCreate(hContext: Context, pDesc: Any) -> Sampler:
         cl = create(hContext.table, "clCreateSamplerWithProperties", hContext.cl, properties)
     else:
         cl = create(hContext.table, "clCreateSampler", hContext.cl, normalized, *modes)
-    return Sampler(cl, hContext, normalized, addressing, filtering)
+    return URSampler(cl, hContext, normalized, addressing, filtering)
 
 
 adapter.info(
@@ -88,14 +88,14 @@ adapter.info(
 
 
 @adapter.entry
-def urSamplerGetNativeHandle(hSampler: Sampler) -> int:
+def urSamplerGetNativeHandle(hSampler: URSampler) -> int:
     return hSampler.cl
 
 
 @adapter.entry
 def urSamplerCreateWithNativeHandle(
-    hNativeSampler: int, hContext: Context, pProperties: Any
-) -> Sampler:
+    hNativeSampler: int, hContext: URContext, pProperties: Any
+) -> URSampler:
     if not hNativeSampler:
         raise failure("INVALID_NULL_HANDLE")
     table = driver_of(hNativeSampler).table
@@ -112,10 +112,10 @@ def urSamplerCreateWithNativeHandle(
         ask("CL_SAMPLER_ADDRESSING_MODE")
     ]
     filtering = {opencl: mode for mode, opencl in _FILTERS.items()}[ask("CL_SAMPLER_FILTER_MODE")]
-    taken_over(
-        Sampler,
+    retain_unless_owned(
+        URSampler,
         hNativeSampler,
         hContext.table,
         bool(pProperties and pProperties.isNativeHandleOwned),
     )
-    return Sampler(hNativeSampler, hContext, normalized, addressing, filtering)
+    return URSampler(hNativeSampler, hContext, normalized, addressing, filtering)

@@ -14,19 +14,19 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
-from .buffers import Buffer
-from .contexts import Context
+from .buffers import URBuffer
+from .contexts import URContext
 from .core import CLObject, adapter, create, failure, flags
-from .events import Event
-from .extensions import Call, enqueue_by, finished, in_turn, nothing
-from .queues import Queue
+from .events import UREvent
+from .extensions import Call, enqueue_by, enqueue_in_sequence, enqueue_marker, wait_if_blocking
+from .queues import URQueue
 
 Rect = tuple[int, int, int]
 LARGEST_PATTERN: Final = 128  # SPEC clEnqueueFillBuffer: 1, 2, 4 … 128 bytes
 _BLOCK: Final = 1 << 16  # bytes: how much of a pattern is written out before doubling begins
 
 
-def check_range(buffer: Buffer, offset: int, size: int) -> None:
+def check_range(buffer: URBuffer, offset: int, size: int) -> None:
     """Raise URError (INVALID_SIZE) for what goes beyond a buffer."""
     if offset + size > buffer.size:
         raise failure(
@@ -35,36 +35,38 @@ def check_range(buffer: Buffer, offset: int, size: int) -> None:
 
 
 def _transfer(
-    queue: Queue,
+    queue: URQueue,
     routine: str,
     command: str,
     arguments: tuple[Any, ...],
     size: int,
-    waits: Sequence[Event],
+    waits: Sequence[UREvent],
     wanted: bool,
     blocking: bool,
-) -> Event | None:
+) -> UREvent | None:
     """Enqueue one transfer. `who_waits` says who waits for a blocking one."""
     if not size:
-        return finished(nothing(queue, command, waits, wanted or blocking), blocking)
-    by_us = queue.who_waits(blocking)[1]
-    return finished(queue.enqueue(routine, command, arguments, waits, wanted or by_us), by_us)
+        return wait_if_blocking(enqueue_marker(queue, command, waits, wanted or blocking), blocking)
+    by_us = queue.split_blocking(blocking)[1]
+    return wait_if_blocking(
+        queue.enqueue(routine, command, arguments, waits, wanted or by_us), by_us
+    )
 
 
 @adapter.entry
 def urEnqueueMemBufferRead(
-    hQueue: Queue,
-    hBuffer: Buffer,
+    hQueue: URQueue,
+    hBuffer: URBuffer,
     blockingRead: bool,
     offset: int,
     size: int,
     pDst: int,
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> Event | None:
+) -> UREvent | None:
     hQueue.context.check_same("the buffer", hBuffer)
     check_range(hBuffer, offset, size)
-    arguments = (hBuffer.cl, hQueue.who_waits(blockingRead)[0], offset, size, pDst)
+    arguments = (hBuffer.cl, hQueue.split_blocking(blockingRead)[0], offset, size, pDst)
     return _transfer(
         hQueue,
         "clEnqueueReadBuffer",
@@ -79,18 +81,18 @@ def urEnqueueMemBufferRead(
 
 @adapter.entry
 def urEnqueueMemBufferWrite(
-    hQueue: Queue,
-    hBuffer: Buffer,
+    hQueue: URQueue,
+    hBuffer: URBuffer,
     blockingWrite: bool,
     offset: int,
     size: int,
     pSrc: int,
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> Event | None:
+) -> UREvent | None:
     hQueue.context.check_same("the buffer", hBuffer)
     check_range(hBuffer, offset, size)
-    arguments = (hBuffer.cl, hQueue.who_waits(blockingWrite)[0], offset, size, pSrc)
+    arguments = (hBuffer.cl, hQueue.split_blocking(blockingWrite)[0], offset, size, pSrc)
     return _transfer(
         hQueue,
         "clEnqueueWriteBuffer",
@@ -105,15 +107,15 @@ def urEnqueueMemBufferWrite(
 
 @adapter.entry
 def urEnqueueMemBufferCopy(
-    hQueue: Queue,
-    hBufferSrc: Buffer,
-    hBufferDst: Buffer,
+    hQueue: URQueue,
+    hBufferSrc: URBuffer,
+    hBufferDst: URBuffer,
     srcOffset: int,
     dstOffset: int,
     size: int,
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> Event | None:
+) -> UREvent | None:
     hQueue.context.check_same("a buffer", hBufferSrc, hBufferDst)
     check_range(hBufferSrc, srcOffset, size)
     check_range(hBufferDst, dstOffset, size)
@@ -133,7 +135,7 @@ def urEnqueueMemBufferCopy(
 # rectangles
 
 
-def three(value: Any) -> Rect:
+def offset_of(value: Any) -> Rect:
     """A ur_rect_offset_t."""
     return value.x, value.y, value.z
 
@@ -159,7 +161,7 @@ def check_pitches(region: Rect, row: int, slice_: int) -> tuple[int, int]:
     return row_bytes, slice_bytes
 
 
-def check_rect(buffer: Buffer, origin: Rect, region: Rect, row: int, slice_: int) -> None:
+def check_rect(buffer: URBuffer, origin: Rect, region: Rect, row: int, slice_: int) -> None:
     """Raise URError (INVALID_SIZE) unless the rectangle lies in the buffer."""
     row_bytes, slice_bytes = check_pitches(region, row, slice_)
     last = (origin[0] + region[0], origin[1] + region[1] - 1, origin[2] + region[2] - 1)
@@ -169,7 +171,7 @@ def check_rect(buffer: Buffer, origin: Rect, region: Rect, row: int, slice_: int
         )
 
 
-def in_whole(buffer: Buffer, origin: Rect) -> tuple[int, Rect]:
+def in_parent_buffer(buffer: URBuffer, origin: Rect) -> tuple[int, Rect]:
     """The cl_mem to copy a rectangle in, and the origin there: a sub-buffer's or its parent's."""
     if not buffer.context.platform.profile.copies_rects_of_parents:
         return buffer.cl, origin
@@ -182,28 +184,28 @@ def _sizes(value: Rect) -> Any:
 
 
 def _host_rect(
-    queue: Queue,
+    queue: URQueue,
     routine: str,
     command: str,
-    buffer: Buffer,
+    buffer: URBuffer,
     blocking: bool,
     origins: tuple[Any, Any],
     region: Any,
     pitches: tuple[int, int, int, int],
     host: int,
-    waits: Sequence[Event],
+    waits: Sequence[UREvent],
     wanted: bool,
-) -> Event | None:
+) -> UREvent | None:
     """Between a buffer and host memory; the buffer's origin and pitches come first."""
     queue.context.check_same("the buffer", buffer)
-    origin, size = three(origins[0]), region_of(region)
+    origin, size = offset_of(origins[0]), region_of(region)
     check_pitches(size, *pitches[2:])
     check_rect(buffer, origin, size, *pitches[:2])
     arguments = (
         buffer.cl,
-        queue.who_waits(blocking)[0],
+        queue.split_blocking(blocking)[0],
         _sizes(origin),
-        _sizes(three(origins[1])),
+        _sizes(offset_of(origins[1])),
         _sizes(size),
         *pitches,
         host,
@@ -213,8 +215,8 @@ def _host_rect(
 
 @adapter.entry
 def urEnqueueMemBufferReadRect(
-    hQueue: Queue,
-    hBuffer: Buffer,
+    hQueue: URQueue,
+    hBuffer: URBuffer,
     blockingRead: bool,
     bufferOrigin: Any,
     hostOrigin: Any,
@@ -224,9 +226,9 @@ def urEnqueueMemBufferReadRect(
     hostRowPitch: int,
     hostSlicePitch: int,
     pDst: int,
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> Event | None:
+) -> UREvent | None:
     pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
     return _host_rect(
         hQueue,
@@ -245,8 +247,8 @@ def urEnqueueMemBufferReadRect(
 
 @adapter.entry
 def urEnqueueMemBufferWriteRect(
-    hQueue: Queue,
-    hBuffer: Buffer,
+    hQueue: URQueue,
+    hBuffer: URBuffer,
     blockingWrite: bool,
     bufferOrigin: Any,
     hostOrigin: Any,
@@ -256,9 +258,9 @@ def urEnqueueMemBufferWriteRect(
     hostRowPitch: int,
     hostSlicePitch: int,
     pSrc: int,
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> Event | None:
+) -> UREvent | None:
     pitches = (bufferRowPitch, bufferSlicePitch, hostRowPitch, hostSlicePitch)
     return _host_rect(
         hQueue,
@@ -277,9 +279,9 @@ def urEnqueueMemBufferWriteRect(
 
 @adapter.entry
 def urEnqueueMemBufferCopyRect(
-    hQueue: Queue,
-    hBufferSrc: Buffer,
-    hBufferDst: Buffer,
+    hQueue: URQueue,
+    hBufferSrc: URBuffer,
+    hBufferDst: URBuffer,
     srcOrigin: Any,
     dstOrigin: Any,
     region: Any,
@@ -287,16 +289,16 @@ def urEnqueueMemBufferCopyRect(
     srcSlicePitch: int,
     dstRowPitch: int,
     dstSlicePitch: int,
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> Event | None:
+) -> UREvent | None:
     hQueue.context.check_same("a buffer", hBufferSrc, hBufferDst)
-    source, target, size = three(srcOrigin), three(dstOrigin), region_of(region)
+    source, target, size = offset_of(srcOrigin), offset_of(dstOrigin), region_of(region)
     check_rect(hBufferSrc, source, size, srcRowPitch, srcSlicePitch)
     check_rect(hBufferDst, target, size, dstRowPitch, dstSlicePitch)
     (source_cl, source), (target_cl, target) = (
-        in_whole(hBufferSrc, source),
-        in_whole(hBufferDst, target),
+        in_parent_buffer(hBufferSrc, source),
+        in_parent_buffer(hBufferDst, target),
     )
     pitches = (srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch)
     arguments = (source_cl, target_cl, _sizes(source), _sizes(target), _sizes(size), *pitches)
@@ -313,12 +315,12 @@ def is_power_of_two(number: int) -> bool:
     return number > 0 and not number & (number - 1)
 
 
-def written_out(pattern: bytes, size: int) -> bytes:
+def repeated(pattern: bytes, size: int) -> bytes:
     """A pattern repeated until it is `_BLOCK` bytes or `size`, whichever is less, or once if it is longer than that."""
     return pattern * max(1, min(size, _BLOCK) // len(pattern))
 
 
-def doublings(have: int, size: int) -> list[tuple[int, int]]:
+def doubling_steps(have: int, size: int) -> list[tuple[int, int]]:
     """Where to copy what is there already, and how much of it, until `have` bytes have become `size`."""
     steps = []
     while have < size:
@@ -327,27 +329,27 @@ def doublings(have: int, size: int) -> list[tuple[int, int]]:
     return steps
 
 
-def scratch(context: Context, data: bytes | int) -> Buffer:
+def temporary_buffer(context: URContext, data: bytes | int) -> URBuffer:
     """A buffer with a copy of some bytes, or of so many. It may be dropped as soon as what uses it is enqueued (SPEC
     clReleaseMemObject).
     """
     size, host = (data, None) if isinstance(data, int) else (len(data), data)
     bits = OPENCL["CL_MEM_READ_WRITE"] | (OPENCL["CL_MEM_COPY_HOST_PTR"] if host else 0)
-    return Buffer(
+    return URBuffer(
         create(context.table, "clCreateBuffer", context.cl, bits, size, host), context, size
     )
 
 
 def fill_buffer(
-    queue: Queue,
+    queue: URQueue,
     memory: CLObject,
     command: str,
     pattern: bytes,
     offset: int,
     size: int,
-    waits: Sequence[Event],
+    waits: Sequence[UREvent],
     wanted: bool,
-) -> Event | None:
+) -> UREvent | None:
     """Fill bytes of a cl_mem with a pattern of any size, of which `size` is a multiple."""
     if (
         len(pattern) <= LARGEST_PATTERN
@@ -356,26 +358,26 @@ def fill_buffer(
     ):
         arguments = (memory.cl, pattern, len(pattern), offset, size)
         return queue.enqueue("clEnqueueFillBuffer", command, arguments, waits, wanted)
-    block = scratch(queue.context, written_out(pattern, size))
+    block = temporary_buffer(queue.context, repeated(pattern, size))
     calls: list[Call] = [("clEnqueueCopyBuffer", (block.cl, memory.cl, 0, offset, block.size))]
     calls += [
         ("clEnqueueCopyBuffer", (memory.cl, memory.cl, offset, offset + at, count))
-        for at, count in doublings(block.size, size)
+        for at, count in doubling_steps(block.size, size)
     ]
-    return in_turn(queue, calls, command, waits, wanted)
+    return enqueue_in_sequence(queue, calls, command, waits, wanted)
 
 
 @adapter.entry
 def urEnqueueMemBufferFill(
-    hQueue: Queue,
-    hBuffer: Buffer,
+    hQueue: URQueue,
+    hBuffer: URBuffer,
     pPattern: int,
     patternSize: int,
     offset: int,
     size: int,
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> Event | None:
+) -> UREvent | None:
     hQueue.context.check_same("the buffer", hBuffer)
     if not size or not is_power_of_two(patternSize) or size % patternSize or offset % patternSize:
         raise failure(
@@ -400,22 +402,22 @@ _MAP_FLAGS: Final = {
 
 @adapter.entry
 def urEnqueueMemBufferMap(
-    hQueue: Queue,
-    hBuffer: Buffer,
+    hQueue: URQueue,
+    hBuffer: URBuffer,
     blockingMap: bool,
     mapFlags: int,
     offset: int,
     size: int,
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> tuple[Event | None, int]:
+) -> tuple[UREvent | None, int]:
     hQueue.context.check_same("the buffer", hBuffer)
     check_range(hBuffer, offset, size)
     if not size:
         raise failure("INVALID_SIZE", "there is nothing to map")
     made = ctypes.c_void_p()
     waits = hQueue.wait_list(phEventWaitList)
-    blocks, by_us = hQueue.who_waits(blockingMap)
+    blocks, by_us = hQueue.split_blocking(blockingMap)
     arguments = (
         hBuffer.cl,
         blocks,
@@ -428,17 +430,17 @@ def urEnqueueMemBufferMap(
     address = create(hQueue.table, "clEnqueueMapBuffer", hQueue.cl, *arguments)
     hQueue.enqueued += 1
     event = (
-        Event(made.value, hQueue.context, hQueue, UR["UR_COMMAND_MEM_BUFFER_MAP"])
+        UREvent(made.value, hQueue.context, hQueue, UR["UR_COMMAND_MEM_BUFFER_MAP"])
         if made.value
         else None
     )
-    return finished(event, by_us), address
+    return wait_if_blocking(event, by_us), address
 
 
 @adapter.entry
 def urEnqueueMemUnmap(
-    hQueue: Queue, hMem: Buffer, pMappedPtr: int, phEventWaitList: list[Event], phEvent: bool
-) -> Event | None:
+    hQueue: URQueue, hMem: URBuffer, pMappedPtr: int, phEventWaitList: list[UREvent], phEvent: bool
+) -> UREvent | None:
     hQueue.context.check_same("the buffer", hMem)
     return hQueue.enqueue(
         "clEnqueueUnmapMemObject", "MEM_UNMAP", (hMem.cl, pMappedPtr), phEventWaitList, phEvent
@@ -464,7 +466,7 @@ _GlobalVariable: Final = ctypes.CFUNCTYPE(
 
 
 def _global_variable(
-    queue: Queue,
+    queue: URQueue,
     routine: str,
     command: str,
     program: CLObject,
@@ -473,16 +475,16 @@ def _global_variable(
     count: int,
     offset: int,
     host: int,
-    waits: Sequence[Event],
+    waits: Sequence[UREvent],
     wanted: bool,
-) -> Event | None:
+) -> UREvent | None:
     queue.context.check_same("the program", program)
     address = queue.context.platform.icd.extension_function(routine)
     if not address:
         raise failure("UNSUPPORTED_FEATURE", f"the driver has no {routine}")
-    blocks, by_us = queue.who_waits(blocking)
+    blocks, by_us = queue.split_blocking(blocking)
     arguments = (program.cl, name.encode(), blocks, count, offset, host)
-    return finished(
+    return wait_if_blocking(
         enqueue_by(
             _GlobalVariable(address), queue, routine, command, arguments, waits, wanted or by_us
         ),
@@ -492,16 +494,16 @@ def _global_variable(
 
 @adapter.entry
 def urEnqueueDeviceGlobalVariableWrite(
-    hQueue: Queue,
+    hQueue: URQueue,
     hProgram: CLObject,
     name: str,
     blockingWrite: bool,
     count: int,
     offset: int,
     pSrc: int,
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> Event | None:
+) -> UREvent | None:
     return _global_variable(
         hQueue,
         "clEnqueueWriteGlobalVariableINTEL",
@@ -519,16 +521,16 @@ def urEnqueueDeviceGlobalVariableWrite(
 
 @adapter.entry
 def urEnqueueDeviceGlobalVariableRead(
-    hQueue: Queue,
+    hQueue: URQueue,
     hProgram: CLObject,
     name: str,
     blockingRead: bool,
     count: int,
     offset: int,
     pDst: int,
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> Event | None:
+) -> UREvent | None:
     return _global_variable(
         hQueue,
         "clEnqueueReadGlobalVariableINTEL",

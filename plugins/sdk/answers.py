@@ -3,7 +3,7 @@
 A text is a `str`, a handle is an object (0 is the NULL handle), an array any sequence; the binaries of a program are as many
 `bytes`. `bytes` are always taken as they are: that is how structs are given, and what has no type in the data.
 
-`misfit` and `unfit` say what is wrong with a value that fits neither a property nor the outputs of a function.
+`describe_wrong_answer` and `wrong_return_value` say what is wrong with a value that fits neither a property nor the outputs of a function.
 """
 
 from __future__ import annotations
@@ -100,14 +100,16 @@ def properties(group: str) -> dict[int, Encode]:
     }
 
 
-def misfit(encoders: dict[int, Encode], name: int, value: Any) -> str:
+def describe_wrong_answer(encoders: dict[int, Encode], name: int, value: Any) -> str:
     """What is wrong with an answer that is not of the property's type."""
     group = next(group for group in UR.groups if properties(group) is encoders)
     constant = UR.groups[group][name]
     return f"the answer to {constant} is {value!r}, and has to be of the type {UR.constants[constant].answer}"
 
 
-def unfit(routine: str, value: Any, outputs: Sequence[Parameter], error: Exception) -> TypeError:
+def wrong_return_value(
+    routine: str, value: Any, outputs: Sequence[Parameter], error: Exception
+) -> TypeError:
     """What is wrong with what a function returned, which could not be stored in its outputs."""
     wanted = ", ".join(f"{_wanted(p)} for {p.name}" for p in outputs)
     why = "" if value is None else f" ({error})"

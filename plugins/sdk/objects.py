@@ -39,7 +39,7 @@ def reap() -> None:
     thing = lib.fl_take()
     while thing:
         handle, adapter, thing = int(ffi.cast("uintptr_t", thing)), thing.adapter, thing.next
-        _registries[adapter].bury(handle)
+        _registries[adapter].remove_released(handle)
 
 
 class Object:
@@ -61,6 +61,11 @@ class Object:
     def references(self) -> int:
         """How many references the program has."""
         return max(lib.fl_references(self.handle), 0)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called, or is being called."""
+        return self._closed
 
     def close(self) -> None:
         """Give up what it holds; called once."""
@@ -132,21 +137,21 @@ class Registry:
                 lib.fl_release(thing.handle) != 1
             ):  # less: it is lent, or gone, and the caller has none to give back
                 return False
-            self._leave(thing)
+            self._remove(thing)
             return True
 
-    def bury(self, handle: int) -> None:
+    def remove_released(self, handle: int) -> None:
         """The last reference to a handle was released in C."""
         with self._lock:
             thing = next((table[handle] for table in self._owned.values() if handle in table), None)
             if thing is not None:
-                self._leave(thing)
+                self._remove(thing)
             self._quarantined.append(handle)
 
     def forget(self, thing: Object) -> None:
         """End a handle's life, whoever has references: for what cannot outlive something else."""
         with self._lock:
-            self._leave(thing)
+            self._remove(thing)
 
     def close(self, failed: Callable[[Exception], None]) -> None:
         """Forget every object and close it, the youngest first. `failed` is told what an object's `close` raises."""
@@ -156,7 +161,7 @@ class Registry:
             things += (thing for thing in lent if thing is not None)
             things.sort(key=_number, reverse=True)
             for thing in things:
-                self._leave(thing)
+                self._remove(thing)
         for thing in things:
             try:
                 thing.finish()
@@ -165,30 +170,30 @@ class Registry:
 
     def _own(self, thing: Object) -> None:
         if not (thing.handle and lib.fl_own(thing.handle)):  # else it was lent until now
-            self._leave(thing)
+            self._remove(thing)
             thing.handle = self._address(thing, 1 if thing.counted else lib.FL_FIXED)
         self._lent.pop(thing.handle, None)
         self.of(thing.type)[thing.handle] = thing
 
     def _lend(self, thing: Object) -> None:
-        self._leave(thing)
+        self._remove(thing)
         handle = thing.handle = self._address(thing, 0)
 
         def ended(reference: ref[Object]) -> None:
             if self._lent.pop(handle, None) is not None:
-                self._give_up(handle)
+                self._end_handle(handle)
 
         self._lent[handle] = ref(thing, ended)
 
-    def _leave(self, thing: Object) -> None:
+    def _remove(self, thing: Object) -> None:
         handle, thing.handle = thing.handle, 0
         owned, lent = self.of(thing.type).pop(handle, None), self._lent.pop(handle, None)
         if (
             owned is not None or lent is not None
         ):  # else it has ended with the last reference in Python
-            self._give_up(handle)
+            self._end_handle(handle)
 
-    def _give_up(self, handle: int) -> None:
+    def _end_handle(self, handle: int) -> None:
         if lib.fl_end(handle):  # else it comes to `bury`
             self._quarantined.append(handle)
 

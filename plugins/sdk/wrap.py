@@ -33,7 +33,7 @@ from ...loader.base.abi import Function, Parameter
 from ...loader.base.interrupts import ENTRY
 from ...loader.ur.abi import UR, URError
 from ._native import ffi
-from .answers import Encode, encode_pointers, misfit, properties, unfit
+from .answers import Encode, describe_wrong_answer, encode_pointers, properties, wrong_return_value
 from .objects import Object, Registry, gone, reap
 
 #: The code for a handle that is none of ours, or not alive, by its type; else INVALID_VALUE.
@@ -250,7 +250,7 @@ def _answer(
     try:
         data = encode(value, registry.show)
     except (TypeError, ValueError, OverflowError, struct.error) as error:
-        raise TypeError(f"{misfit(encoders, name, value)}: {error}") from None
+        raise TypeError(f"{describe_wrong_answer(encoders, name, value)}: {error}") from None
     if into:
         if size < len(data):
             raise Refused(_INVALID_SIZE)
@@ -294,7 +294,7 @@ class _Entry:
             "_keep": _keep,
             "_give_list": _give_list,
             "_answer": _answer,
-            "_unfit": unfit,
+            "_unfit": wrong_return_value,
             "_Refused": Refused,
             "_gone": gone,
             "_reap": reap,

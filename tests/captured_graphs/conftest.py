@@ -1,32 +1,22 @@
-"""Every capture test runs on every driver that is present: the PoCL wheel, Intel's CPU driver, and those of the system."""
+"""Fixtures of the tests of captured graphs, which run on every driver."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pyopencl as cl
 import pytest
 from helpers.captures import Numbers
+from helpers.drivers import Driver
 
 from fairlead.icd.drivers import platforms
-from fairlead.icd.objects import CLPlatform
-
-
-def _name(platform: CLPlatform) -> str:
-    """What tests call a driver: the file that it is."""
-    return os.path.basename(platform.driver.path)
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "device" in metafunc.fixturenames:
-        metafunc.parametrize("device", platforms(), ids=_name, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
-def device(request: pytest.FixtureRequest) -> cl.Device:
-    """The first device of a driver, as PyOpenCL sees it."""
-    return request.param.devices[0].to_pyopencl()
+def device(each_driver: Driver) -> cl.Device:
+    """The first device of a driver, as PyOpenCL sees it; the test runs once on each driver."""
+    platform = next(platform for platform in platforms() if each_driver.has(platform))
+    return platform.devices[0].to_pyopencl()
 
 
 @pytest.fixture

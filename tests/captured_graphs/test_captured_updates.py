@@ -12,7 +12,7 @@ import pytest
 from helpers.captures import SOURCE, Numbers
 
 from fairlead.captured_graphs.context import capture
-from fairlead.runtime import LocalMemory, NDRange, SYCLError
+from fairlead.runtime import Errc, LocalMemory, NDRange, RawArgument, SYCLError
 
 
 def captured(numbers: Numbers) -> Any:
@@ -159,10 +159,10 @@ def test_what_an_argument_cannot_be(numbers: Numbers) -> None:
     wrong = [
         (graph[0], 2, np.int32(1), "the kernel add has 2 arguments, no argument 2"),
         (graph[0], -1, np.int32(1), "no argument -1"),
-        (graph[0], 1, np.int64(1), "argument 1 has 4 bytes, not 8"),
+        (graph[0], 1, RawArgument(bytes(8)), "argument 1 has 4 bytes, not 8"),
         (graph[0], 1, 1, r"is a Python int.*\n.*numpy\.int32"),
         (graph[0], 1, numbers.buffer, "argument 1 is no memory"),
-        (graph[0], 0, np.int64(1), "argument 0 is memory"),
+        (graph[0], 0, np.int64(1), "argument 0 (is memory|of add is declared a pointer)"),
         (graph[0], 0, cl.LocalMemory(4), "argument 0 is no local memory"),
         (other[0], 2, numbers.buffer, "argument 2 is local memory"),
         (graph[0], 0, "text", "can be no kernel's argument"),
@@ -176,6 +176,34 @@ def test_what_an_argument_cannot_be(numbers: Numbers) -> None:
         graph.finalize().update(graph[0])
     with pytest.raises(SYCLError, match="not part of the graph"):
         graph.finalize(updatable=True).update(other[0])
+
+
+def test_numbers_become_what_the_kernel_declares(numbers: Numbers) -> None:
+    program = cl.Program(numbers.queue.context, SOURCE)
+    add = program.build(["-cl-kernel-arg-info"]).add
+    with capture(numbers.queue) as graph:
+        add(numbers.queue, (64,), None, numbers.buffer, np.int32(1))
+    graph[0].set_arg(1, np.float32(7))
+    graph.finalize().replay(numbers.queue)
+    assert numbers.value() == 7
+    for wrong in (np.float32(7.5), np.int64(1 << 31)):
+        with pytest.raises(SYCLError, match="argument 1 of add is declared int"):
+            graph[0].set_arg(1, wrong)
+
+
+def test_memory_that_is_gone_or_of_another_context_is_refused(numbers: Numbers) -> None:
+    """A driver that is given it crashes."""
+    graph, queue = captured(numbers), numbers.queue
+    released = numbers.new()
+    released.release()
+    with pytest.raises(SYCLError, match="argument 0 is") as caught:
+        graph[0].set_arg(0, released)
+    assert caught.value.errc is Errc.kernel_argument
+    other = cl.Buffer(cl.Context([queue.device]), cl.mem_flags.READ_WRITE, 256)
+    with pytest.raises(SYCLError, match="argument 0 is memory of another context"):
+        graph[0].set_arg(0, other)
+    graph.finalize().replay(queue)
+    assert numbers.value() == 3
 
 
 def test_null_and_back(numbers: Numbers) -> None:

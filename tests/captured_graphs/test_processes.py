@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
+from helpers.drivers import Driver
 from helpers.support import RunPython
-
-from fairlead.icd.drivers import platforms
-from fairlead.icd.objects import CLPlatform
 
 PROGRAM = """
 import numpy as np
@@ -93,14 +89,11 @@ print("released")
 """
 
 
-@pytest.mark.parametrize(
-    "platform", platforms(), ids=lambda platform: os.path.basename(platform.driver.path)
-)
 def test_a_queue_is_left_while_a_replay_runs_on_it(
-    run_python: RunPython, platform: CLPlatform
+    run_python: RunPython, each_driver: Driver
 ) -> None:
     """Intel's driver would hang."""
-    assert run_python(LEAVING, platform.driver.path).out == "released\n"
+    assert run_python(LEAVING, each_driver.library).out == "released\n"
 
 
 def test_a_capture_in_a_forked_child(run_python: RunPython) -> None:
@@ -111,10 +104,31 @@ def test_a_capture_in_a_forked_child(run_python: RunPython) -> None:
     assert "parent" in run_python(code + "    " + body).out
 
 
-def test_the_drivers_of_the_test_extra_are_among_those_tested(
-    request: pytest.FixtureRequest,
-) -> None:
-    names = {os.path.basename(platform.driver.path) for platform in platforms()}
-    assert {"libpocl-21062cec.so", "libintelocl.so"} <= {
-        name.split(".so")[0] + ".so" for name in names
-    }
+#: A child of a process that has used drivers: their threads are not there, and a replay would wait for them.
+FORKED = """
+import os
+loop = graph.finalize(updatable=True)
+loop.replay(queue).wait()
+uses = {
+    "replay": lambda: loop.replay(queue), "explain": lambda: loop.explain(queue), "update": lambda: loop.update(graph),
+    "finalize": graph.finalize,
+}
+if not os.fork():
+    for name, use in uses.items():
+        try:
+            use()
+            print(name, "is not refused")
+        except fairlead.FairleadError as error:
+            if "forked" not in str(error) or "spawn" not in error.remedy:
+                print(name, error)
+    print("child", flush=True)
+    os._exit(0)
+os.wait()
+loop.replay(queue).wait()
+print("parent")
+"""
+
+
+def test_a_forked_child_is_refused_a_parents_graph(run_python: RunPython) -> None:
+    program = PROGRAM.format(imports=IMPORTS["fairlead-first"])
+    assert run_python(program + FORKED).out == "child\nparent\n"

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sysconfig
 from pathlib import Path
 
 import pytest
-from helpers.clients import DEBIAN_POCL, Compiler, Drivers
-
-from fairlead.loader.base.search import Candidate
-
-
-@pytest.fixture(scope="session")
-def clients() -> Path:
-    """The folder with `now` and `pi`: the DPC++ runtimes and dpctl of the two generations."""
-    path = Path(os.environ.get("SYCL_CLIENTS", ""))
-    assert (path / "fetched").exists(), (
-        "SYCL_CLIENTS must name the folder of the fetched clients: run the tests by `make test`"
-    )
-    return path
+from helpers.clients import Compiler
+from helpers.drivers import Driver
 
 
 @pytest.fixture(scope="session")
@@ -38,20 +26,14 @@ def pi(clients: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def compile_client(now: Path, tmp_path_factory: pytest.TempPathFactory) -> Compiler:
-    """Compiles a program of this folder, once a session."""
-    return Compiler(now, tmp_path_factory.mktemp("clients"))
+    """Compiles the programs of this folder."""
+    return Compiler(now, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def drivers(intel_cpu: Candidate, pocl_wheel: Candidate) -> Drivers:
-    """The drivers of DRIVERS."""
-    return Drivers(
-        {
-            "intel_cpu": intel_cpu,
-            "pocl_wheel": pocl_wheel,
-            "debian_pocl": Candidate(str(DEBIAN_POCL), "/usr/lib"),
-        }
-    )
+def drivers(present_drivers: tuple[Driver, ...]) -> dict[str, str]:
+    """The libraries of the drivers that are here, by name."""
+    return {driver.name: driver.library for driver in present_drivers}
 
 
 def _for_this_python(home: Path) -> Path:

@@ -16,10 +16,10 @@ from helpers.clients import (
     LEAK,
     WATCHED,
     Case,
-    Drivers,
     adapter_path,
     complaints,
     error_of,
+    on,
     plugin_path,
     run,
 )
@@ -28,7 +28,7 @@ from helpers.support import Output
 PLATFORMS: Final = {
     "intel_cpu": "Intel(R) OpenCL",
     "pocl_wheel": "Portable Computing Language",
-    "debian_pocl": "Portable Computing Language",
+    "pocl-3.1": "Portable Computing Language",
 }
 EXPECTED: Final = """\
 device: device 0 1 2 3 4 5 6 7
@@ -46,7 +46,7 @@ _PROGRAM: Final = HERE / "dpctl_program.py"
 _NO_USM: Final = "USMAllocationError: USM allocation failed"
 
 
-@pytest.fixture(params=CASES, ids=str)
+@pytest.fixture(params=CASES)
 def case(request: pytest.FixtureRequest) -> Case:
     """On what dpctl runs."""
     return request.param
@@ -65,7 +65,7 @@ def check(output: Output, case: Case, in_order: bool = False) -> None:
         assert (error_of(output), output.code) == (_NO_USM, 1)
 
 
-def test_dpctl(case: Case, now: Path, drivers: Drivers) -> None:
+def test_dpctl(case: Case, now: Path, drivers: dict[str, str]) -> None:
     output = run(
         [sys.executable, _PROGRAM],
         now,
@@ -77,7 +77,7 @@ def test_dpctl(case: Case, now: Path, drivers: Drivers) -> None:
     assert output.err == ""
 
 
-def test_dpctl_in_order(case: Case, now: Path, drivers: Drivers) -> None:
+def test_dpctl_in_order(case: Case, now: Path, drivers: dict[str, str]) -> None:
     output = run(
         [sys.executable, _PROGRAM, "in_order"],
         now,
@@ -89,7 +89,9 @@ def test_dpctl_in_order(case: Case, now: Path, drivers: Drivers) -> None:
     assert output.err == ""
 
 
-def test_the_loader_has_nothing_to_complain_of(case: Case, now: Path, drivers: Drivers) -> None:
+def test_the_loader_has_nothing_to_complain_of(
+    case: Case, now: Path, drivers: dict[str, str]
+) -> None:
     """Of the adapter, that is: dpctl itself keeps a reference to its context to the end."""
     output = run(
         [sys.executable, _PROGRAM],
@@ -117,7 +119,7 @@ def with_plugin(pi: Path, tmp_path: Path) -> Path:
 
 
 def test_dpctl_of_the_pi_generation(
-    case: Case, pi: Path, with_plugin: Path, drivers: Drivers
+    case: Case, pi: Path, with_plugin: Path, drivers: dict[str, str]
 ) -> None:
     os.symlink(plugin_path(case.adapter, pi), with_plugin / "lib/libpi_opencl.so")
     output = run(
@@ -127,9 +129,9 @@ def test_dpctl_of_the_pi_generation(
     assert output.err == ""
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("driver", on(*DRIVERS))
 def test_without_a_plugin_there_is_no_device(
-    driver: str, with_plugin: Path, drivers: Drivers
+    driver: str, with_plugin: Path, drivers: dict[str, str]
 ) -> None:
     output = run([sys.executable, _PROGRAM], with_plugin, drivers[driver], PYTHONPATH=with_plugin)
     assert error_of(output).startswith("SyclQueueCreationError") and output.code == 1

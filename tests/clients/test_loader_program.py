@@ -11,7 +11,6 @@ from helpers.clients import (
     WATCHED,
     Case,
     Compiler,
-    Drivers,
     adapter_path,
     complaints,
     printed,
@@ -24,14 +23,14 @@ from fairlead.loader.ur.abi import UR
 SOURCE = HERE / "loader_program.c"
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("intercept", ["0", "1"])
 def test_it_prints_what_it_says(
-    case: Case, intercept: str, now: Path, compile_client: Compiler, drivers: Drivers
+    case: Case, intercept: str, now: Path, compile_client: Compiler, drivers: dict[str, str]
 ) -> None:
     adapter = adapter_path(case.adapter)
     output = run(
-        [compile_client(SOURCE)],
+        compile_client.c(SOURCE),
         now,
         drivers[case.driver],
         adapter,
@@ -41,7 +40,7 @@ def test_it_prints_what_it_says(
     found, queue, commands, done = printed(SOURCE).splitlines()
     lines, code = {
         Case("intel", "pocl_wheel"): ([found, queue, done], 0),  # has no cl_khr_command_buffer
-        Case("intel", "debian_pocl"): (
+        Case("intel", "pocl-3.1"): (
             [found, queue, "error: urCommandBufferAppendMemBufferFillExp: 0x4"],
             1,
         ),  # has an old one
@@ -50,12 +49,13 @@ def test_it_prints_what_it_says(
     assert code or complaints(output) == []
 
 
+@pytest.mark.driver("pocl_wheel")
 def test_two_adapters_at_once(
-    now: Path, compile_client: Compiler, drivers: Drivers, real_plugins: Path
+    now: Path, compile_client: Compiler, drivers: dict[str, str], real_plugins: Path
 ) -> None:
     """Ours and Intel's for Level Zero, which finds no device here."""
     both = f"{adapter_path('fairlead')},{real_plugins / 'ur-now/libur_adapter_level_zero.so.0'}"
-    output = run([compile_client(SOURCE)], now, drivers["pocl_wheel"], both)
+    output = run(compile_client.c(SOURCE), now, drivers["pocl_wheel"], both)
     assert (output.out, output.err, output.code) == (printed(SOURCE), "", 0)
 
 

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers.clients import DRIVERS, HERE, Drivers, cxx, run
+from helpers.clients import DRIVERS, HERE, cxx, on, run
 
 from fairlead import plugins
 
@@ -43,17 +43,17 @@ def program(home: Path) -> Path:
     return home / "pi_graph"
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("driver", on(*DRIVERS))
 def test_graph_is_recorded_and_run(
-    driver: str, home: Path, program: Path, drivers: Drivers
+    driver: str, home: Path, program: Path, drivers: dict[str, str]
 ) -> None:
     output = run([program], home, drivers[driver])
     assert (output.out, output.code) == ("recorded: 3 200 0\nrun: 0 200 12 212\n", 0)
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("driver", on(*DRIVERS))
 def test_it_becomes_a_command_buffer(
-    driver: str, home: Path, program: Path, drivers: Drivers
+    driver: str, home: Path, program: Path, drivers: dict[str, str]
 ) -> None:
     output = run([program], home, drivers[driver], SYCL_PI_TRACE="2")
     calls = [

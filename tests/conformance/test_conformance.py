@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.plugin_header import plugin_header
-from helpers.support import ROOT, RunPython
+from helpers.support import FakePlugin, RunPython
 
 from fairlead.conformance.checks import Mismatch, Unsupported, equal
 from fairlead.conformance.forks import in_fork
@@ -44,27 +43,6 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def fake(
-    compile_c: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., Path]:
-    """Builds a variant of tests/fake/adapter.c."""
-    directory = tmp_path_factory.mktemp("fake-adapter")
-    (directory / "plugin_abi.h").write_text(plugin_header(), encoding="utf-8")
-
-    def build(**knobs: object) -> Path:
-        flags = [f"-D{name.upper()}={value}" for name, value in knobs.items()]
-        name = "".join(character for flag in flags for character in flag if character.isalnum())
-        path = directory / f"libfake_adapter{name}.so"
-        return (
-            path
-            if path.exists()
-            else compile_c(ROOT / "tests/fake/adapter.c", path, f"-I{directory}", *flags)
-        )
-
-    return build
-
-
-@pytest.fixture(scope="module")
 def conformance(run_python: RunPython, wheel_drivers: dict[str, str]) -> Callable[..., Run]:
     """Runs the command; the same library and options are run once."""
     known: dict[tuple[str, ...], Run] = {}
@@ -89,9 +67,9 @@ def conformance(run_python: RunPython, wheel_drivers: dict[str, str]) -> Callabl
 
 @pytest.mark.parametrize("area", ["adapter", "platform", "context"])
 def test_an_adapter_that_keeps_the_rules_passes(
-    area: str, fake: Callable[..., Path], conformance: Callable[..., Run]
+    area: str, fake_adapter: FakePlugin, conformance: Callable[..., Run]
 ) -> None:
-    run = conformance(fake(), "--area", area)
+    run = conformance(fake_adapter(), "--area", area)
     assert run.failed == {}
     assert (run.code, run.report["ok"]) == (0, True)
     assert run.report["areas"][area]["passed"] >= 4
@@ -147,11 +125,11 @@ def test_a_broken_rule_fails_its_cases_and_no_others(
     value: object,
     area: str,
     expected: dict[str, str],
-    fake: Callable[..., Path],
+    fake_adapter: FakePlugin,
     conformance: Callable[..., Run],
 ) -> None:
-    whole = conformance(fake(), "--area", area, "--timeout", "3")
-    run = conformance(fake(**{knob: value}), "--area", area, "--timeout", "3")
+    whole = conformance(fake_adapter(), "--area", area, "--timeout", "3")
+    run = conformance(fake_adapter(**{knob: value}), "--area", area, "--timeout", "3")
     new = {name: got for name, got in run.failed.items() if name not in whole.failed}
     assert new.keys() == expected.keys()
     for name, got in expected.items():
@@ -162,9 +140,12 @@ def test_a_broken_rule_fails_its_cases_and_no_others(
 
 
 def test_what_is_written_behind_a_value_is_seen(
-    fake: Callable[..., Path], conformance: Callable[..., Run]
+    fake_adapter: FakePlugin, conformance: Callable[..., Run]
 ) -> None:
-    whole, run = (conformance(library, "--area", "queries") for library in (fake(), fake(beyond=4)))
+    whole, run = (
+        conformance(library, "--area", "queries")
+        for library in (fake_adapter(), fake_adapter(beyond=4))
+    )
     new = {name for name in run.failed if name not in whole.failed}
     assert new == {
         f"queries::query[urContextGetInfo-UR_CONTEXT_INFO_{name}]"
@@ -174,9 +155,9 @@ def test_what_is_written_behind_a_value_is_seen(
 
 
 def test_handles_that_are_none_are_counted_apart(
-    fake: Callable[..., Path], conformance: Callable[..., Run]
+    fake_adapter: FakePlugin, conformance: Callable[..., Run]
 ) -> None:
-    report = conformance(fake(), "--area", "bad-input").report
+    report = conformance(fake_adapter(), "--area", "bad-input").report
     assert set(report["areas"]) == {"library", "beyond the specification"}
     outcomes = {case["name"]: case["outcome"] for case in report["cases"]}
     for how in ("other_memory", "another_kind", "released"):
@@ -184,16 +165,16 @@ def test_handles_that_are_none_are_counted_apart(
 
 
 def test_a_library_that_crashes_when_it_is_opened(
-    fake: Callable[..., Path], conformance: Callable[..., Run]
+    fake_adapter: FakePlugin, conformance: Callable[..., Run]
 ) -> None:
-    run = conformance(fake(at_load="crash()"))
+    run = conformance(fake_adapter(at_load="crash()"))
     assert run.failed == {"library::opening": CRASH}
     assert "it crashed with SIGSEGV while it was opened" in run.report["trouble"]
     assert run.code == 1
 
 
-def test_the_table_and_the_lines(fake: Callable[..., Path], run_python: RunPython) -> None:
-    library = fake(at_properties="crash()")
+def test_the_table_and_the_lines(fake_adapter: FakePlugin, run_python: RunPython) -> None:
+    library = fake_adapter(at_properties="crash()")
     done = run_python(COMMAND, "conformance", "--area", "context", str(library), check=False)
     head, table, failures, end = done.out.split("\n\n")
     assert head.splitlines() == [
@@ -222,16 +203,16 @@ def test_the_table_and_the_lines(fake: Callable[..., Path], run_python: RunPytho
     ],
 )
 def test_wrong_options_are_explained(
-    arguments: tuple[str, ...], message: str, fake: Callable[..., Path], run_python: RunPython
+    arguments: tuple[str, ...], message: str, fake_adapter: FakePlugin, run_python: RunPython
 ) -> None:
-    done = run_python(COMMAND, "conformance", *arguments, str(fake()), check=False)
+    done = run_python(COMMAND, "conformance", *arguments, str(fake_adapter()), check=False)
     assert (done.code, done.out) == (2, "")
     assert message in done.err
     assert ("there are: 0 (native_cpu:cpu, Fake device)" in done.err) == ("--device" in arguments)
 
 
 def test_a_case_file_that_cannot_be_imported_is_quoted(
-    fake: Callable[..., Path],
+    fake_adapter: FakePlugin,
     run_python: RunPython,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -240,7 +221,7 @@ def test_a_case_file_that_cannot_be_imported_is_quoted(
         "import sys; sys.modules['fairlead.conformance.ur.kinds'] = None"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    done = run_python(COMMAND, "conformance", str(fake()), check=False)
+    done = run_python(COMMAND, "conformance", str(fake_adapter()), check=False)
     assert done.code == 1
     (line,) = [line for line in done.out.splitlines() if line.startswith("not complete")]
     assert re.match(
@@ -259,10 +240,10 @@ def test_files_that_are_no_libraries_of_an_interface(run_python: RunPython, tmp_
 
 
 def test_without_pytest_the_command_says_what_to_install(
-    fake: Callable[..., Path], run_python: RunPython
+    fake_adapter: FakePlugin, run_python: RunPython
 ) -> None:
     code = f"import sys; sys.modules['pytest'] = None; {COMMAND}"
-    done = run_python(code, "conformance", str(fake()), check=False)
+    done = run_python(code, "conformance", str(fake_adapter()), check=False)
     assert done.code == 1
     assert "the conformance suite needs pytest" in done.err
     assert "pip install 'fairlead[conformance]'" in done.err
@@ -338,15 +319,11 @@ def test_the_listed_errors_are_of_all_entry_points() -> None:
 
 
 @pytest.fixture(scope="module")
-def header() -> dict[str, str]:
+def header(headers: Path) -> dict[str, str]:
     """What the header says before each function, in a line."""
-    path = Path(os.environ.get("OPENCL_HEADERS", ""), "unified-runtime", "ur_api.h")
-    assert path.is_file(), (
-        "OPENCL_HEADERS must name the folder of the fetched headers: run the tests by `make test`"
-    )
     found = re.findall(
         r"((?:^///.*\n)+)^UR_APIEXPORT ur_result_t UR_APICALL\s+(\w+)\(",
-        path.read_text(encoding="utf-8"),
+        (headers / "unified-runtime/ur_api.h").read_text(encoding="utf-8"),
         re.M,
     )
     return {name: " ".join(text.replace("///", " ").split()) for text, name in found}

@@ -137,10 +137,16 @@ def known(name: str) -> set[str]:
     return {line.split(" ", 1)[1] for line in lines if line.startswith(f"{name} ")}
 
 
-@pytest.mark.parametrize(("name", "passed"), [("intel", 660), ("pocl", 260)])
-def test_a_real_driver(name: str, passed: int, intel_cpu: Candidate, pocl_wheel: Candidate) -> None:
-    library, _ = driver_profiles.locate({"intel": intel_cpu, "pocl": pocl_wheel}[name])
-    report = harness.run(library)
+@pytest.mark.parametrize(
+    ("name", "passed"),
+    [
+        pytest.param("intel", 660, marks=pytest.mark.driver("intel_cpu")),
+        pytest.param("pocl", 260, marks=pytest.mark.driver("pocl_wheel")),
+    ],
+)
+def test_a_real_driver(name: str, passed: int, request: pytest.FixtureRequest) -> None:
+    candidate = request.getfixturevalue({"intel": "intel_cpu", "pocl": "pocl_wheel"}[name])
+    report = harness.run(driver_profiles.locate(candidate)[0])
     assert set(failures(report)) <= known(name)
     assert sum(case.outcome == "passed" for case in report.cases) >= passed
 

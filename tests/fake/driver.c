@@ -2,12 +2,15 @@
  * protocol. A knob is a macro given to the compiler (-DSET_ERROR=-6); conftest.py's fixture `fake_driver` builds the variants. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <locale.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "opencl_abi.h"

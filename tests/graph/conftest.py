@@ -12,8 +12,8 @@ from helpers.sycl import (  # noqa: F401
     gate,
     in_order,
     memory,
+    other_device,
     program,
-    pytest_generate_tests,
     queue,
 )
 

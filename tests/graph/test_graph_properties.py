@@ -13,14 +13,7 @@ from helpers.support import RunPython
 from helpers.sycl import N
 
 from fairlead.graph import CommandGraph
-from fairlead.runtime import USM, Buffer, Context, Device, Errc, Program, Queue, devices
-
-
-@pytest.fixture
-def other_device(device: Device) -> Device:
-    """A device that `device` knows nothing of: another driver's."""
-    return next(one for one in devices() if one.platform is not device.platform)
-
+from fairlead.runtime import USM, Buffer, Context, Device, Errc, Program, Queue
 
 # aspects
 

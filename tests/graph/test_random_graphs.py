@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import numpy
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.graph import CommandGraph, Node
 from fairlead.graph.partition import POLICIES
-from fairlead.runtime import Context, Device, NDRange, Program, Queue, devices, malloc_shared
+from fairlead.runtime import Context, Device, NDRange, Program, Queue, malloc_shared
 
 MOST: Final = 14  # nodes
 RUNS: Final = 3
@@ -150,22 +150,20 @@ def real_predecessors(shape: Shape) -> list[list[int]]:
     return [sorted(found(node)) for node in range(len(shape.kinds))]
 
 
-@pytest.fixture(scope="module", params=["Portable Computing Language", "Intel(R) OpenCL"])
-def whole(request: pytest.FixtureRequest) -> Bench:
+@pytest.fixture(scope="module")
+def whole(device: Device) -> Bench:
     """One device."""
-    return Bench(
-        [next(device for device in reversed(devices()) if request.param in device.platform.name)]
-    )
+    return Bench([device])
 
 
-@pytest.fixture(scope="module", params=["Portable Computing Language", "Intel(R) OpenCL"])
-def divided(request: pytest.FixtureRequest) -> Bench:
+@pytest.fixture(scope="module")
+def divided(device: Device) -> Bench:
     """The parts of a device."""
-    device = next(device for device in reversed(devices()) if request.param in device.platform.name)
     return Bench(list(device.partition(equally=1)[:2]))
 
 
-_SETTINGS = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+#: Examples of each law on each driver, under each policy.
+_SETTINGS = settings(max_examples=150)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

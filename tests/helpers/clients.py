@@ -11,19 +11,17 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from fairlead import plugins
 from fairlead.api import registered
-from fairlead.icd import driver_profiles
-from fairlead.loader.base.search import Candidate
-from helpers.support import CHILD_TIMEOUT, ROOT, Output
+from helpers.support import CHILD_TIMEOUT, ROOT, Output, once
 
 HERE: Final = ROOT / "tests/clients"
 PROGRAMS: Final = tuple(
@@ -31,9 +29,8 @@ PROGRAMS: Final = tuple(
 )
 #: Where libOpenCL.so.1 and what the Intel drivers need lie.
 PREFIX_LIB: Final = Path(sys.prefix, "lib")
-#: Debian's PoCL is used where it is installed; nothing asks for it.
-DEBIAN_POCL: Final = next(iter(sorted(Path("/usr/lib").glob("*-linux-gnu/libpocl.so.2*"))), None)
-DRIVERS: Final = ("intel_cpu", "pocl_wheel", *(["debian_pocl"] if DEBIAN_POCL else []))
+#: The drivers whose results the tests know: the names are those of helpers/drivers.py.
+DRIVERS: Final = ("intel_cpu", "pocl_wheel", "pocl-3.1")
 #: Intel's own adapter and ours; for PI the same names mean the plugins.
 ADAPTERS: Final = ("intel", "fairlead")
 
@@ -49,7 +46,19 @@ class Case:
         return f"{self.adapter}-{self.driver}"
 
 
-CASES: Final = tuple(Case(adapter, driver) for adapter in ADAPTERS for driver in DRIVERS)
+def on(*values: Case | str) -> list[Any]:
+    """Parameters: each value, and the mark of the driver that it needs."""
+    return [
+        pytest.param(
+            value,
+            id=str(value),
+            marks=pytest.mark.driver(value.driver if isinstance(value, Case) else value),
+        )
+        for value in values
+    ]
+
+
+CASES: Final = on(*(Case(adapter, driver) for adapter in ADAPTERS for driver in DRIVERS))
 
 
 @cache
@@ -117,28 +126,19 @@ def error_of(output: Output) -> str:
     return " ".join(output.out.partition("error: ")[2].split())
 
 
-class Drivers:
-    """The libraries of DRIVERS by name."""
-
-    def __init__(self, candidates: Mapping[str, Candidate]) -> None:
-        self.candidates = candidates
-
-    def __getitem__(self, name: str) -> str:
-        return driver_profiles.locate(self.candidates[name])[0]
-
-    @cache  # noqa: B019 - one object a session
-    def is_repaired(self, name: str) -> bool:
-        """Whether fairlead repairs what the driver compiles for: without fairlead it builds nothing on this CPU."""
-        code = "import sys; from fairlead.icd.drivers import load; from fairlead.loader.base.search import Candidate; "
-        code += "print('pocl-generic-cpu' in load(Candidate(sys.argv[1], 'test')).quirks)"
-        done = subprocess.run(
-            [sys.executable, "-c", code, self[name]],
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=CHILD_TIMEOUT,
-        )
-        return done.stdout.strip() == "True"
+@cache
+def is_repaired(library: str) -> bool:
+    """Whether fairlead repairs what the driver compiles for: without fairlead it builds nothing on this CPU."""
+    code = "import sys; from fairlead.icd.drivers import load; from fairlead.loader.base.search import Candidate; "
+    code += "print('pocl-generic-cpu' in load(Candidate(sys.argv[1], 'test')).quirks)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, library],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=CHILD_TIMEOUT,
+    )
+    return done.stdout.strip() == "True"
 
 
 #: The validation layers of the real loader. They say nothing anywhere unless UR_LOG_VALIDATION asks for it; a file would miss what they
@@ -175,42 +175,62 @@ _NO_COMPLAINT: Final = ("[ERROR]: There are no valid references to handle 0", ""
 LEAK: Final = "[ERROR]: Retained 1 reference(s) to handle 0x…"
 
 
+#: The SYCL programs are one program that is told which of them to be: the headers take longest to
+#: compile, and are compiled once.
+_ALL: Final = """\
+#include "client.hpp"
+#include <cstring>
+#define main program_main
+{includes}
+#undef main
+int main(int, char **arguments) {{
+{calls}
+  return 2;
+}}
+"""
+
+
 class Compiler:
-    """Compiles programs, each once, with the host's compilers and no device compiler. The SYCL headers are precompiled: that takes 3 s."""
+    """Compiles the programs of tests/clients, once in a run, by the host's compilers alone."""
 
-    def __init__(self, home: Path, directory: Path) -> None:
-        self.home, self.directory = home, directory
-        self.options = ["-w", "-O0", "-isystem", str(home / "include")]
-        self.made: dict[Path, Path] = {}
+    def __init__(self, home: Path, factory: pytest.TempPathFactory) -> None:
+        self.home, self.factory = home, factory
 
-    def __call__(self, source: Path) -> Path:
-        if source not in self.made:
-            self.made[source] = self._sycl(source) if source.suffix == ".cpp" else self._c(source)
-        return self.made[source]
+    def sycl(self, name: str) -> list[str]:
+        """The command that runs sycl/{name}.cpp."""
+        return [str(once(self.factory, "sycl_programs", self._sycl)), name]
 
-    def _sycl(self, source: Path) -> Path:
-        header = self.directory / "client.hpp"
-        if not header.exists():
-            shutil.copy(HERE / "sycl/client.hpp", header)
-            self._run(["-x", "c++-header", header, "-o", f"{header}.gch"], cxx())
-        return self._link(
-            source, ["-include", header, source], self.home / "lib/libsycl.so.9", cxx()
+    def c(self, source: Path) -> list[str]:
+        """The command that runs a program in C, which is linked to the loader."""
+        library = self.home / "lib/libur_loader.so.0"
+        return [
+            str(
+                once(
+                    self.factory,
+                    source.stem,
+                    lambda program: self._run(["cc"], source, program, library),
+                )
+            )
+        ]
+
+    def _sycl(self, program: Path) -> None:
+        names = (*PROGRAMS, "leaking")
+        includes = (f'namespace program_{name} {{\n#include "{name}.cpp"\n}}' for name in names)
+        calls = (
+            f'  if (!std::strcmp(arguments[1], "{name}"))\n    return program_{name}::program_main();'
+            for name in names
         )
+        source = program.with_name("sycl_programs.cpp")
+        source.write_text(_ALL.format(includes="\n".join(includes), calls="\n".join(calls)))
+        self._run(cxx(), source, program, self.home / "lib/libsycl.so.9", f"-I{HERE / 'sycl'}")
 
-    def _c(self, source: Path) -> Path:
-        return self._link(source, [source], self.home / "lib/libur_loader.so.0", ["cc"])
-
-    def _link(
-        self, source: Path, arguments: list[str | Path], library: Path, compiler: list[str]
-    ) -> Path:
-        program = self.directory / source.stem
+    def _run(
+        self, compiler: list[str], source: Path, program: Path, library: Path, *more: str
+    ) -> None:
+        options = ["-w", "-O0", "-isystem", self.home / "include", *more, source, "-o", program]
         libraries = [library, PREFIX_LIB / "libOpenCL.so.1", "-Wl,--allow-shlib-undefined"]
-        self._run([*arguments, "-o", program, *libraries], compiler)
-        return program
-
-    def _run(self, arguments: Sequence[str | Path], compiler: list[str]) -> None:
         done = subprocess.run(
-            [*compiler, *self.options, *map(str, arguments)],
+            [*compiler, *map(str, (*options, *libraries))],
             check=False,
             capture_output=True,
             text=True,

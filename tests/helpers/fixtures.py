@@ -7,43 +7,49 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
-from fairlead.icd import discovery
-from fairlead.loader.base.search import Candidate
 from helpers.plugin_header import plugin_header
-from helpers.support import CHILD_TIMEOUT, ROOT, FakeDriver, FakePlugin, Output, RunPython
+from helpers.support import (
+    CHILD_TIMEOUT,
+    ROOT,
+    CompileC,
+    FakeDriver,
+    FakePlugin,
+    Output,
+    RunPython,
+    once,
+)
 
 
 @pytest.fixture(scope="session")
 def native_headers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the generated opencl_abi.h."""
-    directory = tmp_path_factory.mktemp("headers")
-    done = _run([sys.executable, str(ROOT / "icd/native/build.py"), str(directory)])
-    assert done.returncode == 0, done.stderr
-    return directory
+
+    def generate(directory: Path) -> None:
+        done = _run([sys.executable, str(ROOT / "icd/native/build.py"), str(directory)])
+        assert done.returncode == 0, done.stderr
+
+    return once(tmp_path_factory, "headers", generate)
 
 
 @pytest.fixture(scope="session")
-def compile_c(native_headers: Path) -> Callable[..., Path]:
-    """Compiles a C file to a shared library: `compile_c(source, path, *flags)`. A warning is an error."""
+def compile_c(native_headers: Path) -> CompileC:
+    """See CompileC."""
 
     def compile_c(source: Path, path: Path, *flags: str) -> Path:
-        command = [
-            "cc",
+        warnings = ("-Wall", "-Wextra", "-Werror")
+        options = (
             "-shared",
             "-fPIC",
             "-fvisibility=hidden",
             "-O1",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
+            *warnings,
             f"-I{native_headers}",
-        ]
-        done = _run([*command, str(source), "-o", str(path), *flags])
+        )
+        done = _run(["cc", *options, str(source), "-o", str(path), *flags])
         assert done.returncode == 0, done.stderr
         return path
 
@@ -51,43 +57,52 @@ def compile_c(native_headers: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def fake_driver(
-    compile_c: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
-) -> FakeDriver:
+def fake_driver(compile_c: CompileC, tmp_path_factory: pytest.TempPathFactory) -> FakeDriver:
     """See FakeDriver. The same knobs give the same file."""
-    directory = tmp_path_factory.mktemp("fake")
+    return _variants("driver", compile_c, tmp_path_factory)
 
-    def build(*flags: str | Path, **knobs: object) -> Path:
-        all_flags = [
-            *(f"-D{name.upper()}={value}" for name, value in sorted(knobs.items())),
-            *map(str, flags),
-        ]
-        key = hashlib.sha1(" ".join(all_flags).encode(), usedforsecurity=False).hexdigest()[:10]
-        path = directory / f"libfake-{key}.so"
-        return path if path.exists() else compile_c(ROOT / "tests/fake/driver.c", path, *all_flags)
 
-    return build
+@pytest.fixture(scope="session")
+def plugin_abi(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the generated plugin_abi.h."""
+
+    def generate(directory: Path) -> None:
+        directory.mkdir()
+        (directory / "plugin_abi.h").write_text(plugin_header(), encoding="utf-8")
+
+    return once(tmp_path_factory, "plugin_abi", generate)
 
 
 @pytest.fixture(scope="session")
 def fake_plugin(
-    compile_c: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+    compile_c: CompileC, plugin_abi: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> FakePlugin:
     """See FakePlugin. The same knobs give the same file."""
-    directory = tmp_path_factory.mktemp("fake-plugin")
-    (directory / "plugin_abi.h").write_text(plugin_header(), encoding="utf-8")
+    return _variants("plugin", compile_c, tmp_path_factory, f"-I{plugin_abi}")
+
+
+@pytest.fixture(scope="session")
+def fake_adapter(
+    compile_c: CompileC, plugin_abi: Path, tmp_path_factory: pytest.TempPathFactory
+) -> FakePlugin:
+    """Builds a variant of tests/fake/adapter.c, as FakePlugin does of plugin.c."""
+    return _variants("adapter", compile_c, tmp_path_factory, f"-I{plugin_abi}")
+
+
+def _variants(
+    kind: str, compile_c: CompileC, factory: pytest.TempPathFactory, *always: str
+) -> Callable[..., Path]:
+    """What compiles variants of tests/fake/{kind}.c, each once in a run."""
 
     def build(*flags: str | Path, **knobs: object) -> Path:
-        all_flags = [
-            *(f"-D{name.upper()}={value}" for name, value in sorted(knobs.items())),
-            *map(str, flags),
-        ]
-        key = hashlib.sha1(" ".join(all_flags).encode(), usedforsecurity=False).hexdigest()[:10]
-        path = directory / f"libfake_plugin-{key}.so"
-        return (
-            path
-            if path.exists()
-            else compile_c(ROOT / "tests/fake/plugin.c", path, f"-I{directory}", *all_flags)
+        defines = [f"-D{name.upper()}={value}" for name, value in sorted(knobs.items())]
+        options = [*defines, *map(str, flags)]
+        key = hashlib.sha1(" ".join(options).encode(), usedforsecurity=False).hexdigest()[:10]
+        source = ROOT / f"tests/fake/{kind}.c"
+        return once(
+            factory,
+            f"libfake_{kind}-{key}.so",
+            lambda path: compile_c(source, path, *always, *options),
         )
 
     return build
@@ -113,35 +128,33 @@ def run_python() -> RunPython:
 
 
 @pytest.fixture(scope="session")
-def pocl_wheel(tmp_path_factory: pytest.TempPathFactory) -> Candidate:
-    """The driver inside PyPI's PoCL wheel."""
-    return _installed("libpocl-*.so", tmp_path_factory.mktemp("no-vendors"))
-
-
-@pytest.fixture(scope="session")
-def intel_cpu(tmp_path_factory: pytest.TempPathFactory) -> Candidate:
-    """Intel's CPU driver from PyPI."""
-    return _installed("libintelocl.so", tmp_path_factory.mktemp("no-vendors"))
-
-
-@pytest.fixture(scope="session")
-def wheel_drivers(
-    pocl_wheel: Candidate, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, str]:
-    """The variables by which any OpenCL loader finds Intel's driver first, PoCL's wheel second, and whatever else is installed not."""
-    vendors = tmp_path_factory.mktemp("wheels")
-    for number, driver in enumerate((f"{sys.prefix}/lib/libintelocl.so", pocl_wheel.library)):
-        (vendors / f"{number}.icd").write_text(f"{driver}\n", encoding="utf-8")
-    return {"OCL_ICD_VENDORS": str(vendors)}
-
-
-@pytest.fixture(scope="session")
 def real_plugins() -> Path:
     """Plugins from PyPI in folders of their own: ur-now and ur-then (adapters), pi, and umf, which an adapter needs."""
-    path = Path(os.environ.get("UR_PLUGINS", ""))
-    assert (path / "fetched").exists(), (
-        "UR_PLUGINS must name the folder of the fetched plugins: run the tests by `make test`"
-    )
+    return _downloaded("UR_PLUGINS", "fetched")
+
+
+@pytest.fixture(scope="session")
+def headers() -> Path:
+    """The headers of OpenCL and Unified Runtime from PyPI's intel-sycl-rt."""
+    return _downloaded("OPENCL_HEADERS", "unified-runtime/ur_api.h")
+
+
+@pytest.fixture(scope="session")
+def clients() -> Path:
+    """The folder with `now` and `pi`: the DPC++ runtimes and dpctl of the two generations."""
+    return _downloaded("SYCL_CLIENTS", "fetched")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of what the Makefile downloads."""
+    for item in items:
+        if {"real_plugins", "headers", "clients"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.clients)
+
+
+def _downloaded(variable: str, file: str) -> Path:
+    path = Path(os.environ.get(variable, ""))
+    assert (path / file).exists(), f"{variable} must name what `make test` downloads: run that"
     return path
 
 
@@ -158,13 +171,4 @@ def _run(
         text=True,
         timeout=CHILD_TIMEOUT,
         stdin=subprocess.DEVNULL,
-    )
-
-
-def _installed(pattern: str, vendors: Path) -> Candidate:
-    for candidate in discovery.find({}, vendors=vendors).candidates:
-        if fnmatch(os.path.basename(candidate.library), pattern):
-            return candidate
-    pytest.fail(
-        f"no driver {pattern} is installed in this Python environment: it is in the test extra"
     )

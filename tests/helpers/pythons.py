@@ -16,6 +16,7 @@ out. One line is printed for each Python, and the exit code is 1 if one of them 
 from __future__ import annotations
 
 import argparse
+import filecmp
 import os
 import re
 import shutil
@@ -109,13 +110,28 @@ def run(log: Path, *command: str | Path, cwd: Path, **variables: str) -> None:
 
 
 def copy_tree(target: Path) -> None:
-    """Bring a copy of the tree up to date. What was built in it stays."""
-    copy_sources(ROOT, target)
-    with TemporaryDirectory(dir=target.parent) as folder:
-        copy_sources(target, Path(folder))
-        for path in _files(Path(folder)):
-            if not os.path.lexists(ROOT / path):
+    """Bring a copy of the tree up to date. What was built in it stays, and make builds again what a changed file asks for."""
+    with TemporaryDirectory(dir=FOLDER) as folder:
+        now, before = Path(folder, "now"), Path(folder, "before")
+        copy_sources(ROOT, now)
+        if target.exists():
+            copy_sources(target, before)
+        for path in _files(before):
+            if not _are_same(now / path, before / path):
                 (target / path).unlink()
+        for path in _files(now):
+            if not os.path.lexists(target / path):
+                (target / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(now / path, target / path, follow_symlinks=False)  # changed just now
+
+
+def _are_same(one: Path, other: Path) -> bool:
+    """Whether two paths are equal links or equal files."""
+    if not os.path.lexists(one) or one.is_symlink() != other.is_symlink():
+        return False
+    if one.is_symlink():
+        return one.readlink() == other.readlink()
+    return filecmp.cmp(one, other, shallow=False)
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+import pytest
+
 ROOT: Final = Path(__file__).resolve().parents[2]
-CHILD_TIMEOUT: Final = 120.0  # seconds
+#: Seconds after which a child process hangs, whatever else this machine is doing.
+CHILD_TIMEOUT: Final = 600.0
+
+
+class CompileC(Protocol):
+    """Compiles a C file to a shared library: `compile_c(source, path, *flags)`. A warning is an error."""
+
+    def __call__(self, source: Path, path: Path, *flags: str) -> Path: ...
 
 
 class FakeDriver(Protocol):
@@ -62,3 +73,25 @@ def check_named_tests(text: str) -> int:
             rf"^def {function}\(", path.read_text(encoding="utf-8"), re.M
         ), f"{file}::{function}"
     return len(named)
+
+
+def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A file or folder that is made once in a run, by the first process that asks for it.
+
+    Args:
+        factory: the fixture `tmp_path_factory`.
+        name: what the file or folder is called, different for all that differ.
+        make: makes it at the path that it is given.
+    """
+    base = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent  # the folder that all workers have in common
+    path = base / "once" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{path}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = Path(f"{path}.done")
+        if not done.exists():
+            make(path)
+            done.touch()
+    return path

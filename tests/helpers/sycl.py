@@ -28,6 +28,7 @@ from fairlead.runtime import (
 )
 from fairlead.runtime.interop import event_of
 from fairlead.runtime.queue import default_context
+from helpers.drivers import Driver
 
 #: Work-items, and elements, where a test does not care.
 N: Final = 64
@@ -55,23 +56,19 @@ kernel void slow(global int *a, int rounds) {
 """
 
 
-def driver_name(device: Device) -> str:
-    """What tests call a driver: "pocl-3.0", "intel", "nvidia"."""
-    if "PoCL " not in device.platform.version:
-        return device.platform.name.replace("(", " ").split()[0].lower()
-    return "pocl-" + device.platform.version.split("PoCL ")[-1].split("-")[0].split()[0]
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that asks for `device` runs on each."""
-    if "device" in metafunc.fixturenames:
-        metafunc.parametrize("device", devices(), ids=driver_name, indirect=True, scope="session")
+@pytest.fixture(scope="session")
+def device(each_driver: Driver) -> Device:
+    """The device of a driver; the test runs once on each."""
+    return next(device for device in devices() if each_driver.has(device.platform))
 
 
 @pytest.fixture(scope="session")
-def device(request: pytest.FixtureRequest) -> Device:
-    """The device of a driver."""
-    return request.param
+def other_device(device: Device) -> Device:
+    """A device that `device` knows nothing of: another driver's."""
+    for other in devices():
+        if other.platform is not device.platform:
+            return other
+    pytest.skip("needs two drivers, and there is one")
 
 
 @pytest.fixture(scope="session")

@@ -11,15 +11,10 @@ from fairlead.loader.ur.devices import PluginDevice
 from helpers.memory_calls import new_queue, struct
 from helpers.ur_calls import Calls
 
-#: A part of the platform's name, and the way.
+#: The ways that a driver can have it; other drivers are tested in the way that is chosen for them.
 WAYS: Final = {
-    "intel-auto": ("Intel", "auto"),
-    "intel-intel": ("Intel", "intel"),
-    "intel-svm": ("Intel", "svm"),
-    "intel-buffer": ("Intel", "buffer"),
-    "pocl-auto": ("Portable", "auto"),
-    "pocl-svm": ("Portable", "svm"),
-    "pocl-buffer": ("Portable", "buffer"),
+    "intel_cpu": ("auto", "intel", "svm", "buffer"),
+    "pocl_wheel": ("auto", "svm", "buffer"),
 }
 KINDS: Final = ("host", "device", "shared")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -13,15 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.icd.abi import ICD2_TAG, OPENCL, SLOT_COUNT, TAG_SLOTS, slots_of_version
-
-
-@pytest.fixture(scope="session")
-def headers() -> Path:
-    path = Path(os.environ.get("OPENCL_HEADERS", ""))
-    assert (path / "CL" / "cl_icd.h").exists(), (
-        "OPENCL_HEADERS must name the folder that holds CL/: run the tests by `make test`"
-    )
-    return path
 
 
 def _prototypes(headers: Path) -> dict[str, tuple[str, list[tuple[str, str]]]]:

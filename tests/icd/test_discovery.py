@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.icd import discovery
@@ -398,7 +398,6 @@ def test_drivers_with_similar_names_are_no_loaders(machine: Machine) -> None:
         {v.name: st.text(st.characters(codec="utf-8", exclude_characters="\0")) for v in VARIABLES}
     )
 )
-@settings(deadline=None)
 def test_set_uid_process_ignores_every_variable(values: dict[str, str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "in_secure_process", lambda: True)
@@ -412,7 +411,6 @@ def test_set_uid_process_ignores_every_variable(values: dict[str, str]) -> None:
         {v.name: st.text(st.characters(codec="utf-8", exclude_characters="\0")) for v in VARIABLES}
     )
 )
-@settings(deadline=None)
 def test_no_value_of_a_variable_makes_the_search_fail(values: dict[str, str]) -> None:
     result = find(values)
     assert all(candidate.library for candidate in result.candidates)

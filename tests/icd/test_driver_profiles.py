@@ -10,22 +10,21 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from helpers.profile_document import as_markdown
 from helpers.support import ROOT, FakeDriver, RunPython, check_named_tests
 
 from fairlead.icd import driver_profiles
 from fairlead.icd.driver_profiles import (
-    CPU_LEVELS,
     ROWS,
     Applies,
     DriverProfile,
     active,
-    as_markdown,
-    cpu_level,
     profile_for,
     profile_of,
     switched_off,
 )
 from fairlead.icd.drivers import load
+from fairlead.icd.repairs import CPU_LEVELS, _cpu_flags, cpu_level
 from fairlead.loader.base.errors import LibraryError
 from fairlead.loader.base.search import Candidate
 
@@ -47,7 +46,7 @@ def test_every_row_is_complete() -> None:
 def test_the_document_is_the_table() -> None:
     document = ROOT / "docs/driver_profiles.md"
     assert document.read_text(encoding="utf-8") == as_markdown(), (
-        "python -m fairlead.icd.driver_profiles > docs/driver_profiles.md"
+        "run tests/helpers/profile_document.py"
     )
     assert max(map(len, as_markdown().splitlines())) <= 100
 
@@ -338,11 +337,7 @@ def test_with_the_repair_it_builds_and_runs(
 
 @pytest.mark.parametrize(
     "level",
-    [
-        level
-        for level, flags in CPU_LEVELS
-        if driver_profiles._cpu_flags().issuperset(flags.split())
-    ],
+    [level for level, flags in CPU_LEVELS if _cpu_flags().issuperset(flags.split())],
 )
 def test_every_name_that_this_cpu_may_be_given_builds_and_runs(
     pocl_wheel: Candidate, run_python: RunPython, tmp_path: Path, level: str

@@ -470,7 +470,11 @@ def test_the_wheel_of_pocl_and_intel_s_driver_are_found_with_no_variable_set(
     assert "('Portable Computing Language', 'CPU')" in out and "('Intel(R) OpenCL', 'CPU')" in out
 
 
-@pytest.fixture(params=["pocl_wheel", "intel_cpu"])
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=pytest.mark.driver(name)) for name in ("pocl_wheel", "intel_cpu")
+    ]
+)
 def real(request: pytest.FixtureRequest) -> Driver:
     return load(request.getfixturevalue(request.param))
 

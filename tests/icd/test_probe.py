@@ -97,6 +97,32 @@ def test_a_refused_platform_and_a_failing_context_are_noted(fake_driver: FakeDri
     assert "clCreateContext [CL_OUT_OF_HOST_MEMORY]" in failed and "'Fake device'" in failed
 
 
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        ('chdir("/")', "it changes the working directory of the process from"),
+        ("umask(0)", "it changes the umask of the process from"),
+        ('setlocale(LC_ALL, "C")', "it changes the locale of the process from"),
+    ],
+)
+@pytest.mark.parametrize("knob", ["at_load", "at_query"])
+def test_what_a_driver_changes_in_the_process_is_a_note(
+    fake_driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, knob: str, change: str, note: str
+) -> None:
+    """By its constructor, or later."""
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    report = probe(candidate(fake_driver(**{knob: f"if ({change}) {{}}"})))
+    assert report.ok and report.handlers == ()
+    assert [text.partition(" from")[0] + " from" for text in report.notes] == [note]
+
+
+def test_signal_handlers_that_a_driver_installs_are_named(fake_driver: FakeDriver) -> None:
+    """That is no fault: compilers inside drivers do it."""
+    install = "signal(SIGINT, SIG_IGN), signal(SIGRTMIN + 3, SIG_IGN)"
+    report = probe(candidate(fake_driver(at_load=install)))
+    assert report.notes == () and report.handlers == ("SIGINT", "signal 37")
+
+
 def test_missing_dependencies_are_named(
     fake_driver: FakeDriver, compile_c: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""The native code by itself, with a mock driver: each scenario in a process of its own, plain and under ASan and UBSan.
+"""The native code by itself, with a mock driver: each scenario in a process of its own, under ASan and UBSan.
 
 `make sanitize` runs them under ThreadSanitizer and valgrind too (helpers/sanitize.py).
 """
@@ -12,47 +12,39 @@ from pathlib import Path
 import pytest
 from helpers.sanitize import ADDRESS, HERE, build, build_shells, scenarios
 from helpers.support import CHILD_TIMEOUT
+from helpers.tables import table
 
-_BUILDS = {"plain": (), "sanitized": ADDRESS}
+#: The builds: under the sanitizers, if the compiler has them, and as it is shipped.
+_BUILDS = pytest.mark.parametrize(
+    "sanitized", [True, pytest.param(False, marks=pytest.mark.thorough)], ids=["sanitized", "plain"]
+)
 
 
-def _can_compile(flags: tuple[str, ...], directory: Path) -> bool:
+def _flags(sanitized: bool, directory: Path) -> tuple[str, ...]:
+    """The flags of a build: none if the compiler has no sanitizers."""
     source = directory / "empty.c"
     source.write_text("int main(void) { return 0; }\n", encoding="utf-8")
-    command = [
-        *os.environ.get("CC", "cc").split(),
-        *flags,
-        str(source),
-        "-o",
-        str(directory / "empty"),
-    ]
-    return subprocess.run(command, capture_output=True).returncode == 0
+    compiler = os.environ.get("CC", "cc").split()
+    command = [*compiler, *ADDRESS, str(source), "-o", str(directory / "empty")]
+    has_them = sanitized and not subprocess.run(command, capture_output=True).returncode
+    return ADDRESS if has_them else ()
 
 
-@pytest.fixture(scope="session", params=_BUILDS)
-def harness(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compiled harness."""
-    flags, directory = _BUILDS[request.param], tmp_path_factory.mktemp("native")
-    if flags and not _can_compile(flags, directory):
-        pytest.skip(f"the compiler has no {flags[0]}")
-    return build(directory, flags)
-
-
-@pytest.mark.parametrize("scenario", scenarios())
-def test_scenario(harness: Path, scenario: str) -> None:
-    done = subprocess.run(
-        [harness, scenario], capture_output=True, text=True, timeout=CHILD_TIMEOUT
-    )
+def _run(*command: str | Path) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=CHILD_TIMEOUT)
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-4000:]
 
 
-@pytest.mark.parametrize("name", _BUILDS)
-def test_the_shells_of_adapters(name: str, tmp_path: Path) -> None:
-    if _BUILDS[name] and not _can_compile(_BUILDS[name], tmp_path):
-        pytest.skip(f"the compiler has no {_BUILDS[name][0]}")
-    for program in build_shells(tmp_path, _BUILDS[name]):
-        done = subprocess.run([program], capture_output=True, text=True, timeout=CHILD_TIMEOUT)
-        assert done.returncode == 0, done.stdout[-500:] + done.stderr[-4000:]
+@_BUILDS
+def test_every_scenario(sanitized: bool, tmp_path: Path) -> None:
+    harness = build(tmp_path, _flags(sanitized, tmp_path))
+    table("scenario", scenarios())(lambda scenario: _run(harness, scenario))()
+
+
+@_BUILDS
+def test_the_shells_of_adapters(sanitized: bool, tmp_path: Path) -> None:
+    for program in build_shells(tmp_path, _flags(sanitized, tmp_path)):
+        _run(program)
 
 
 def test_every_scenario_that_is_written_is_run() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers.installing import run
 from helpers.sources import copy_sources
-from helpers.support import ROOT
+from helpers.support import ROOT, once
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -16,22 +16,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "wheel" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(1800))
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from a copy of the sources, so that nothing that was built here gets into it."""
-    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    copy_sources(ROOT, source)
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--wheel-dir",
-        str(target),
-        str(source),
-    )
-    return next(target.glob("fairlead-*.whl"))
+    """Build a source distribution, and a wheel from it; return the wheel.
+
+    They are built from a copy of the sources, so that nothing that was built here gets into them.
+    """
+
+    def build(target: Path) -> None:
+        source = tmp_path_factory.mktemp("source")
+        copy_sources(ROOT, source)
+        run(sys.executable, "-m", "build", "--outdir", str(target), str(source))
+
+    return next(once(tmp_path_factory, "wheel", build).glob("fairlead-*.whl"))

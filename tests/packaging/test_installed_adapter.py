@@ -13,8 +13,11 @@ from helpers.installing import run
 
 from fairlead.plugins.sdk import build
 
-#: Says which environment Python runs in, when it starts.
-SPEAKS = "import sys; print('environment', sys.prefix, flush=True)\n"
+#: Says which environment Python runs in, when a program starts it: not in the child processes of fairlead.
+SPEAKS = """import sys
+if sys.orig_argv[1:2] != ["-c"] or "urGetAdapterProcAddrTable" in sys.orig_argv[2]:
+    print('environment', sys.prefix, flush=True)
+"""
 USES = ("table", "adapter", "urAdapterRelease")
 WORKS = ["open: ok", "table: 0", "adapter: 0 count 1 first word ok", "urAdapterRelease: 0"]
 
@@ -31,7 +34,9 @@ def environment(path: Path) -> Path:
         path / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
     )
     (site / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    (site / "speaks.pth").write_text(SPEAKS)  # Debian's Python has a sitecustomize of its own
+    # Debian's Python has a sitecustomize of its own, and reads a .pth twice
+    (site / "speaks.pth").write_text("import speaks\n")
+    (site / "speaks.py").write_text(SPEAKS)
     return site
 
 

@@ -75,14 +75,24 @@ def test_a_python_that_is_named_has_to_be_there(tmp_path: Path) -> None:
 def test_a_copy_follows_the_tree_and_keeps_what_was_built(tree: Path) -> None:
     copy = tree / "build" / "pythons" / "3.10"
     (tree / "old.py").touch()
+    (tree / "changed.c").write_text("1")
+    (tree / "link").symlink_to("old.py")
     pythons.copy_tree(copy)
     (copy / "built").touch()
+    for name in ("Makefile", "changed.c"):
+        os.utime(copy / name, (1, 1))
     (tree / "old.py").rename(tree / "new.py")
+    (tree / "changed.c").write_text("2")
+    os.utime(tree / "changed.c", (1, 1))  # before something was built of its former text
+    (tree / "link").unlink()
     (tree / "link").symlink_to("new.py")
     pythons.copy_tree(copy)
     found = {path.name for path in copy.iterdir()}
-    assert found == {"Makefile", ".gitignore", "new.py", "link", "built"}
-    assert (copy / "link").is_symlink()
+    assert found == {"Makefile", ".gitignore", "new.py", "changed.c", "link", "built"}
+    assert (copy / "link").readlink() == Path("new.py")
+    assert (copy / "changed.c").read_text() == "2"
+    assert (copy / "changed.c").stat().st_mtime > 1, "make has to see that it changed"
+    assert (copy / "Makefile").stat().st_mtime == 1, "and that this did not"
 
 
 def test_each_python_has_a_line_and_one_that_fails_is_the_end(

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 from helpers.installing import run
+from helpers.support import ROOT
+
+#: How the files that are compared end.
+SUFFIXES = (".py", ".c", ".h", ".abi", ".map")
 
 
 def test_the_wheel_holds_fairlead_alone(wheel: Path) -> None:
@@ -31,6 +37,21 @@ def test_the_wheel_holds_fairlead_alone(wheel: Path) -> None:
     assert not [name for name in own if "test" in name or name.endswith(".c")]
 
 
+def test_the_wheel_of_the_source_distribution_holds_every_module_of_the_tree(wheel: Path) -> None:
+    """The links in fairlead/ are folders there, and the C sources come along."""
+    modules, sources = set(), set()
+    for folder, _, files in os.walk(ROOT / "fairlead", followlinks=True):
+        kept = modules if "__init__.py" in files else sources
+        names = (os.path.relpath(os.path.join(folder, file), ROOT) for file in files)
+        kept.update(name for name in names if name.endswith(SUFFIXES))
+    assert len(modules) > 150 and len(sources) > 30
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name for name in names if name.endswith(SUFFIXES)} == modules
+    with tarfile.open(next(wheel.parent.glob("fairlead-*.tar.gz"))) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    assert modules | sources | {"LICENSE", "README.md", "docs/capture.md"} <= inside
+
+
 def test_the_installed_wheel_finds_drivers(wheel: Path, tmp_path: Path) -> None:
     run(
         sys.executable,
@@ -44,7 +65,8 @@ def test_the_installed_wheel_finds_drivers(wheel: Path, tmp_path: Path) -> None:
         str(wheel),
     )
     code = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import fairlead; assert fairlead.__file__.startswith({str(tmp_path)!r}); "
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import fairlead; "
+        f"assert fairlead.__file__.startswith({str(tmp_path)!r}); "
         "print([p.version for p in fairlead.platforms()])"
     )
     assert "PoCL 3.0-rc2" in run(sys.executable, "-c", code, cwd=tmp_path)

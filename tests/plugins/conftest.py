@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from helpers.drivers import Driver
 from helpers.ur_calls import Calls, array
 
 from fairlead import plugins
@@ -17,9 +18,6 @@ from fairlead.loader.ur.discovery import PluginCandidate
 from fairlead.loader.ur.plugin import Plugin
 
 LIBRARY: Final = Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0")
-
-#: A driver of each kind that tests run on, and a part of its platform's name.
-DRIVERS: Final = {"intel": "Intel", "pocl": "Portable Computing Language"}
 
 
 @pytest.fixture(scope="session")
@@ -36,10 +34,10 @@ def ur(adapter: Plugin) -> Calls:
     return Calls(adapter.table)
 
 
-@pytest.fixture(params=list(DRIVERS))
-def device(request: pytest.FixtureRequest, adapter: Plugin) -> PluginDevice:
-    """A device, of each driver in turn; `device.handle` is what functions take."""
-    return next(found for found in adapter.devices if DRIVERS[request.param] in found.platform.name)
+@pytest.fixture
+def device(each_driver: Driver, adapter: Plugin) -> PluginDevice:
+    """A device of each driver; `device.handle` is what functions take."""
+    return next(found for found in adapter.devices if each_driver.has(found.platform))
 
 
 @pytest.fixture

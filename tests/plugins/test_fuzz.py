@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.drivers import Driver
 from helpers.support import CHILD_TIMEOUT, ROOT
 
 CHILD = "helpers.fuzz.child"
@@ -21,10 +22,10 @@ SECONDS = float(os.environ.get("FAIRLEAD_FUZZ") or 0)
 
 
 @pytest.mark.timeout(SECONDS + 600)
-@pytest.mark.parametrize("platform", ["Intel", "Portable Computing Language"])
-def test_no_sequence_of_calls_does_what_it_should_not(platform: str, tmp_path: Path) -> None:
+@pytest.mark.fuzz
+def test_no_sequence_of_calls_does_what_it_should_not(each_driver: Driver, tmp_path: Path) -> None:
     trail = tmp_path / "trail"
-    command = [sys.executable, "-m", CHILD, platform, trail, SEQUENCES, STEPS, SECONDS]
+    command = [sys.executable, "-m", CHILD, each_driver.platform, trail, SEQUENCES, STEPS, SECONDS]
     done = subprocess.run(
         [*map(str, command)],
         env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},

@@ -8,6 +8,7 @@ import threading
 
 import numpy
 import pytest
+from helpers.support import CHILD_TIMEOUT
 from helpers.sycl import SOURCE, Gate, N
 
 from fairlead.runtime import (
@@ -21,6 +22,7 @@ from fairlead.runtime import (
     SYCLError,
     devices,
 )
+from fairlead.runtime import buffer as buffers
 
 
 def add(buffer: Buffer, program: Program, value: int, mode: str = "read_write"):
@@ -44,11 +46,30 @@ def test_nothing_comes_back_unless_it_is_wanted(queue: Queue, program: Program) 
     fixed.flags.writeable = False
     later = Buffer(data)
     later.set_write_back(False)
-    for buffer in (Buffer(data, write_back=False), Buffer(fixed), later):
+    for buffer in (Buffer(data, write_back=False), Buffer(fixed, write_back=False), later):
         queue.submit(add(buffer, program, 5))
         assert (buffer.numpy() == 5).all()
         buffer.close()
     assert not data.any() and not fixed.any()
+
+
+def test_a_result_is_not_lost_in_a_read_only_array(queue: Queue, program: Program) -> None:
+    fixed, final = numpy.ones(N, numpy.int32), numpy.zeros(N, numpy.int32)
+    fixed.flags.writeable = False
+    with Buffer(fixed) as buffer:
+        assert (buffer.numpy() == 1).all()
+        for use in (lambda: queue.submit(add(buffer, program, 5)), lambda: write(buffer)):
+            with pytest.raises(SYCLError, match="read-only") as caught:
+                use()
+            assert caught.value.errc is Errc.invalid and "write_back=False" in caught.value.remedy
+        buffer.set_final_data(final)
+        queue.submit(add(buffer, program, 5))
+    assert (final == 6).all() and (fixed == 1).all()
+
+
+def write(buffer: Buffer) -> None:
+    with buffer.host_access("write"):
+        pass
 
 
 def test_contents_go_to_the_array_that_is_named_last(queue: Queue, program: Program) -> None:
@@ -331,6 +352,29 @@ def test_a_buffer_that_nobody_names_is_written_back(
     gc.collect()
     queue.host_task(lambda: None).wait()
     assert (data == 11).all()
+
+
+def test_a_buffer_that_goes_in_a_submission_is_closed_by_another_thread(
+    queue: Queue, gate: Gate
+) -> None:
+    """Garbage may be collected there. The host task that it waits for may want the lock that the submission has."""
+    data, other = numpy.zeros(N, numpy.int32), Buffer((N,), "int32")
+    buffer = Buffer(data)
+
+    def fill() -> None:
+        other.numpy()
+        accessor.array[:] = 3
+
+    accessor = Accessor(buffer, "write")
+    with buffers.lock:
+        queue.submit(lambda h: (h.depends_on(gate.event), h.require(accessor), h.host_task(fill)))
+        gate.open()
+        buffers.Buffer.__del__(buffer)  # by the collector, who finds a cycle
+        assert not data.any()
+    closed = threading.Event()
+    buffers._closing.add(closed.set)
+    assert closed.wait(CHILD_TIMEOUT)
+    assert (data == 3).all()
 
 
 def test_what_failed_is_told_and_not_written_back(queue: Queue) -> None:

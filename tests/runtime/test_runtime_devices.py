@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 import pytest
+from helpers.drivers import Driver
 from helpers.support import RunPython
 from helpers.sycl import SOURCE, N, zeros
 
@@ -19,9 +20,9 @@ from fairlead.runtime.queue import default_context
 LIST = "from fairlead.runtime import devices; print([device.platform.name for device in devices()])"
 
 
-def test_every_driver_has_a_platform_and_both_have_their_names() -> None:
-    names = {platform.name for platform in platforms()}
-    assert {"Portable Computing Language", "Intel(R) OpenCL"} <= names
+def test_every_driver_has_a_platform(present_drivers: tuple[Driver, ...]) -> None:
+    for driver in present_drivers:
+        assert any(driver.has(platform) for platform in platforms())
     assert all(
         platform.version.startswith("OpenCL ") and platform.backend == "opencl"
         for platform in platforms()
@@ -50,8 +51,9 @@ def test_aspects_are_what_the_device_says(device: Device) -> None:
 
 def test_the_selector_chooses(run_python: RunPython) -> None:
     assert eval(run_python(LIST).out) == [device.platform.name for device in devices()]
-    second = devices()[1].platform.name
-    assert eval(run_python(LIST, env={"ONEAPI_DEVICE_SELECTOR": "opencl:1"}).out) == [second]
+    last = len(devices()) - 1
+    selector = {"ONEAPI_DEVICE_SELECTOR": f"opencl:{last}"}
+    assert eval(run_python(LIST, env=selector).out) == [devices()[last].platform.name]
     code = """
 from fairlead.runtime import Errc, SYCLError, devices
 try:
@@ -147,14 +149,13 @@ def test_a_device_that_cannot_be_divided_so_says_it(device: Device) -> None:
             device.partition(**wrong)
 
 
-def test_contexts_are_of_devices_of_one_platform(device: Device) -> None:
+def test_contexts_are_of_devices_of_one_platform(device: Device, other_device: Device) -> None:
     assert Context(device).devices == (device,) and device in Context(device)
     assert default_context(device) is default_context(device)
-    other = next(one for one in devices() if one.platform is not device.platform)
     with pytest.raises(SYCLError, match="several platforms") as caught:
-        Context([device, other])
+        Context([device, other_device])
     assert caught.value.errc is Errc.invalid
     with pytest.raises(SYCLError, match="needs a device"):
         Context([])
     with pytest.raises(SYCLError, match="not one of the context's"):
-        Queue(Context(device), other)
+        Queue(Context(device), other_device)

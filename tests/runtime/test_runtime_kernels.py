@@ -9,7 +9,9 @@ from typing import Any
 import numpy
 import pytest
 from helpers.sycl import SOURCE, Gate, N, zeros
+from helpers.tables import table
 
+from fairlead.icd.abi import OPENCL
 from fairlead.runtime import (
     USM,
     Accessor,
@@ -24,6 +26,7 @@ from fairlead.runtime import (
     Queue,
     RawArgument,
     SYCLError,
+    kernel_types,
     malloc_shared,
 )
 from fairlead.runtime.arguments import argument
@@ -152,7 +155,7 @@ def test_arguments_that_are_wrong_are_named(queue: Queue, program: Program, memo
     with pytest.raises(SYCLError, match="index is 0 or more"):
         queue.submit(lambda h: h.set_arg(-1, numpy.int32(1)))
     with pytest.raises(SYCLError) as caught:
-        queue.parallel_for(N, program.add, memory, numpy.int64(1))
+        queue.parallel_for(N, program.add, memory, RawArgument(bytes(8)))
     assert (
         caught.value.errc is Errc.kernel_argument and "UR_RESULT_ERROR_INVALID" in caught.value.code
     )
@@ -254,9 +257,7 @@ def test_two_threads_launch_one_kernel(queue: Queue, context: Context) -> None:
     assert [int(memory.array[3]) for memory in memories] == [50, 100, 150, 200]
 
 
-@pytest.mark.parametrize(
-    "wrong", [-1, (4, -4), 8.0, None, "8", True, NDRange(-8, 8), 1 << 64, (1, 1 << 64)], ids=repr
-)
+@table("wrong", [-1, (4, -4), 8.0, None, "8", True, NDRange(-8, 8), 1 << 64, (1, 1 << 64)])
 def test_what_is_no_range_is_refused(
     queue: Queue, program: Program, memory: USM, wrong: Any
 ) -> None:
@@ -287,7 +288,8 @@ def test_more_local_memory_than_there_is_is_refused(
 
 
 def test_values_with_the_same_bytes_are_one_argument_and_others_are_not() -> None:
-    one, again = argument(numpy.int32(1)), argument(numpy.uint32(1))
+    one, again = argument(numpy.int32(1)), argument(numpy.int32(1))
+    assert argument(numpy.uint32(1)) is not one  # which is converted where an int is declared
     assert again is one and one.keep == b"\1\0\0\0" == ctypes.string_at(one.word, 4)
     zero, negative = argument(numpy.float32(0.0)), argument(numpy.float32(-0.0))
     assert zero.keep != negative.keep
@@ -299,3 +301,55 @@ def test_what_is_accessed_after_the_operation_counts_as_well(queue: Queue) -> No
     handler.host_task(lambda: None)
     second = handler.access(Buffer(numpy.zeros(N, numpy.int32)), "read")
     assert list(handler.finished().requirements) == [first, second]
+
+
+TYPES = """
+kernel void types(global double *out, float f, int i, uint u, uchar c, long l) {
+    out[0] = f; out[1] = i; out[2] = u; out[3] = c; out[4] = l;
+}
+"""
+
+
+def test_numbers_become_what_the_kernel_declares(queue: Queue) -> None:
+    """Float and int have four bytes each, so the driver would take either for the other."""
+    kernel, out = Program(queue, TYPES).kernel("types"), zeros(queue, 5, numpy.float64)
+    plain = (numpy.float32(2), numpy.int32(2), numpy.uint32(2), numpy.uint8(2), numpy.int64(2))
+    others = (numpy.int32(2), numpy.float32(2), ctypes.c_int32(2), numpy.int64(2), True)
+    for given, last in ((plain, 2), (others, 1), ((numpy.float64(2),) * 5, 2)):
+        queue.parallel_for(1, kernel, out, *given).wait()
+        assert out.array.tolist() == [2, 2, 2, 2, last]
+    queue.parallel_for(1, kernel, out, numpy.float32("nan"), *plain[1:]).wait()
+    assert numpy.isnan(out.array[0])
+    queue.parallel_for(1, kernel, out, RawArgument(b"\0\0\0\x40"), *plain[1:]).wait()
+    assert out.array[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("index", "value", "message"),
+    [
+        (1, numpy.int32((1 << 24) + 1), "is declared float, and int32 16777217 is not"),
+        (1, numpy.float64(0.1), "is declared float, and float64 0.1 is not"),
+        (1, numpy.complex64(1), "is declared float, and complex64"),
+        (2, numpy.float32(2.5), "is declared int, and float32 2.5"),
+        (2, numpy.float32("inf"), "is declared int, and float32 inf"),
+        (3, numpy.int32(-1), "is declared uint, and int32 -1"),
+        (4, ctypes.c_int(300), "is declared uchar, and int32 300"),
+        (5, numpy.uint64(1 << 63), "is declared long, and uint64"),
+        (0, numpy.int64(8), "is declared a pointer, and a value is not"),
+        (5, None, "is declared long, and memory is not"),
+    ],
+)
+def test_numbers_that_would_change_are_refused(
+    queue: Queue, index: int, value: Any, message: str
+) -> None:
+    given: list[Any] = [zeros(queue, 5, numpy.float64), *(numpy.uint8(1),) * 5]
+    given[index] = value
+    with pytest.raises(SYCLError, match=f"argument {index} of types {message}") as caught:
+        queue.parallel_for(1, Program(queue, TYPES).kernel("types"), *given)
+    assert caught.value.errc is Errc.kernel_argument
+
+
+def test_the_numbers_by_which_types_are_asked_for_are_opencls() -> None:
+    assert OPENCL.functions["clGetKernelArgInfo"].slot == kernel_types.SLOT
+    assert OPENCL["CL_KERNEL_ARG_TYPE_NAME"] == kernel_types.TYPE_NAME
+    assert kernel_types.TAG.to_bytes(8, "big") == b"OPENCL31"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy
+import pyopencl as cl
 import pytest
-from helpers.support import RunPython
-from helpers.sycl import SOURCE, Gate, N, driver_name, zeros
+from helpers.support import CHILD_TIMEOUT, RunPython
+from helpers.sycl import SOURCE, Gate, N, zeros
 
 from fairlead.runtime import (
     USM,
@@ -22,8 +24,9 @@ from fairlead.runtime import (
     Program,
     Queue,
     SYCLError,
-    devices,
 )
+from fairlead.runtime.afterwards import Afterwards
+from fairlead.runtime.interop import event_of, to_pyopencl
 
 
 def store(program: Program, memory: USM, value: int, *events: Event):
@@ -214,11 +217,9 @@ def test_queues_of_one_context_and_of_others_depend_on_each_other(
 
 
 def test_drivers_depend_on_each_other(
-    queue: Queue, program: Program, memory: USM, device_gate: Gate
+    queue: Queue, program: Program, memory: USM, device_gate: Gate, other_device: Device
 ) -> None:
-    foreign = Queue(
-        next(device for device in devices() if device.platform is not queue.device.platform)
-    )
+    foreign = Queue(other_device)
     theirs, build = zeros(foreign), Program(foreign.context, SOURCE)
     first = queue.parallel_for(
         N, program.add, memory, numpy.int32(1), depends_on=[device_gate.event]
@@ -423,7 +424,6 @@ print("end", flush=True)
 def test_the_process_ends_whatever_is_pending(
     device: Device, what: str, run_python: RunPython
 ) -> None:
-    assert driver_name(device)
     done = run_python(EXIT, what, device.platform.version)
     assert (done.out, done.err) == ("end\n", "")
 
@@ -503,3 +503,38 @@ print("end", flush=True)
 def test_the_end_gives_up_what_never_ends(device: Device, when: str, run_python: RunPython) -> None:
     done = run_python(BOUNDED, when, device.platform.version)
     assert (done.out, done.err) == ("end\n", "")
+
+
+def test_actions_go_on_after_a_thread_could_not_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    actions, done = Afterwards(), threading.Event()
+    called: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(_thread, "start_new_thread", refuse)
+        actions.add(lambda: called.append(1))
+    actions.add(lambda: called.append(2))
+    actions.add(done.set)
+    assert done.wait(CHILD_TIMEOUT) and called == [1, 2]
+
+
+def test_a_context_that_goes_does_not_wait(device: Device) -> None:
+    """A thread of its own waits for what runs in it, and then releases the queues."""
+    contexts = [Context(device)]
+    user = cl.UserEvent(to_pyopencl(contexts[0]))
+    released, ur = threading.Event(), contexts[0].adapter.ur
+    queue = Queue(contexts[0])
+    handle, release = queue.handle, ur.urQueueRelease
+    queue.barrier([event_of(user, contexts[0])])
+    del queue
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            ur, "urQueueRelease", lambda one: (release(one), one == handle and released.set())
+        )
+        collector = threading.Thread(target=contexts.clear, daemon=True)
+        collector.start()
+        collector.join(CHILD_TIMEOUT)
+        assert not collector.is_alive() and not released.is_set()
+        user.set_status(cl.command_execution_status.COMPLETE)
+        assert released.wait(CHILD_TIMEOUT)

@@ -1,8 +1,8 @@
-"""The part of `fairlead doctor` that is about Unified Runtime adapters and DPC++ PI plugins.
+"""Unified Runtime adapters and DPC++ PI plugins in `fairlead doctor`.
 
-`survey` searches as programs do, but leaves nothing out for the device selector's sake; it probes every candidate anew in a child
-process, with the OpenCL drivers registered for it that programs would register, and numbers the devices as selectors do. What of that is
-a problem is the business of `verdict`. Nothing of a plugin is loaded into this process.
+`survey` searches as programs do, but ignores the device selector. It probes every candidate in a child
+process, with the OpenCL drivers registered that programs would register, and numbers the devices as
+selectors do. No plugin is loaded into this process.
 """
 
 from __future__ import annotations
@@ -54,10 +54,12 @@ _LOGS: Final = {
 
 @dataclass(frozen=True)
 class PluginDevice:
-    """A root device; `selector` is the value of ONEAPI_DEVICE_SELECTOR that picks just it.
+    """A root device.
 
-    `selected` says whether the device selector of the environment leaves it. The selector's terms about sub-devices are not tried here:
-    a device some of whose parts may be selected counts as selected.
+    Attributes:
+        selector: the value of ONEAPI_DEVICE_SELECTOR that selects it alone.
+        selected: whether the device selector of the environment selects it. The selector's terms for
+            sub-devices are not tried: a device counts if parts of it may be selected.
     """
 
     selector: str
@@ -81,10 +83,18 @@ class PluginPlatform:
 class PluginState:
     """An adapter or plugin that was found, and what became of it.
 
-    `interface` is "UR" or "PI"; `library` what was found via `found_via`, `real_path` the file that was opened ("" if none was).
-    `state` is "usable", "idle" (it loads, and has no device), "refused", "excluded" by FAIRLEAD_EXCLUDE, or "duplicate"; `reason` and
-    `remedy` say why it is not usable, `missing` names the libraries that it needs and that were not found. `version` and `layout` are of
-    its interface; `opened` is the library of its backend that it found, "" if it opened none: for OpenCL the libOpenCL.so.1 that it uses.
+    `state` is "usable", "idle" (it loads, and has no device), "refused", "unprobed" (its child process
+    did not start), "excluded" by FAIRLEAD_EXCLUDE, or "duplicate".
+
+    Attributes:
+        interface: "UR" or "PI".
+        library: what was found via `found_via`.
+        real_path: the file that was opened, "" if none was.
+        reason: why it is not usable; `remedy` says what to do.
+        missing: the libraries that it needs and that were not found.
+        version: that of its interface; `layout` is the release whose tables it has.
+        opened: the library of its backend that it found, "" if it opened none: for OpenCL the
+            libOpenCL.so.1 that it uses.
     """
 
     interface: str
@@ -112,7 +122,7 @@ class PluginState:
 
 @dataclass(frozen=True)
 class SelectorReport:
-    """The device selector of the environment: what it means in plain words, or why it cannot be understood and what to do."""
+    """The device selector of the environment: what it means, or why it cannot be understood."""
 
     variable: str
     explanation: str = ""
@@ -122,9 +132,14 @@ class SelectorReport:
 
 @dataclass(frozen=True)
 class PluginSurvey:
-    """All about adapters and plugins. `config` is the plugins.conf in use; `drivers` are the OpenCL drivers that are registered for the
-    OpenCL loaders of adapters and plugins, whatever those would find by themselves; `reference` is fairlead's own adapter,
-    which the search finds only where a variable names it; "" if it is not there."""
+    """All about adapters and plugins.
+
+    Attributes:
+        config: the plugins.conf in use.
+        drivers: the OpenCL drivers that are registered for the OpenCL loaders of plugins.
+        reference: the path of fairlead's own adapter, "" if it is not there. The search finds it only
+            if a variable names it.
+    """
 
     config: str = ""
     selector: SelectorReport | None = None
@@ -136,7 +151,12 @@ class PluginSurvey:
 
 
 def survey(drivers: Sequence[str], timeout: float | None = None) -> PluginSurvey:
-    """Search and probe. `drivers` are the real paths of the usable OpenCL drivers, `timeout` is in seconds for each probe."""
+    """Search and probe.
+
+    Args:
+        drivers: the real paths of the usable OpenCL drivers.
+        timeout: seconds for each probe; None means FAIRLEAD_PROBE_TIMEOUT.
+    """
     from ...api import registered
     from ...loader.ur.plugin_probe import probe_all
     from ...plugins import reference_adapter
@@ -183,11 +203,15 @@ def _about(candidate: PluginCandidate) -> tuple[str, str, str, str]:
 def _state(candidate: PluginCandidate, report: PluginReport) -> PluginState:
     """The report of a probe, with its state. The selectors of its devices are not known yet."""
     has_device = any(platform.devices for platform in report.platforms)
+    state = "refused" if not report.ok else "usable" if has_device else "idle"
+    why = "it has no device" if state == "idle" else ""
+    if not report.probed:
+        state, why = "unprobed", "; ".join(report.warnings)
     return PluginState(
         *_about(candidate),
-        "refused" if not report.ok else "usable" if has_device else "idle",
+        state,
         real_path=report.real_path,
-        reason=report.reason or report.idle or ("" if has_device else "it has no device"),
+        reason=report.reason or report.idle or why,
         remedy=report.remedy,
         missing=report.missing,
         seconds=round(report.seconds, 3),
@@ -196,7 +220,7 @@ def _state(candidate: PluginCandidate, report: PluginReport) -> PluginState:
         opened=report.opened,
         platforms=tuple(map(_platform, report.platforms)),
         notes=report.notes,
-        warnings=report.warnings,
+        warnings=report.warnings if report.probed else (),
     )
 
 
@@ -208,7 +232,7 @@ def _platform(platform: PluginPlatformReport) -> PluginPlatform:
 
 
 def _without_duplicates(state: PluginState, before: Sequence[PluginState]) -> PluginState:
-    """Whether two names lead to one file that no path told apart is only known once it has been opened."""
+    """Mark a plugin whose file is that of one before it; bare names tell that only once opened."""
     paths = {(other.interface, other.real_path): other for other in before if other.real_path}
     same = paths.get((state.interface, state.real_path))
     return (
@@ -218,12 +242,12 @@ def _without_duplicates(state: PluginState, before: Sequence[PluginState]) -> Pl
     )
 
 
-# Which devices the selector leaves
+# Which devices the selector selects
 
 
 @dataclass(frozen=True, eq=False)
 class _Selectable:
-    """A device as selectors see it; no probe divides it, so it has as many parts here as anyone might number."""
+    """A device as selectors see it. No probe divides it: it has as many parts as a number may name."""
 
     backend: str
     type: str
@@ -296,53 +320,57 @@ def variables() -> Iterator[tuple[str, str, str]]:
 
 
 def _effect(name: str, selector: SelectorReport | None) -> str:
-    """What a variable does that has no part in the search, "" for one that is not ours to explain."""
+    """What a variable does that has no part in the search; "" for one of other programs."""
     if name in _SELECTORS:
-        if not os.environ[name]:
-            return "empty, which counts as not set"
-        if selector is None or selector.variable == name:
-            return (selector.explanation or "illegal: see the verdict") if selector else ""
-        return f"no effect: {selector.variable} is set, and wins over it"
+        return _selector_effect(name, selector)
     if name in _TRACES:
         bits = trace_bits(name)
         done = [text for bit, text in _TRACES[name] if bits & bit]
-        return (
-            "; ".join(done)
-            or "no effect: 1 prints what is found, 2 prints calls, -1 prints everything"
-        )
-    if name == "UR_ENABLE_LAYERS":
-        unknown: list[str] = []
-        on = sorted(layer_names(report=unknown.append))
-        done = [f"checks the calls through adapters: {', '.join(on)}"] if on else []
-        done += (
-            ["prints them where UR_LOG_TRACING says"]
-            if "UR_LAYER_TRACING" in os.environ[name]
-            else []
-        )
-        return "; ".join([*done, *unknown]) or "names no layer"
+        return "; ".join(done) or "no effect: 1 prints what is found, 2 prints calls, -1 everything"
     if name.startswith("UR_LOG_"):
         return _log_effect(name.removeprefix("UR_LOG_"))
-    if name == "FAIRLEAD_TRACE":
-        words = [word.strip() for word in os.environ[name].split(",")]
-        apis = [word for word in APIS if word in words]
-        where = (
-            "records them for FAIRLEAD_TRACE_FILE"
-            if os.environ.get("FAIRLEAD_TRACE_FILE")
-            else "prints them to stderr"
-        )
-        return (
-            f"traces the calls of {', '.join(apis)}; {where}"
-            if apis
-            else f"no effect: it is a comma list of {', '.join(APIS)}"
-        )
-    if name == "FAIRLEAD_TRACE_FILE":
-        asked = os.environ.get("FAIRLEAD_TRACE")
-        return (
-            "the calls that FAIRLEAD_TRACE names are saved there"
-            if asked
-            else "no effect: FAIRLEAD_TRACE is not set"
-        )
-    return ""
+    return _EFFECTS[name](os.environ[name]) if name in _EFFECTS else ""
+
+
+def _selector_effect(name: str, selector: SelectorReport | None) -> str:
+    if not os.environ[name]:
+        return "empty, which counts as not set"
+    if selector is None:
+        return ""
+    if selector.variable == name:
+        return selector.explanation or "illegal: see the verdict"
+    return f"no effect: {selector.variable} is set, and wins over it"
+
+
+def _layers_effect(value: str) -> str:
+    unknown: list[str] = []
+    on = sorted(layer_names(report=unknown.append))
+    done = [f"checks the calls through adapters: {', '.join(on)}"] if on else []
+    done += ["prints them where UR_LOG_TRACING says"] if "UR_LAYER_TRACING" in value else []
+    return "; ".join([*done, *unknown]) or "names no layer"
+
+
+def _trace_effect(value: str) -> str:
+    words = [word.strip() for word in value.split(",")]
+    apis = ", ".join(word for word in APIS if word in words)
+    if not apis:
+        return f"no effect: it is a comma list of {', '.join(APIS)}"
+    to_file = os.environ.get("FAIRLEAD_TRACE_FILE")
+    where = "records them for FAIRLEAD_TRACE_FILE" if to_file else "prints them to stderr"
+    return f"traces the calls of {apis}; {where}"
+
+
+def _trace_file_effect(value: str) -> str:
+    asked = os.environ.get("FAIRLEAD_TRACE")
+    saved = "the calls that FAIRLEAD_TRACE names are saved there"
+    return saved if asked else "no effect: FAIRLEAD_TRACE is not set"
+
+
+_EFFECTS: Final = {
+    "UR_ENABLE_LAYERS": _layers_effect,
+    "FAIRLEAD_TRACE": _trace_effect,
+    "FAIRLEAD_TRACE_FILE": _trace_file_effect,
+}
 
 
 def _log_effect(name: str) -> str:

@@ -19,24 +19,24 @@ from typing import Any, Final
 
 from ....loader.ur.abi import UR
 from ..core import adapter, failure
-from ..events import CommandEvent, Event
+from ..events import URCommandEvent, UREvent
 from ..usm.allocations import find
 from .command_buffers import URCommand, URCommandBuffer
 
 #: What every append gives back: sync-point, event, command.
-Appended = tuple[int, "CommandEvent | None", "URCommand | None"]
+Appended = tuple[int, "URCommandEvent | None", "URCommand | None"]
 
 _NativeCommand: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def split_waits(
-    buffer: URCommandBuffer, events: Sequence[Event]
-) -> tuple[list[CommandEvent], list[Event]]:
+    buffer: URCommandBuffer, events: Sequence[UREvent]
+) -> tuple[list[URCommandEvent], list[UREvent]]:
     """The events of a wait list that commands of this command-buffer signal, and the others."""
-    inside: list[CommandEvent] = []
-    outside: list[Event] = []
+    inside: list[URCommandEvent] = []
+    outside: list[UREvent] = []
     for event in events:
-        if isinstance(event, CommandEvent) and event.buffer() is buffer:
+        if isinstance(event, URCommandEvent) and event.buffer() is buffer:
             inside.append(event)
         else:
             outside.append(event)
@@ -53,7 +53,7 @@ class Append:
         self,
         buffer: URCommandBuffer,
         sync_points: Sequence[int],
-        events: Sequence[Event],
+        events: Sequence[UREvent],
         event: bool,
         command: bool,
     ) -> None:
@@ -93,7 +93,7 @@ class Append:
         if self.inside:
             buffer.inner_waits[index] = [one.index for one in self.inside]
         if self.event:
-            event = buffer.signals[index] = CommandEvent(
+            event = buffer.signals[index] = URCommandEvent(
                 buffer.context, UR[f"UR_COMMAND_{command}"], weakref.ref(buffer), index
             )
         if self.command:
@@ -117,7 +117,7 @@ def urCommandBufferAppendUSMPrefetchExp(
     size: int,
     flags: int,
     pSyncPointWaitList: list[int],
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
@@ -133,7 +133,7 @@ def urCommandBufferAppendUSMAdviseExp(
     size: int,
     advice: int,
     pSyncPointWaitList: list[int],
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:

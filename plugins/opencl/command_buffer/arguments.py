@@ -12,9 +12,9 @@ from ....icd.calls import address
 from ....icd.command_buffer.commands import CommandArray
 from ....loader.ur.abi import UR, URError
 from ...sdk._native import ffi, lib
-from ..contexts import Context
+from ..contexts import URContext
 from ..core import adapter, failure
-from ..kernels import Kernel
+from ..kernels import URKernel
 from ..usm.allocations import Buffers, Intel, pointer_argument, strategy_of
 
 lib.fl_use_icd(ffi.cast("void *", address(icd_lib.fl_exported())))
@@ -33,7 +33,7 @@ _WHY: Final = {
 }
 
 
-def launches_of(context: Context, commands: CommandArray) -> Any:
+def launches_of(context: URContext, commands: CommandArray) -> Any:
     """What C is told of a command-buffer whose launches it reads: an `fl_launches *`."""
     strategy, registry = strategy_of(context), adapter.registry
     assert registry is not None
@@ -61,7 +61,7 @@ def py_part(cookie: Any, address: int) -> int:
         return 0
 
 
-def refused(code: int, index: int, kernel: Kernel) -> URError:
+def refused(code: int, index: int, kernel: URKernel) -> URError:
     """The exception for a code of C's."""
     name = UR.errors[code][0].removeprefix("UR_RESULT_ERROR_")
     return failure(name, _WHY.get(name, "").format(index=index, count=kernel.argument_count))

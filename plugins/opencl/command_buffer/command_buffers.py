@@ -31,11 +31,11 @@ from ....icd.errors import error as opencl_error
 from ....loader.ur.abi import UR
 from ...sdk._native import ffi
 from ...sdk.objects import Object
-from ..contexts import Context
+from ..contexts import URContext
 from ..core import CLObject, adapter, failure
-from ..devices import Device
-from ..events import CommandEvent, Event
-from ..queues import Queue
+from ..devices import URDevice
+from ..events import URCommandEvent, UREvent
+from ..queues import URQueue
 from ..usm.allocations import memory_functions
 from .arguments import launches_of
 
@@ -88,14 +88,14 @@ class URCommandBuffer(Object):
     type = "ur_exp_command_buffer_handle_t"
 
     def __init__(
-        self, context: Context, device: Device, updatable: bool, in_order: bool, profiling: bool
+        self, context: URContext, device: URDevice, updatable: bool, in_order: bool, profiling: bool
     ) -> None:
         self.context, self.device = context, device
         self.updatable, self.in_order, self.profiling = updatable, in_order, profiling
         self.commands = CommandArray()
-        self.waits: dict[int, list[Event]] = {}  # for events of elsewhere
+        self.waits: dict[int, list[UREvent]] = {}  # for events of elsewhere
         self.inner_waits: dict[int, list[int]] = {}  # for the events of these commands
-        self.signals: dict[int, CommandEvent] = {}
+        self.signals: dict[int, URCommandEvent] = {}
         self.updates: dict[int, URCommand] = {}
         self.launches = launches_of(context, self.commands)  # as C reads them
         #: a kernel and what was set on it besides arguments → a copy of ours
@@ -202,7 +202,7 @@ class URCommandBuffer(Object):
 
     # running
 
-    def enqueue(self, queue: Queue, waits: Sequence[Event], wanted: bool) -> Event | None:
+    def enqueue(self, queue: URQueue, waits: Sequence[UREvent], wanted: bool) -> UREvent | None:
         """Enqueue it; the event is that of its end. Raises URError, OpenCLError."""
         runner = self.runner
         if runner is None:
@@ -230,15 +230,17 @@ class URCommandBuffer(Object):
             first = None
             if events:
                 for event, cl in zip(self.signals.values(), events, strict=False):
-                    event.become(cl, queue)
-                first = Event(events[-1], self.context) if len(events) > len(self.signals) else None
-            made = Event(end, self.context, queue, _ENQUEUE, first=first) if wanted else None
+                    event.set_enqueued(cl, queue)
+                first = (
+                    UREvent(events[-1], self.context) if len(events) > len(self.signals) else None
+                )
+            made = UREvent(end, self.context, queue, _ENQUEUE, first=first) if wanted else None
         if not self._explained:
             self._explained = True
             adapter.log("info", f"a command-buffer of {self.explain(queue)}")
         return made
 
-    def explain(self, queue: Queue) -> str:
+    def explain(self, queue: URQueue) -> str:
         """How an enqueue on this queue runs, and why so."""
         if self.runner is None:
             raise failure("INVALID_OPERATION", "the command-buffer is not finalized")
@@ -255,9 +257,9 @@ class URCommandBuffer(Object):
             _unfinished.keep_until(self.runner.last_event, (self.runner, held))
 
 
-def _present(events: Sequence[Event]) -> Sequence[CLObject]:
+def _present(events: Sequence[UREvent]) -> Sequence[CLObject]:
     """What events are now."""
-    return [event.now() for event in events] if events else ()
+    return [event.current_object() for event in events] if events else ()
 
 
 def _native(things: Sequence[CLObject]) -> Sequence[int]:
@@ -267,7 +269,7 @@ def _native(things: Sequence[CLObject]) -> Sequence[int]:
 class _Copy:
     """A copy of a kernel, released when it is dropped."""
 
-    def __init__(self, cl: int, context: Context) -> None:
+    def __init__(self, cl: int, context: URContext) -> None:
         self._cl, self._table = cl, context.table
 
     def __del__(self) -> None:
@@ -289,7 +291,7 @@ adapter.on_close.append(_unfinished.release_all)
 
 @adapter.entry
 def urCommandBufferCreateExp(
-    hContext: Context, hDevice: Device, pCommandBufferDesc: Any
+    hContext: URContext, hDevice: URDevice, pCommandBufferDesc: Any
 ) -> URCommandBuffer:
     hContext.check_device(hDevice)
     desc = pCommandBufferDesc
@@ -313,8 +315,8 @@ def urCommandBufferGetNativeHandleExp(hCommandBuffer: URCommandBuffer) -> int:
 
 @adapter.entry
 def urEnqueueCommandBufferExp(
-    hQueue: Queue, hCommandBuffer: URCommandBuffer, phEventWaitList: list[Event], phEvent: bool
-) -> Event | None:
+    hQueue: URQueue, hCommandBuffer: URCommandBuffer, phEventWaitList: list[UREvent], phEvent: bool
+) -> UREvent | None:
     return hCommandBuffer.enqueue(hQueue, phEventWaitList, phEvent)
 
 

@@ -10,8 +10,8 @@ from ....icd._native import lib as icd_lib
 from ....icd.calls import address
 from ...sdk._native import ffi, lib
 from ..core import adapter, check, failure
-from ..events import Event
-from ..kernels import Argument, Kernel, argument_rows
+from ..events import UREvent
+from ..kernels import Argument, URKernel, argument_rows
 from .appends import Append, Appended
 from .arguments import refused
 from .command_buffers import URCommandBuffer
@@ -20,10 +20,10 @@ _BITS: Final = 64  # of fl_appended.addresses
 _ROWS: Final = ffi.typeof("ur_exp_kernel_arg_properties_t[]")
 
 
-def copy_of(buffer: URCommandBuffer, kernel: Kernel, addresses: int) -> Any:
+def copy_of(buffer: URCommandBuffer, kernel: URKernel, addresses: int) -> Any:
     """Our copy of a kernel, as it is now: one for all launches between which nothing but arguments
     was set on it. Where SVM arguments stick, the same arguments must also be `addresses`: see
-    kernel_info.renew."""
+    kernel_info.recreate_kernel."""
     sticks = kernel.context.platform.profile.svm_arguments_stick
     distinct = addresses if kernel.argument_count <= _BITS else object()
     identity = kernel.identity, distinct if sticks else 0
@@ -31,7 +31,7 @@ def copy_of(buffer: URCommandBuffer, kernel: Kernel, addresses: int) -> Any:
     if copy is None:
         with kernel.lock:  # another thread may set its arguments, which a driver copies as well
             if sticks and kernel.had_pointers and kernel.is_plain:
-                copy = icd_ffi.cast("void *", kernel.another())
+                copy = icd_ffi.cast("void *", kernel.create_copy())
             else:
                 copy = icd_lib.fl_clone_kernel(icd_ffi.cast("void *", kernel.cl))
         if not copy:
@@ -40,7 +40,7 @@ def copy_of(buffer: URCommandBuffer, kernel: Kernel, addresses: int) -> Any:
     return copy
 
 
-def _check_values(kernel: Kernel, copy: int, rows: Any, count: int) -> None:
+def _check_values(kernel: URKernel, copy: int, rows: Any, count: int) -> None:
     """Raise OpenCLError for an argument by value of a size that the driver does not take.
 
     Only the driver knows the sizes: it is given each once, on a copy of ours.
@@ -55,14 +55,14 @@ def _check_values(kernel: Kernel, copy: int, rows: Any, count: int) -> None:
 
 def _append_launch(
     append: Append,
-    kernel: Kernel,
+    kernel: URKernel,
     dim: int,
     offset: Sequence[int] | None,
     size: Sequence[int],
     local: Sequence[int] | None,
     rows: Any,
     count: int,
-    others: list[Kernel],
+    others: list[URKernel],
     native: bool = False,
 ) -> Appended:
     """`rows` are as many ur_exp_kernel_arg_properties_t, whose objects are handles of ours, or OpenCL's if they are `native`."""
@@ -110,16 +110,16 @@ def _append_launch(
 @adapter.entry
 def urCommandBufferAppendKernelLaunchWithArgsExp(
     hCommandBuffer: URCommandBuffer,
-    hKernel: Kernel,
+    hKernel: URKernel,
     workDim: int,
     pGlobalWorkOffset: Any,
     pGlobalWorkSize: Any,
     pLocalWorkSize: Any,
     numArgs: int,
     pArgs: Any,
-    phKernelAlternatives: list[Kernel],
+    phKernelAlternatives: list[URKernel],
     pSyncPointWaitList: list[int],
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
@@ -131,14 +131,14 @@ def urCommandBufferAppendKernelLaunchWithArgsExp(
 @adapter.entry
 def urCommandBufferAppendKernelLaunchExp(
     hCommandBuffer: URCommandBuffer,
-    hKernel: Kernel,
+    hKernel: URKernel,
     workDim: int,
     pGlobalWorkOffset: Any,
     pGlobalWorkSize: Any,
     pLocalWorkSize: Any,
-    phKernelAlternatives: list[Kernel],
+    phKernelAlternatives: list[URKernel],
     pSyncPointWaitList: list[int],
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ....icd._native import ffi as icd_ffi
-from ..buffers import Buffer
+from ..buffers import URBuffer
 from ..core import adapter, failure
-from ..events import Event
+from ..events import UREvent
 from ..transfers import (
     LARGEST_PATTERN,
     check_pitches,
     check_range,
     check_rect,
-    in_whole,
+    in_parent_buffer,
     is_power_of_two,
+    offset_of,
     region_of,
-    three,
 )
 from ..usm.allocations import as_copy, as_fill
 from ..usm.strategies import Operation
@@ -25,7 +25,7 @@ from .appends import Append, Appended
 from .command_buffers import URCommandBuffer
 
 
-def _check_range(buffer: Buffer, offset: int, size: int) -> None:
+def _check_range(buffer: URBuffer, offset: int, size: int) -> None:
     if not size:
         raise failure("INVALID_SIZE", "there is nothing to transfer")
     check_range(buffer, offset, size)
@@ -36,20 +36,20 @@ def _rect(
     other: Any,
     region: Any,
     pitches: Sequence[int],
-    first: Buffer,
-    second: Buffer | None,
+    first: URBuffer,
+    second: URBuffer | None,
 ) -> list[int]:
     """`fl_command.n` of a rectangle. Raises URError (INVALID_SIZE) for an empty one, or one that does not lie in its buffers."""
     size = region_of(region)
-    check_rect(first, three(origin), size, *pitches[:2])
+    check_rect(first, offset_of(origin), size, *pitches[:2])
     if second is None:  # host memory
         check_pitches(size, *pitches[2:])
     else:
-        check_rect(second, three(other), size, *pitches[2:])
-    return [*three(origin), *three(other), *size, *pitches]
+        check_rect(second, offset_of(other), size, *pitches[2:])
+    return [*offset_of(origin), *offset_of(other), *size, *pitches]
 
 
-def _check_context(append: Append, *things: Buffer) -> None:
+def _check_context(append: Append, *things: URBuffer) -> None:
     append.buffer.context.check_same("the buffer", *things)
 
 
@@ -58,7 +58,7 @@ _ENDS: Final = {"read": "source", "read_rect": "source", "write": "target", "wri
 
 
 def _add_host(
-    append: Append, op: str, buffer: Buffer, numbers: Sequence[int], host: int
+    append: Append, op: str, buffer: URBuffer, numbers: Sequence[int], host: int
 ) -> Appended:
     return append.add(
         op, f"MEM_BUFFER_{op.upper()}", numbers, (buffer,), host=host, **{_ENDS[op]: buffer.cl}
@@ -66,7 +66,7 @@ def _add_host(
 
 
 def _add_linear(
-    append: Append, op: str, buffer: Buffer, offset: int, size: int, host: int
+    append: Append, op: str, buffer: URBuffer, offset: int, size: int, host: int
 ) -> Appended:
     """A "read" or a "write"."""
     _check_context(append, buffer)
@@ -77,7 +77,7 @@ def _add_linear(
 def _add_rect(
     append: Append,
     op: str,
-    buffer: Buffer,
+    buffer: URBuffer,
     origins: tuple[Any, Any],
     region: Any,
     pitches: Sequence[int],
@@ -91,13 +91,13 @@ def _add_rect(
 @adapter.entry
 def urCommandBufferAppendMemBufferCopyExp(
     hCommandBuffer: URCommandBuffer,
-    hSrcMem: Buffer,
-    hDstMem: Buffer,
+    hSrcMem: URBuffer,
+    hDstMem: URBuffer,
     srcOffset: int,
     dstOffset: int,
     size: int,
     pSyncPointWaitList: list[int],
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
@@ -114,8 +114,8 @@ def urCommandBufferAppendMemBufferCopyExp(
 @adapter.entry
 def urCommandBufferAppendMemBufferCopyRectExp(
     hCommandBuffer: URCommandBuffer,
-    hSrcMem: Buffer,
-    hDstMem: Buffer,
+    hSrcMem: URBuffer,
+    hDstMem: URBuffer,
     srcOrigin: Any,
     dstOrigin: Any,
     region: Any,
@@ -124,7 +124,7 @@ def urCommandBufferAppendMemBufferCopyRectExp(
     dstRowPitch: int,
     dstSlicePitch: int,
     pSyncPointWaitList: list[int],
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
@@ -139,8 +139,8 @@ def urCommandBufferAppendMemBufferCopyRectExp(
         hDstMem,
     )
     (source, numbers[0:3]), (target, numbers[3:6]) = (
-        in_whole(hSrcMem, three(srcOrigin)),
-        in_whole(hDstMem, three(dstOrigin)),
+        in_parent_buffer(hSrcMem, offset_of(srcOrigin)),
+        in_parent_buffer(hDstMem, offset_of(dstOrigin)),
     )
     return append.add(
         "copy_rect",
@@ -155,12 +155,12 @@ def urCommandBufferAppendMemBufferCopyRectExp(
 @adapter.entry
 def urCommandBufferAppendMemBufferReadExp(
     hCommandBuffer: URCommandBuffer,
-    hBuffer: Buffer,
+    hBuffer: URBuffer,
     offset: int,
     size: int,
     pDst: int,
     pSyncPointWaitList: list[int],
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
@@ -171,12 +171,12 @@ def urCommandBufferAppendMemBufferReadExp(
 @adapter.entry
 def urCommandBufferAppendMemBufferWriteExp(
     hCommandBuffer: URCommandBuffer,
-    hBuffer: Buffer,
+    hBuffer: URBuffer,
     offset: int,
     size: int,
     pSrc: int,
     pSyncPointWaitList: list[int],
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
@@ -187,7 +187,7 @@ def urCommandBufferAppendMemBufferWriteExp(
 @adapter.entry
 def urCommandBufferAppendMemBufferReadRectExp(
     hCommandBuffer: URCommandBuffer,
-    hBuffer: Buffer,
+    hBuffer: URBuffer,
     bufferOffset: Any,
     hostOffset: Any,
     region: Any,
@@ -197,7 +197,7 @@ def urCommandBufferAppendMemBufferReadRectExp(
     hostSlicePitch: int,
     pDst: int,
     pSyncPointWaitList: list[int],
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
@@ -211,7 +211,7 @@ def urCommandBufferAppendMemBufferReadRectExp(
 @adapter.entry
 def urCommandBufferAppendMemBufferWriteRectExp(
     hCommandBuffer: URCommandBuffer,
-    hBuffer: Buffer,
+    hBuffer: URBuffer,
     bufferOffset: Any,
     hostOffset: Any,
     region: Any,
@@ -221,7 +221,7 @@ def urCommandBufferAppendMemBufferWriteRectExp(
     hostSlicePitch: int,
     pSrc: int,
     pSyncPointWaitList: list[int],
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
@@ -249,13 +249,13 @@ def _is_pattern(size: int, at: int) -> bool:
 @adapter.entry
 def urCommandBufferAppendMemBufferFillExp(
     hCommandBuffer: URCommandBuffer,
-    hBuffer: Buffer,
+    hBuffer: URBuffer,
     pPattern: int,
     patternSize: int,
     offset: int,
     size: int,
     pSyncPointWaitList: list[int],
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
@@ -295,7 +295,7 @@ def urCommandBufferAppendUSMMemcpyExp(
     pSrc: int,
     size: int,
     pSyncPointWaitList: list[int],
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:
@@ -313,7 +313,7 @@ def urCommandBufferAppendUSMFillExp(
     patternSize: int,
     size: int,
     pSyncPointWaitList: list[int],
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
     phCommand: bool,
 ) -> Appended:

@@ -19,8 +19,8 @@ from ....icd.errors import check
 from ....icd.errors import error as opencl_error
 from ...sdk._native import ffi, lib
 from ..core import LONGEST, adapter, check_count, failure
-from ..events import CommandEvent, Event
-from ..kernels import Kernel
+from ..events import URCommandEvent, UREvent
+from ..kernels import URKernel
 from .appends import split_waits
 from .arguments import refused
 from .command_buffers import URCommand, URCommandBuffer
@@ -112,7 +112,7 @@ class _Launch:
 class _Arguments:
     """The new arguments of an update for a launch of `kernel`: `count` changes. Raises URError."""
 
-    def __init__(self, command: URCommand, kernel: Kernel, update: Any) -> None:
+    def __init__(self, command: URCommand, kernel: URKernel, update: Any) -> None:
         counts = update.numNewValueArgs, update.numNewPointerArgs, update.numNewMemObjArgs
         for count in counts:
             check_count(count, "INVALID_KERNEL_ARGUMENT_INDEX", "arguments")
@@ -290,19 +290,19 @@ def _owned(made: Any) -> Any:
 
 
 @adapter.entry
-def urCommandBufferUpdateSignalEventExp(hCommand: URCommand) -> Event:
+def urCommandBufferUpdateSignalEventExp(hCommand: URCommand) -> UREvent:
     buffer = hCommand.buffer
     _runner_of(buffer)
     old = buffer.signals.get(hCommand.index)
     if old is None:
         raise failure("INVALID_OPERATION", "the command was appended without an event")
-    made = CommandEvent(buffer.context, old.command, old.buffer, hCommand.index)
+    made = URCommandEvent(buffer.context, old.command, old.buffer, hCommand.index)
     buffer.signals[hCommand.index] = made
     return made
 
 
 @adapter.entry
-def urCommandBufferUpdateWaitEventsExp(hCommand: URCommand, phEventWaitList: list[Event]) -> None:
+def urCommandBufferUpdateWaitEventsExp(hCommand: URCommand, phEventWaitList: list[UREvent]) -> None:
     """The events of other commands of the same command-buffer are edges, which stay what they are."""
     buffer, index = hCommand.buffer, hCommand.index
     _runner_of(buffer)

@@ -35,11 +35,11 @@ from ....loader.base.memory import read
 from ....loader.base.search import secure_environ
 from ....loader.ur.abi import UR
 from ...sdk._native import ffi
-from ..contexts import Context
+from ..contexts import URContext
 from ..core import adapter, failure
-from ..devices import Device
+from ..devices import URDevice
 from ..queues import drain_queues
-from .registry import add, allocations, find, foreign, free, is_out_of_reach, remove
+from .registry import add, allocations, find, foreign, free, is_unreachable, remove
 from .strategies import STRATEGIES, Allocation, Buffers, Hints, Intel, Operation, Strategy
 
 _SUPPORT: Final = {
@@ -78,7 +78,7 @@ def _complain(message: str) -> None:
     adapter.log("warning", message)
 
 
-def strategy_of(context: Context) -> type[Strategy] | None:
+def strategy_of(context: URContext) -> type[Strategy] | None:
     """The strategy of a context, None if there is none that all its devices have."""
     if context.usm is None:
         fitting = (
@@ -88,7 +88,7 @@ def strategy_of(context: Context) -> type[Strategy] | None:
     return context.usm[0]
 
 
-def support(device: Device) -> dict[str, int]:
+def support(device: URDevice) -> dict[str, int]:
     """What a device can do with each kind of USM: UR_DEVICE_INFO_USM_…_SUPPORT → ur_device_usm_access_capability_flags_t."""
     wanted = _wanted()
     found = next((found for found in (cls.support(device) for cls in wanted) if found), {})
@@ -100,14 +100,14 @@ def support(device: Device) -> dict[str, int]:
 # ranges
 
 
-def located(context: Context, address: int, size: int) -> Allocation | None:
+def locate(context: URContext, address: int, size: int) -> Allocation | None:
     """The allocation that bytes lie in; None for host memory. Raises URError: INVALID_SIZE if an allocation ends before
     they do, INVALID_MEM_OBJECT if there is no memory at their first or their last byte, or device memory of another context.
     """
     if address + size > _TOP:
         raise failure("INVALID_SIZE", f"{size} bytes from {address:#x} on")
     allocation = find(context, address)
-    if allocation is None and is_out_of_reach(address):
+    if allocation is None and is_unreachable(address):
         raise failure(
             "INVALID_MEM_OBJECT", f"the device memory at {address:#x} is of another context"
         )
@@ -126,7 +126,7 @@ def located(context: Context, address: int, size: int) -> Allocation | None:
 # for launches and command-buffers
 
 
-def pointer_argument(context: Context, address: int) -> tuple[str, int]:
+def pointer_argument(context: URContext, address: int) -> tuple[str, int]:
     """How an address becomes a kernel's argument. Raises URError (INVALID_VALUE, UNSUPPORTED_FEATURE) if it cannot."""
     strategy = strategy_of(context)
     if strategy is None:
@@ -141,7 +141,7 @@ def pointer_argument(context: Context, address: int) -> tuple[str, int]:
     return "mem", Buffers.part(allocation, address - allocation.base)
 
 
-def memory_functions(context: Context) -> MemoryFunctions:
+def memory_functions(context: URContext) -> MemoryFunctions:
     """The driver's functions for addresses where they are not those of SVM."""
     if strategy_of(context) is not Intel:
         return MemoryFunctions()
@@ -151,7 +151,7 @@ def memory_functions(context: Context) -> MemoryFunctions:
     )
 
 
-def required_strategy(context: Context) -> type[Strategy]:
+def required_strategy(context: URContext) -> type[Strategy]:
     """The strategy of a context. Raises URError (INVALID_OPERATION) if it has none."""
     strategy = strategy_of(context)
     if strategy is None:
@@ -159,17 +159,17 @@ def required_strategy(context: Context) -> type[Strategy]:
     return strategy
 
 
-def as_copy(context: Context, target: int, source: int, size: int) -> Operation:
+def as_copy(context: URContext, target: int, source: int, size: int) -> Operation:
     """A copy as an operation of the replay engine. Raises URError for a range that there is not."""
-    to, at = located(context, target, size), located(context, source, size)
+    to, at = locate(context, target, size), locate(context, source, size)
     return required_strategy(context).copy((target, to), (source, at), size)
 
 
 def as_fill(
-    context: Context, address: int, pattern: Any, pattern_size: int, size: int
+    context: URContext, address: int, pattern: Any, pattern_size: int, size: int
 ) -> Operation:
     """A fill as an operation of the replay engine. `pattern` leads to one that OpenCL takes, and is handed on as it is."""
-    allocation = located(context, address, size)
+    allocation = locate(context, address, size)
     return required_strategy(context).fill((address, allocation), pattern, pattern_size, size)
 
 
@@ -206,16 +206,16 @@ def _hints(descriptor: Any) -> Hints:
     return Hints(host, device, get("alloc_location", "location"))
 
 
-def chained(descriptor: Any, stype: str, struct: str) -> Any:
+def find_chained(descriptor: Any, stype: str, struct: str) -> Any:
     """The struct of a kind that hangs on a descriptor, None if there is none."""
     address = _chain(descriptor).get(UR[stype])
     return ffi.cast(f"{struct} *", address) if address else None
 
 
-_limits: Final[weakref.WeakKeyDictionary[Device, tuple[int, int]]] = weakref.WeakKeyDictionary()
+_limits: Final[weakref.WeakKeyDictionary[URDevice, tuple[int, int]]] = weakref.WeakKeyDictionary()
 
 
-def limits(device: Device) -> tuple[int, int]:
+def limits(device: URDevice) -> tuple[int, int]:
     """The largest allocation of a device, and the size of its largest data type, in bytes."""
     found = _limits.get(device)
     if found is None:
@@ -224,13 +224,13 @@ def limits(device: Device) -> tuple[int, int]:
     return found
 
 
-def check_size(devices: Sequence[Device], size: int) -> None:
+def check_size(devices: Sequence[URDevice], size: int) -> None:
     """Raise URError (INVALID_USM_SIZE) for an allocation that a device cannot have."""
     if not size or any(size > limits(device)[0] for device in devices):
         raise failure("INVALID_USM_SIZE", f"{size} bytes")
 
 
-def _check_descriptor(descriptor: Any, devices: Sequence[Device]) -> None:
+def _check_descriptor(descriptor: Any, devices: Sequence[URDevice]) -> None:
     if not descriptor:
         return
     if descriptor.hints & ~sum(UR.groups["ur_usm_advice_flags_t"]):
@@ -244,12 +244,12 @@ def _check_descriptor(descriptor: Any, devices: Sequence[Device]) -> None:
 
 
 def allocate(
-    context: Context, kind: str, device: Device | None, descriptor: Any, pool: Any, size: int
+    context: URContext, kind: str, device: URDevice | None, descriptor: Any, pool: Any, size: int
 ) -> int:
     """The address of new memory, from a pool of usm_pools or not. Raises URError, OpenCLError."""
     if device is not None:
         context.check_device(device)
-    devices: Sequence[Device] = (device,) if device is not None else context.devices
+    devices: Sequence[URDevice] = (device,) if device is not None else context.devices
     _check_descriptor(descriptor, devices)
     check_size(devices, size)
     strategy = required_strategy(context)
@@ -279,28 +279,28 @@ def _padded(allocation: Allocation, size: int, align: int) -> Allocation:
 
 
 @adapter.entry
-def urUSMHostAlloc(hContext: Context, pUSMDesc: Any, pool: Any, size: int) -> int:
+def urUSMHostAlloc(hContext: URContext, pUSMDesc: Any, pool: Any, size: int) -> int:
     return allocate(hContext, "host", None, pUSMDesc, pool, size)
 
 
 @adapter.entry
 def urUSMDeviceAlloc(
-    hContext: Context, hDevice: Device, pUSMDesc: Any, pool: Any, size: int
+    hContext: URContext, hDevice: URDevice, pUSMDesc: Any, pool: Any, size: int
 ) -> int:
     return allocate(hContext, "device", hDevice, pUSMDesc, pool, size)
 
 
 @adapter.entry
 def urUSMSharedAlloc(
-    hContext: Context, hDevice: Device, pUSMDesc: Any, pool: Any, size: int
+    hContext: URContext, hDevice: URDevice, pUSMDesc: Any, pool: Any, size: int
 ) -> int:
     return allocate(hContext, "shared", hDevice, pUSMDesc, pool, size)
 
 
 @adapter.entry
 def urUSMPitchedAllocExp(
-    hContext: Context,
-    hDevice: Device,
+    hContext: URContext,
+    hDevice: URDevice,
     pUSMDesc: Any,
     pool: Any,
     widthInBytes: int,
@@ -316,7 +316,7 @@ def urUSMPitchedAllocExp(
     return allocate(hContext, "device", hDevice, pUSMDesc, pool, pitch * height), pitch
 
 
-def give_back(allocation: Allocation, *, wait: bool = False) -> None:
+def release_memory(allocation: Allocation, *, wait: bool = False) -> None:
     """Free what nothing uses any more: to its pool, or to the driver. Raises OpenCLError."""
     if allocation.pool is not None:
         allocation.pool.give(allocation)
@@ -325,16 +325,16 @@ def give_back(allocation: Allocation, *, wait: bool = False) -> None:
 
 
 @adapter.entry
-def urUSMFree(hContext: Context, pMem: int) -> None:
+def urUSMFree(hContext: URContext, pMem: int) -> None:
     allocation = find(hContext, pMem)
     if allocation is None or allocation.base != pMem or allocation.imported:
         raise failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")
     drain_queues(context=hContext)
-    give_back(remove(hContext, pMem), wait=True)
+    release_memory(remove(hContext, pMem), wait=True)
 
 
 @adapter.entry
-def urUSMGetMemAllocInfo(hContext: Context, pMem: int, propName: int) -> Any:
+def urUSMGetMemAllocInfo(hContext: URContext, pMem: int, propName: int) -> Any:
     """All is 0 for memory that is no USM, its type UR_USM_TYPE_UNKNOWN."""
     found = find(hContext, pMem) or foreign(hContext, strategy_of(hContext), pMem)
     if found is None:
@@ -353,7 +353,7 @@ def urUSMGetMemAllocInfo(hContext: Context, pMem: int, propName: int) -> Any:
 # host memory that the program allocates itself
 
 
-def _import(context: Context, address: int, size: int) -> None:
+def _import(context: URContext, address: int, size: int) -> None:
     strategy = strategy_of(context)
     if strategy is None or not all(
         strategy.support(device).get("system") for device in context.devices
@@ -363,11 +363,11 @@ def _import(context: Context, address: int, size: int) -> None:
         )
     if find(context, address) is not None:
         raise failure("INVALID_VALUE", "the memory is USM already")
-    located(context, address, size)
+    locate(context, address, size)
     add(Allocation(address, size, "host", context, None, strategy, imported=True))
 
 
-def _release(context: Context, address: int) -> None:
+def _release(context: URContext, address: int) -> None:
     allocation = find(context, address)
     if allocation is None or allocation.base != address or not allocation.imported:
         raise failure("INVALID_VALUE", "no memory that was made known begins there")
@@ -376,20 +376,20 @@ def _release(context: Context, address: int) -> None:
 
 
 @adapter.entry
-def urUSMImportExp(hContext: Context, pMem: int, size: int) -> None:
+def urUSMImportExp(hContext: URContext, pMem: int, size: int) -> None:
     if not size:
         raise failure("INVALID_SIZE", "there is nothing to import")
     _import(hContext, pMem, size)
 
 
 @adapter.entry
-def urUSMReleaseExp(hContext: Context, pMem: int) -> None:
+def urUSMReleaseExp(hContext: URContext, pMem: int) -> None:
     _release(hContext, pMem)
 
 
 @adapter.entry
 def urUSMHostAllocRegisterExp(
-    hContext: Context, pHostMem: int, size: int, pProperties: Any
+    hContext: URContext, pHostMem: int, size: int, pProperties: Any
 ) -> None:
     if pProperties and pProperties.flags & ~sum(
         UR.groups["ur_exp_usm_host_alloc_register_flags_t"]
@@ -401,7 +401,7 @@ def urUSMHostAllocRegisterExp(
 
 
 @adapter.entry
-def urUSMHostAllocUnregisterExp(hContext: Context, pHostMem: int) -> None:
+def urUSMHostAllocUnregisterExp(hContext: URContext, pHostMem: int) -> None:
     _release(hContext, pHostMem)
 
 

@@ -19,13 +19,13 @@ from ....loader.ur.abi import UR
 from ...sdk._native import ffi
 from ...sdk.answers import properties
 from ...sdk.objects import Object
-from ..contexts import Context
+from ..contexts import URContext
 from ..core import adapter, check, failure
-from ..devices import Device
-from ..events import Event, when
-from ..extensions import nothing
-from ..queues import Queue, create_queue
-from .allocations import allocate, chained, give_back
+from ..devices import URDevice
+from ..events import UREvent, call_on_status
+from ..extensions import enqueue_marker
+from ..queues import URQueue, create_queue
+from .allocations import allocate, find_chained, release_memory
 from .registry import add, free, remove
 from .strategies import Allocation
 from .transfers import fill
@@ -33,11 +33,11 @@ from .transfers import fill
 _LARGEST: Final = (1 << 8 * ctypes.sizeof(ctypes.c_size_t)) - 1
 _ZERO: Final = UR["UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK"]
 
-Key = tuple[str, "Device | None", int, int]
+Key = tuple[str, "URDevice | None", int, int]
 
 
 @adapter.kind
-class Pool(Object):
+class URPool(Object):
     """A pool of a context, or of one device of it.
 
     Sizes are in bytes: `reserved` is what it holds of the driver's, `used` what of that is allocated; `…_high` the most so
@@ -47,7 +47,7 @@ class Pool(Object):
     type = "ur_usm_pool_handle_t"
 
     def __init__(
-        self, context: Context, device: Device | None, flags: int, *, default: bool = False
+        self, context: URContext, device: URDevice | None, flags: int, *, default: bool = False
     ) -> None:
         self._context = weakref.ref(context)
         self._held = None if default else context
@@ -58,7 +58,7 @@ class Pool(Object):
         self._free: dict[Key, list[Allocation]] = {}
 
     @property
-    def context(self) -> Context:
+    def context(self) -> URContext:
         """Its context. Raises URError (INVALID_CONTEXT) if that is gone."""
         context = self._context()
         if context is None:
@@ -70,9 +70,9 @@ class Pool(Object):
 
     def take(
         self,
-        context: Context,
+        context: URContext,
         kind: str,
-        device: Device | None,
+        device: URDevice | None,
         size: int,
         align: int,
         new: Callable[[], Allocation],
@@ -162,11 +162,11 @@ def _free_all(allocations: list[Allocation]) -> None:
         free(allocation)
 
 
-def _create(context: Context, device: Device | None, descriptor: Any) -> Pool:
+def _create(context: URContext, device: URDevice | None, descriptor: Any) -> URPool:
     if descriptor.flags & ~sum(UR.groups["ur_usm_pool_flags_t"]):
         raise failure("INVALID_ENUMERATION", "ur_usm_pool_flags_t")
-    pool = Pool(context, device, descriptor.flags)
-    limits = chained(
+    pool = URPool(context, device, descriptor.flags)
+    limits = find_chained(
         descriptor, "UR_STRUCTURE_TYPE_USM_POOL_LIMITS_DESC", "ur_usm_pool_limits_desc_t"
     )
     if limits is not None and device is not None:
@@ -177,11 +177,11 @@ def _create(context: Context, device: Device | None, descriptor: Any) -> Pool:
 
 
 @adapter.entry
-def urUSMPoolCreate(hContext: Context, pPoolDesc: Any) -> Pool:
+def urUSMPoolCreate(hContext: URContext, pPoolDesc: Any) -> URPool:
     return _create(hContext, None, pPoolDesc)
 
 
-_INFO: Final[dict[str, Callable[[Pool], Any]]] = {
+_INFO: Final[dict[str, Callable[[URPool], Any]]] = {
     "UR_USM_POOL_INFO_REFERENCE_COUNT": lambda pool: pool.references,
     "UR_USM_POOL_INFO_CONTEXT": lambda pool: pool.context,
     "UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP": lambda pool: pool.threshold,
@@ -195,7 +195,7 @@ adapter.info("urUSMPoolGetInfo", _INFO)
 
 
 @adapter.entry
-def urUSMPoolGetInfoExp(hPool: Pool, propName: int, pPropValue: int, pPropSizeRet: Any) -> None:
+def urUSMPoolGetInfoExp(hPool: URPool, propName: int, pPropValue: int, pPropSizeRet: Any) -> None:
     """The query without a size: the caller has room for the property's type."""
     if not pPropValue and not pPropSizeRet:
         raise failure("INVALID_NULL_POINTER")
@@ -219,7 +219,7 @@ _RESETTABLE: Final = {
 
 
 @adapter.entry
-def urUSMPoolSetInfoExp(hPool: Pool, propName: int, pPropValue: int, propSize: int) -> None:
+def urUSMPoolSetInfoExp(hPool: URPool, propName: int, pPropValue: int, propSize: int) -> None:
     """The threshold and the maximum; a high-water mark may be set to 0, which begins it anew."""
     name = UR.groups["ur_usm_pool_info_t"][propName]
     if name not in _SETTABLE and name not in _RESETTABLE:
@@ -238,73 +238,75 @@ def urUSMPoolSetInfoExp(hPool: Pool, propName: int, pPropValue: int, propSize: i
 
 # the pools of a device
 
-_defaults: Final[weakref.WeakKeyDictionary[Context, dict[Device, Pool]]] = (
+_defaults: Final[weakref.WeakKeyDictionary[URContext, dict[URDevice, URPool]]] = (
     weakref.WeakKeyDictionary()
 )
-_current: Final[weakref.WeakValueDictionary[tuple[int, int], Pool]] = weakref.WeakValueDictionary()
+_current: Final[weakref.WeakValueDictionary[tuple[int, int], URPool]] = (
+    weakref.WeakValueDictionary()
+)
 _lock = new_lock()
 
 
-def _default(context: Context, device: Device) -> Pool:
+def _default(context: URContext, device: URDevice) -> URPool:
     context.check_device(device)
     with _lock:
         pools = _defaults.setdefault(context, {})
         if device not in pools:
-            pools[device] = Pool(context, device, 0, default=True)
+            pools[device] = URPool(context, device, 0, default=True)
             weakref.finalize(context, _end, pools[device]).atexit = False
         return pools[device]
 
 
-def _end(pool: Pool) -> None:
+def _end(pool: URPool) -> None:
     """The context is gone: so is the handle of its default pool."""
     if adapter.registry is not None:
         adapter.registry.forget(pool)
 
 
-def _set(context: Context, device: Device) -> Pool | None:
+def _set(context: URContext, device: URDevice) -> URPool | None:
     """The pool that was set for a device, as long as it lives."""
     pool = _current.get((id(context), id(device)))
     return pool if pool is not None and pool.references and pool.context is context else None
 
 
-def _check(context: Context, device: Device, pool: Pool) -> None:
+def _check(context: URContext, device: URDevice, pool: URPool) -> None:
     context.check_device(device)
     if pool.context.cl != context.cl or (pool.device is not None and pool.device is not device):
         raise failure("INVALID_VALUE", "the pool is of another context, or of another device")
 
 
 @adapter.entry
-def urUSMPoolCreateExp(hContext: Context, hDevice: Device, pPoolDesc: Any) -> Pool:
+def urUSMPoolCreateExp(hContext: URContext, hDevice: URDevice, pPoolDesc: Any) -> URPool:
     hContext.check_device(hDevice)
     return _create(hContext, hDevice, pPoolDesc)
 
 
 @adapter.entry
-def urUSMPoolDestroyExp(hContext: Context, hDevice: Device, hPool: Pool) -> None:
+def urUSMPoolDestroyExp(hContext: URContext, hDevice: URDevice, hPool: URPool) -> None:
     _check(hContext, hDevice, hPool)
     assert adapter.registry is not None
     adapter.registry.release(hPool)
 
 
 @adapter.entry
-def urUSMPoolGetDefaultDevicePoolExp(hContext: Context, hDevice: Device) -> Pool:
+def urUSMPoolGetDefaultDevicePoolExp(hContext: URContext, hDevice: URDevice) -> URPool:
     return _default(hContext, hDevice)
 
 
 @adapter.entry
-def urUSMPoolSetDevicePoolExp(hContext: Context, hDevice: Device, hPool: Pool) -> None:
+def urUSMPoolSetDevicePoolExp(hContext: URContext, hDevice: URDevice, hPool: URPool) -> None:
     _check(hContext, hDevice, hPool)
     _current[id(hContext), id(hDevice)] = hPool
 
 
 @adapter.entry
-def urUSMPoolGetDevicePoolExp(hContext: Context, hDevice: Device) -> Pool:
+def urUSMPoolGetDevicePoolExp(hContext: URContext, hDevice: URDevice) -> URPool:
     return _set(hContext, hDevice) or _default(hContext, hDevice)
 
 
 @adapter.entry
 def urUSMPoolTrimToExp(
-    hContext: Context, hDevice: Device, hPool: Pool, minBytesToKeep: int
+    hContext: URContext, hDevice: URDevice, hPool: URPool, minBytesToKeep: int
 ) -> None:
     _check(hContext, hDevice, hPool)
     hPool.trim(minBytesToKeep)
@@ -314,14 +316,14 @@ def urUSMPoolTrimToExp(
 
 
 def _enqueue_allocation(
-    queue: Queue,
+    queue: URQueue,
     kind: str,
-    pool: Pool | None,
+    pool: URPool | None,
     size: int,
     wishes: Any,
-    waits: list[Event],
+    waits: list[UREvent],
     wanted: bool,
-) -> tuple[int, Event | None]:
+) -> tuple[int, UREvent | None]:
     if wishes and wishes.flags & ~sum(UR.groups["ur_exp_async_usm_alloc_flags_t"]):
         raise failure("INVALID_ENUMERATION", "ur_exp_async_usm_alloc_flags_t")
     device = None if kind == "host" else queue.device
@@ -329,59 +331,61 @@ def _enqueue_allocation(
         pool = _set(queue.context, device)
     address = allocate(queue.context, kind, device, None, pool, size)
     try:
-        return address, nothing(queue, f"ENQUEUE_USM_{kind.upper()}_ALLOC_EXP", waits, wanted)
+        return address, enqueue_marker(
+            queue, f"ENQUEUE_USM_{kind.upper()}_ALLOC_EXP", waits, wanted
+        )
     except BaseException:
-        give_back(remove(queue.context, address))
+        release_memory(remove(queue.context, address))
         raise
 
 
 @adapter.entry
 def urEnqueueUSMDeviceAllocExp(
-    hQueue: Queue,
-    pPool: Pool | None,
+    hQueue: URQueue,
+    pPool: URPool | None,
     size: int,
     pProperties: Any,
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> tuple[int, Event | None]:
+) -> tuple[int, UREvent | None]:
     return _enqueue_allocation(hQueue, "device", pPool, size, pProperties, phEventWaitList, phEvent)
 
 
 @adapter.entry
 def urEnqueueUSMSharedAllocExp(
-    hQueue: Queue,
-    pPool: Pool | None,
+    hQueue: URQueue,
+    pPool: URPool | None,
     size: int,
     pProperties: Any,
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> tuple[int, Event | None]:
+) -> tuple[int, UREvent | None]:
     return _enqueue_allocation(hQueue, "shared", pPool, size, pProperties, phEventWaitList, phEvent)
 
 
 @adapter.entry
 def urEnqueueUSMHostAllocExp(
-    hQueue: Queue,
-    pPool: Pool | None,
+    hQueue: URQueue,
+    pPool: URPool | None,
     size: int,
     pProperties: Any,
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> tuple[int, Event | None]:
+) -> tuple[int, UREvent | None]:
     return _enqueue_allocation(hQueue, "host", pPool, size, pProperties, phEventWaitList, phEvent)
 
 
 @adapter.entry
 def urEnqueueUSMFreeExp(
-    hQueue: Queue, pPool: Pool | None, pMem: int, phEventWaitList: list[Event], phEvent: bool
-) -> Event | None:
+    hQueue: URQueue, pPool: URPool | None, pMem: int, phEventWaitList: list[UREvent], phEvent: bool
+) -> UREvent | None:
     allocation = remove(hQueue.context, pMem)
     try:
         if pPool is not None and allocation.pool is not pPool:
             raise failure("INVALID_VALUE", "the memory is of another pool")
-        event = nothing(hQueue, "ENQUEUE_USM_FREE_EXP", phEventWaitList, True)
+        event = enqueue_marker(hQueue, "ENQUEUE_USM_FREE_EXP", phEventWaitList, True)
         assert event is not None
-        when(event.cl, hQueue.table, 0, lambda status: give_back(allocation))
+        call_on_status(event.cl, hQueue.table, 0, lambda status: release_memory(allocation))
     except BaseException:
         add(allocation)
         raise

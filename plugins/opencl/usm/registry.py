@@ -9,7 +9,7 @@ import bisect
 from typing import Final
 
 from ....loader.base.forks import new_lock
-from ..contexts import Context
+from ..contexts import URContext
 from ..core import adapter, failure
 from .strategies import Allocation, Strategy
 
@@ -46,7 +46,7 @@ def add(allocation: Allocation) -> Allocation:
     return allocation
 
 
-def remove(context: Context, address: int) -> Allocation:
+def remove(context: URContext, address: int) -> Allocation:
     """Have `find` forget the allocation that begins at an address. Raises URError (INVALID_MEM_OBJECT) if none of the
     context does.
     """
@@ -61,14 +61,14 @@ def remove(context: Context, address: int) -> Allocation:
     return allocation
 
 
-def find(context: Context, address: int) -> Allocation | None:
+def find(context: URContext, address: int) -> Allocation | None:
     """The allocation of the context, or of another object for the same cl_context, that contains an address."""
     with _lock:
         known = _lists.get(context.cl)
         return known.find(address) if known is not None else None
 
 
-def is_out_of_reach(address: int) -> bool:
+def is_unreachable(address: int) -> bool:
     """Whether an address lies in device memory, of whatever context. That of others is none of the host's either."""
     with _lock:
         return any(
@@ -77,7 +77,7 @@ def is_out_of_reach(address: int) -> bool:
         )
 
 
-def foreign(context: Context, strategy: type[Strategy] | None, address: int) -> Allocation | None:
+def foreign(context: URContext, strategy: type[Strategy] | None, address: int) -> Allocation | None:
     """What the driver knows of an address that is not ours, and never was."""
     found = strategy.foreign(context, address) if strategy is not None else None
     return found if found is not None and found.base not in _ours else None
@@ -90,7 +90,7 @@ def free(allocation: Allocation, *, wait: bool = False) -> None:
     allocation.strategy.free(allocation, wait=wait)
 
 
-def allocations(context: Context) -> list[Allocation]:
+def allocations(context: URContext) -> list[Allocation]:
     """All that is allocated in a context."""
     with _lock:
         known = _lists.get(context.cl)

@@ -26,11 +26,11 @@ from ....icd.errors import OpenCLError
 from ....loader.base.forks import new_lock
 from ....loader.ur.abi import UR
 from ..buffers import create_part
-from ..contexts import Context
+from ..contexts import URContext
 from ..core import CLObject, check, create, failure
-from ..devices import Device
+from ..devices import URDevice
 from ..extensions import extension
-from ..queues import Queue
+from ..queues import URQueue
 from ..reserved import release_range, reserve
 
 _ACCESS, _ATOMIC, _CONCURRENT, _BOTH = (
@@ -39,7 +39,7 @@ _ACCESS, _ATOMIC, _CONCURRENT, _BOTH = (
 )
 
 
-class Memory(CLObject):
+class CLMemory(CLObject):
     """A cl_mem behind an address, or a part of it; given up when neither an allocation nor a command-buffer holds it."""
 
     type = ""
@@ -58,12 +58,12 @@ class Allocation:
     base: int
     size: int
     kind: str
-    context: Context
-    device: Device | None
+    context: URContext
+    device: URDevice | None
     strategy: type[Strategy]
     pool: Any = None
-    memory: Memory | None = None
-    parts: dict[int, Memory] = field(default_factory=dict)
+    memory: CLMemory | None = None
+    parts: dict[int, CLMemory] = field(default_factory=dict)
     imported: bool = False  # the program's own memory: there is nothing to free
     padding: int = 0  # bytes before `base` that the driver allocated too
     key: Any = None  # what its pool knows it by
@@ -97,7 +97,7 @@ class Operation(NamedTuple):
     keep: tuple[Any, ...] = ()
 
 
-_support: Final[weakref.WeakKeyDictionary[Device, dict[type[Strategy], dict[str, int]]]] = (
+_support: Final[weakref.WeakKeyDictionary[URDevice, dict[type[Strategy], dict[str, int]]]] = (
     weakref.WeakKeyDictionary()
 )
 
@@ -112,7 +112,7 @@ class Strategy:
     fill_routine: ClassVar[str]
 
     @classmethod
-    def support(cls, device: Device) -> dict[str, int]:
+    def support(cls, device: URDevice) -> dict[str, int]:
         """Kind → ur_device_usm_access_capability_flags_t, for "host", "device", "shared", "cross" and "system"; empty: the
         device cannot.
         """
@@ -122,13 +122,19 @@ class Strategy:
         return known[cls]
 
     @staticmethod
-    def ask(device: Device) -> dict[str, int]:
+    def ask(device: URDevice) -> dict[str, int]:
         """What the device says, for `support`."""
         raise NotImplementedError
 
     @classmethod
     def allocate(
-        cls, context: Context, kind: str, device: Device | None, size: int, align: int, hints: Hints
+        cls,
+        context: URContext,
+        kind: str,
+        device: URDevice | None,
+        size: int,
+        align: int,
+        hints: Hints,
     ) -> Allocation:
         """New memory. Raises OpenCLError, URError (OUT_OF_RESOURCES)."""
         raise NotImplementedError
@@ -141,7 +147,7 @@ class Strategy:
         raise NotImplementedError
 
     @staticmethod
-    def foreign(context: Context, address: int) -> Allocation | None:
+    def foreign(context: URContext, address: int) -> Allocation | None:
         """What the driver knows of memory that was allocated without us, by interoperation."""
         return None
 
@@ -167,7 +173,7 @@ class Strategy:
 
     @staticmethod
     def migrate(
-        queue: Queue, allocation: Allocation, address: int, size: int, to_host: bool
+        queue: URQueue, allocation: Allocation, address: int, size: int, to_host: bool
     ) -> tuple[str, tuple[Any, ...]] | None:
         """The command that moves memory to the queue's device or to the host, None if there is none."""
         return None
@@ -214,7 +220,7 @@ class Intel(Strategy):
     copy_routine, fill_routine = "clEnqueueMemcpyINTEL", "clEnqueueMemFillINTEL"
 
     @staticmethod
-    def ask(device: Device) -> dict[str, int]:
+    def ask(device: URDevice) -> dict[str, int]:
         if "cl_intel_unified_shared_memory" not in device.icd.extensions:
             return {}
         return {
@@ -224,7 +230,13 @@ class Intel(Strategy):
 
     @classmethod
     def allocate(
-        cls, context: Context, kind: str, device: Device | None, size: int, align: int, hints: Hints
+        cls,
+        context: URContext,
+        kind: str,
+        device: URDevice | None,
+        size: int,
+        align: int,
+        hints: Hints,
     ) -> Allocation:
         where = (device.cl,) if device is not None else ()
         properties = cls._properties(context, hints)
@@ -237,7 +249,7 @@ class Intel(Strategy):
         return Allocation(base, size, kind, context, device, cls)
 
     @staticmethod
-    def _call(context: Context, kind: str, *arguments: Any) -> tuple[int, int]:
+    def _call(context: URContext, kind: str, *arguments: Any) -> tuple[int, int]:
         code = ctypes.c_int32()
         base = extension(context.platform, _INTEL_ALLOCATE[kind])(
             context.cl, *arguments, ctypes.byref(code)
@@ -245,7 +257,7 @@ class Intel(Strategy):
         return base, code.value
 
     @staticmethod
-    def _properties(context: Context, hints: Hints) -> Any:
+    def _properties(context: URContext, hints: Hints) -> Any:
         """A cl_mem_properties_intel list, None if nothing is asked for."""
         bits = 0
         for group, name, opencl in _INTEL_FLAGS:
@@ -270,7 +282,7 @@ class Intel(Strategy):
         )
 
     @staticmethod
-    def foreign(context: Context, address: int) -> Allocation | None:
+    def foreign(context: URContext, address: int) -> Allocation | None:
         ask = extension(context.platform, "clGetMemAllocInfoINTEL")
 
         def word(name: str) -> int:
@@ -301,7 +313,7 @@ class Intel(Strategy):
 
     @staticmethod
     def migrate(
-        queue: Queue, allocation: Allocation, address: int, size: int, to_host: bool
+        queue: URQueue, allocation: Allocation, address: int, size: int, to_host: bool
     ) -> tuple[str, tuple[Any, ...]] | None:
         return "clEnqueueMigrateMemINTEL", (
             address,
@@ -313,7 +325,7 @@ class Intel(Strategy):
 _one_at_a_time: Final = new_lock()
 
 
-def _may_allocate(context: Context) -> contextlib.AbstractContextManager[Any]:
+def _may_allocate(context: URContext) -> contextlib.AbstractContextManager[Any]:
     """A lock where the driver allows only one thread at a time in clSVMAlloc and clSVMFree."""
     needed = context.platform.profile.svm_needs_lock
     return _one_at_a_time if needed else contextlib.nullcontext()
@@ -328,7 +340,7 @@ class SVM(Strategy):
     copy_routine, fill_routine = "clEnqueueSVMMemcpy", "clEnqueueSVMMemFill"
 
     @staticmethod
-    def ask(device: Device) -> dict[str, int]:
+    def ask(device: URDevice) -> dict[str, int]:
         if not device.has((2, 0)):
             return {}
         bits = device.icd.info("CL_DEVICE_SVM_CAPABILITIES")
@@ -354,7 +366,13 @@ class SVM(Strategy):
 
     @classmethod
     def allocate(
-        cls, context: Context, kind: str, device: Device | None, size: int, align: int, hints: Hints
+        cls,
+        context: URContext,
+        kind: str,
+        device: URDevice | None,
+        size: int,
+        align: int,
+        hints: Hints,
     ) -> Allocation:
         bits = OPENCL["CL_MEM_READ_WRITE"]
         if kind != "device":
@@ -377,7 +395,7 @@ class SVM(Strategy):
 
     @staticmethod
     def migrate(
-        queue: Queue, allocation: Allocation, address: int, size: int, to_host: bool
+        queue: URQueue, allocation: Allocation, address: int, size: int, to_host: bool
     ) -> tuple[str, tuple[Any, ...]] | None:
         if queue.context.platform.icd.version_number < (2, 1) or allocation.imported:
             return None
@@ -396,17 +414,23 @@ class Buffers(Strategy):
     name, argument, aligns_freely = "buffer", "mem", True
 
     @staticmethod
-    def ask(device: Device) -> dict[str, int]:
+    def ask(device: URDevice) -> dict[str, int]:
         return {"host": 0, "device": _ACCESS | _ATOMIC, "shared": 0, "cross": 0, "system": 0}
 
     @classmethod
     def allocate(
-        cls, context: Context, kind: str, device: Device | None, size: int, align: int, hints: Hints
+        cls,
+        context: URContext,
+        kind: str,
+        device: URDevice | None,
+        size: int,
+        align: int,
+        hints: Hints,
     ) -> Allocation:
         cl = create(
             context.table, "clCreateBuffer", context.cl, OPENCL["CL_MEM_READ_WRITE"], size, None
         )
-        memory = Memory(cl, context.table)
+        memory = CLMemory(cl, context.table)
         start = reserve(size + align)
         base = start + -start % max(align, 1)
         allocation = Allocation(base, size, kind, context, device, cls, memory=memory)
@@ -477,13 +501,13 @@ class Buffers(Strategy):
                     f"no buffer of this device begins {offset} bytes into another",
                 ) from error
             allocation.parts.setdefault(
-                offset, Memory(cl, allocation.context.table)
+                offset, CLMemory(cl, allocation.context.table)
             )  # another thread may have been quicker
         return allocation.parts[offset].cl
 
     @staticmethod
     def migrate(
-        queue: Queue, allocation: Allocation, address: int, size: int, to_host: bool
+        queue: URQueue, allocation: Allocation, address: int, size: int, to_host: bool
     ) -> tuple[str, tuple[Any, ...]] | None:
         where = OPENCL["CL_MIGRATE_MEM_OBJECT_HOST"] if to_host else 0
         return "clEnqueueMigrateMemObjects", (1, (ctypes.c_void_p * 1)(allocation.mem), where)

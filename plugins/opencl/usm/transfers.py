@@ -15,20 +15,27 @@ from typing import Any, Final
 
 from ....icd.errors import OpenCLError
 from ....loader.ur.abi import UR
-from ..contexts import Context
+from ..contexts import URContext
 from ..core import adapter, failure
-from ..events import Event, when
-from ..extensions import Call, enqueue, finished, in_turn, nothing, side_by_side
-from ..queues import Queue, create_queue
+from ..events import UREvent, call_on_status
+from ..extensions import (
+    Call,
+    enqueue,
+    enqueue_in_sequence,
+    enqueue_marker,
+    enqueue_unordered,
+    wait_if_blocking,
+)
+from ..queues import URQueue, create_queue
 from ..transfers import (
     LARGEST_PATTERN,
-    doublings,
+    doubling_steps,
     fill_buffer,
     is_power_of_two,
-    scratch,
-    written_out,
+    repeated,
+    temporary_buffer,
 )
-from .allocations import located, required_strategy
+from .allocations import locate, required_strategy
 from .strategies import Allocation, Buffers, Operation, Strategy
 
 Place = tuple[int, "Allocation | None"]
@@ -67,29 +74,29 @@ def call_of(strategy: type[Strategy], operation: Operation, blocking: bool) -> C
 
 
 def copy(
-    queue: Queue,
+    queue: URQueue,
     blocking: bool,
     target: int,
     source: int,
     size: int,
-    waits: Sequence[Event],
+    waits: Sequence[UREvent],
     wanted: bool,
-) -> Event | None:
+) -> UREvent | None:
     """Copy bytes; see urEnqueueUSMMemcpy."""
     if not size:
         raise failure("INVALID_SIZE", "there is nothing to copy")
-    to, at = located(queue.context, target, size), located(queue.context, source, size)
+    to, at = locate(queue.context, target, size), locate(queue.context, source, size)
     known = to or at
     strategy = known.strategy if known is not None else required_strategy(queue.context)
-    blocks, by_us = queue.who_waits(blocking)
+    blocks, by_us = queue.split_blocking(blocking)
     if strategy is not Buffers:
         arguments = blocks, target, source, size
-        return finished(
+        return wait_if_blocking(
             enqueue(queue, strategy.copy_routine, "USM_MEMCPY", arguments, waits, wanted or by_us),
             by_us,
         )
     if known is None:
-        return _between_host(queue, blocking, target, source, size, waits, wanted)
+        return _copy_between_host(queue, blocking, target, source, size, waits, wanted)
     operation = strategy.copy((target, to), (source, at), size)
     # SPEC clEnqueueWriteBuffer: a blocking one only waits until the host memory may be used again; a copy between buffers never waits
     by_us = by_us or (blocking and operation.op != "read")
@@ -99,44 +106,46 @@ def copy(
         waits,
         wanted or by_us,
     )
-    return finished(event, by_us)
+    return wait_if_blocking(event, by_us)
 
 
 def _named(call: Call, command: str) -> tuple[str, str, tuple[Any, ...]]:
     return call[0], command, call[1]
 
 
-def _between_host(
-    queue: Queue,
+def _copy_between_host(
+    queue: URQueue,
     blocking: bool,
     target: int,
     source: int,
     size: int,
-    waits: Sequence[Event],
+    waits: Sequence[UREvent],
     wanted: bool,
-) -> Event | None:
+) -> UREvent | None:
     """From host memory to host memory through a buffer, which is all that such a driver can do in its queue's order."""
-    between, (blocks, by_us) = scratch(queue.context, size), queue.who_waits(blocking)
+    between, (blocks, by_us) = temporary_buffer(queue.context, size), queue.split_blocking(blocking)
     calls: list[Call] = [
         ("clEnqueueWriteBuffer", (between.cl, False, 0, size, source)),
         ("clEnqueueReadBuffer", (between.cl, blocks, 0, size, target)),
     ]
-    return finished(in_turn(queue, calls, "USM_MEMCPY", waits, wanted or by_us), by_us)
+    return wait_if_blocking(
+        enqueue_in_sequence(queue, calls, "USM_MEMCPY", waits, wanted or by_us), by_us
+    )
 
 
-def _rows_between_host(
-    queue: Queue,
+def _copy_rows_between_host(
+    queue: URQueue,
     target: int,
     target_pitch: int,
     source: int,
     source_pitch: int,
     width: int,
     height: int,
-    waits: Sequence[Event],
+    waits: Sequence[UREvent],
     wanted: bool,
-) -> Event | None:
+) -> UREvent | None:
     """The same, row by row."""
-    between = scratch(queue.context, width * height)
+    between = temporary_buffer(queue.context, width * height)
     zero, region = _sizes(0, 0, 0), _sizes(width, height, 1)
     calls: list[Call] = [
         (
@@ -148,7 +157,7 @@ def _rows_between_host(
             (between.cl, False, zero, zero, region, width, 0, target_pitch, 0, target),
         ),
     ]
-    return in_turn(queue, calls, "USM_MEMCPY_2D", waits, wanted)
+    return enqueue_in_sequence(queue, calls, "USM_MEMCPY_2D", waits, wanted)
 
 
 def _sizes(*values: int) -> Any:
@@ -157,20 +166,20 @@ def _sizes(*values: int) -> Any:
 
 @adapter.entry
 def urEnqueueUSMMemcpy(
-    hQueue: Queue,
+    hQueue: URQueue,
     blocking: bool,
     pDst: int,
     pSrc: int,
     size: int,
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> Event | None:
+) -> UREvent | None:
     event = copy(hQueue, bool(blocking), pDst, pSrc, size, phEventWaitList, phEvent)
     return event if phEvent else None
 
 
 @adapter.entry
-def urUSMContextMemcpyExp(hContext: Context, pDst: int, pSrc: int, size: int) -> None:
+def urUSMContextMemcpyExp(hContext: URContext, pDst: int, pSrc: int, size: int) -> None:
     """On a queue of its own, which comes after nothing and before nothing."""
     copy(create_queue(hContext, hContext.devices[0], 0), True, pDst, pSrc, size, (), False)
 
@@ -188,18 +197,18 @@ def _check_rows(place: Place, pitch: int, width: int, height: int) -> None:
         )
 
 
-def _rows_of(context: Context, address: int, pitch: int, width: int, height: int) -> Place:
+def _rows_of(context: URContext, address: int, pitch: int, width: int, height: int) -> Place:
     """Where rows are. Raises URError."""
-    place = address, located(context, address, 1)
+    place = address, locate(context, address, 1)
     _check_rows(place, pitch, width, height)
     if place[1] is None:
-        located(context, address, pitch * (height - 1) + max(width, 1))
+        locate(context, address, pitch * (height - 1) + max(width, 1))
     return place
 
 
 @adapter.entry
 def urEnqueueUSMMemcpy2D(
-    hQueue: Queue,
+    hQueue: URQueue,
     blocking: bool,
     pDst: int,
     dstPitch: int,
@@ -207,9 +216,9 @@ def urEnqueueUSMMemcpy2D(
     srcPitch: int,
     width: int,
     height: int,
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> Event | None:
+) -> UREvent | None:
     if not srcPitch or not dstPitch or srcPitch < width or dstPitch < width or not height:
         raise failure(
             "INVALID_SIZE",
@@ -219,19 +228,19 @@ def urEnqueueUSMMemcpy2D(
     source = _rows_of(hQueue.context, pSrc, srcPitch, width, height)
     wanted = phEvent or bool(blocking)
     if not width:
-        event = nothing(hQueue, "USM_MEMCPY_2D", phEventWaitList, wanted)
+        event = enqueue_marker(hQueue, "USM_MEMCPY_2D", phEventWaitList, wanted)
     elif target[1] is None and source[1] is None and required_strategy(hQueue.context) is Buffers:
         place = pDst, dstPitch, pSrc, srcPitch, width, height
-        event = _rows_between_host(hQueue, *place, phEventWaitList, wanted)
+        event = _copy_rows_between_host(hQueue, *place, phEventWaitList, wanted)
     else:
         calls = _copy_rows(hQueue, target, dstPitch, source, srcPitch, width, height)
-        event = side_by_side(hQueue, calls, "USM_MEMCPY_2D", phEventWaitList, wanted)
-    event = finished(event, bool(blocking))
+        event = enqueue_unordered(hQueue, calls, "USM_MEMCPY_2D", phEventWaitList, wanted)
+    event = wait_if_blocking(event, bool(blocking))
     return event if phEvent else None
 
 
 def _copy_rows(
-    queue: Queue,
+    queue: URQueue,
     target: Place,
     target_pitch: int,
     source: Place,
@@ -311,14 +320,14 @@ def _rect(
 
 
 def fill(
-    queue: Queue,
+    queue: URQueue,
     command: str,
     target: Place,
     pattern: bytes,
     size: int,
-    waits: Sequence[Event],
+    waits: Sequence[UREvent],
     wanted: bool,
-) -> Event | None:
+) -> UREvent | None:
     """Fill bytes with a pattern, of which `size` is a multiple."""
     address, allocation = target
     strategy = allocation.strategy if allocation is not None else required_strategy(queue.context)
@@ -343,7 +352,7 @@ def fill(
             waits,
             wanted,
         )
-    block = ctypes.create_string_buffer(data := written_out(pattern, size), len(data))
+    block = ctypes.create_string_buffer(data := repeated(pattern, size), len(data))
     first = enqueue(
         queue,
         strategy.copy_routine,
@@ -353,16 +362,16 @@ def fill(
         True,
     )
     assert first is not None
-    when(
+    call_on_status(
         first.cl, queue.table, 0, lambda status, block=block: None
     )  # the copy reads it when it runs
     calls: list[Call] = [
         (strategy.copy_routine, (False, address + at, address, part))
-        for at, part in doublings(len(data), size)
+        for at, part in doubling_steps(len(data), size)
     ]
     if not calls:
         return first if wanted else None
-    event = in_turn(queue, calls, command, () if queue.in_order else (first,), wanted)
+    event = enqueue_in_sequence(queue, calls, command, () if queue.in_order else (first,), wanted)
     if event is not None:
         event.first = first
     return event
@@ -370,17 +379,17 @@ def fill(
 
 @adapter.entry
 def urEnqueueUSMFill(
-    hQueue: Queue,
+    hQueue: URQueue,
     pMem: int,
     patternSize: int,
     pPattern: int,
     size: int,
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> Event | None:
+) -> UREvent | None:
     if not patternSize or not size or size % patternSize:
         raise failure("INVALID_SIZE", f"{size} bytes with a pattern of {patternSize}")
-    place = pMem, located(hQueue.context, pMem, size)
+    place = pMem, locate(hQueue.context, pMem, size)
     return fill(
         hQueue,
         "USM_FILL",
@@ -394,16 +403,16 @@ def urEnqueueUSMFill(
 
 @adapter.entry
 def urEnqueueUSMFill2D(
-    hQueue: Queue,
+    hQueue: URQueue,
     pMem: int,
     pitch: int,
     patternSize: int,
     pPattern: int,
     width: int,
     height: int,
-    phEventWaitList: list[Event],
+    phEventWaitList: list[UREvent],
     phEvent: bool,
-) -> Event | None:
+) -> UREvent | None:
     """The pattern goes on from row to row where a row is no multiple of it."""
     if not pitch or pitch < width or not width or not height:
         raise failure("INVALID_SIZE", f"{height} rows of {width} bytes with a pitch of {pitch}")
@@ -420,17 +429,17 @@ def urEnqueueUSMFill2D(
 
 
 def _fill_rows(
-    queue: Queue,
+    queue: URQueue,
     place: Place,
     pitch: int,
     pattern: bytes,
     width: int,
     height: int,
-    waits: Sequence[Event],
+    waits: Sequence[UREvent],
     wanted: bool,
-) -> Event | None:
+) -> UREvent | None:
     """A fill for each row, in any order but for the last, which waits for the others."""
-    events: list[Event] = []
+    events: list[UREvent] = []
     for row in range(height):
         last, begin = row == height - 1, row * width % len(pattern)
         data = (
@@ -461,8 +470,8 @@ def _fill_rows(
 
 @adapter.entry
 def urEnqueueUSMPrefetch(
-    hQueue: Queue, pMem: int, size: int, flags: int, phEventWaitList: list[Event], phEvent: bool
-) -> Event | None:
+    hQueue: URQueue, pMem: int, size: int, flags: int, phEventWaitList: list[UREvent], phEvent: bool
+) -> UREvent | None:
     allocation = _hinted(hQueue, pMem, size)
     call = (
         allocation.strategy.migrate(hQueue, allocation, pMem, size, bool(flags & _TO_HOST))
@@ -474,16 +483,16 @@ def urEnqueueUSMPrefetch(
             return enqueue(hQueue, *_named(call, "USM_PREFETCH"), phEventWaitList, phEvent)
         except OpenCLError as refusal:  # Intel's CPU driver takes some prefetches and not others
             adapter.log("info", f"a prefetch is left out: {refusal}")
-    return nothing(hQueue, "USM_PREFETCH", phEventWaitList, phEvent)
+    return enqueue_marker(hQueue, "USM_PREFETCH", phEventWaitList, phEvent)
 
 
 @adapter.entry
-def urEnqueueUSMAdvise(hQueue: Queue, pMem: int, size: int, phEvent: bool) -> Event | None:
+def urEnqueueUSMAdvise(hQueue: URQueue, pMem: int, size: int, phEvent: bool) -> UREvent | None:
     _hinted(hQueue, pMem, size)
-    return nothing(hQueue, "USM_ADVISE", (), phEvent)
+    return enqueue_marker(hQueue, "USM_ADVISE", (), phEvent)
 
 
-def _hinted(queue: Queue, address: int, size: int) -> Allocation | None:
+def _hinted(queue: URQueue, address: int, size: int) -> Allocation | None:
     if not size:
         raise failure("INVALID_SIZE")
-    return located(queue.context, address, size)
+    return locate(queue.context, address, size)

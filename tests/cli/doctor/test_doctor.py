@@ -364,6 +364,22 @@ def test_a_device_that_does_not_describe_itself(machine: Machine, fake_driver: F
     assert "finish" not in machine.text()
 
 
+def test_a_child_process_that_does_not_start_is_no_fault_of_a_driver(
+    machine: Machine, fake_driver: FakeDriver
+) -> None:
+    """Nor is all well then."""
+    path = fake_driver()
+    machine.register("good", path)
+    code = f"from fairlead.loader.base import children; children._CHILD = 'exit(3)'; {COMMAND}"
+    done = machine.run_python(code, "doctor", "--json", env=machine.env, check=False)
+    facts = json.loads(done.out)
+    assert done.code == 1 and states(facts) == {path.name: "unprobed"}
+    reason, remedy = of(facts, "error")[path.name]
+    assert "the child process failed to start: it ended the process with exit code 3" in reason
+    assert "run `fairlead doctor` by the Python that fairlead is installed for" in remedy
+    assert machine.examine()["ok"]
+
+
 def test_a_list_of_devices_that_cannot_be(machine: Machine, fake_driver: FakeDriver) -> None:
     many, null = fake_driver(device_count="0xFFFFFFFFu"), fake_driver(devices=2, null_device=1)
     machine.register("many", many)
@@ -439,8 +455,8 @@ def test_a_driver_that_pyopencl_does_not_see_is_named(
     kind = next(
         copy["kind"] for copy in facts["loaders"] if copy["path"] == facts["pyopencl"]["loader"]
     )
-    assert (f"it does not see {unseen}" in text) == (kind == "ocl-icd")
-    assert f"it does not see {seen}" not in text
+    assert (f"it does not find {unseen}" in text) == (kind == "ocl-icd")
+    assert f"it does not find {seen}" not in text
 
 
 @pytest.mark.parametrize("vendors", [None, "/nowhere"], ids=["default", "missing"])

@@ -31,7 +31,7 @@ from helpers.fuzz.session import Session
 
 LIBRARY: Final = Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0")
 WAYS: Final = {
-    "Intel": ("intel", "svm", "buffer"),
+    "Intel(R) OpenCL": ("intel", "svm", "buffer"),
     "Portable Computing Language": ("svm", "buffer"),
 }
 
@@ -81,7 +81,9 @@ def main(platform: str, trail: str, sequences: int, steps: int, seconds: float) 
     faulthandler.enable()
     engine.MAX_SHRINKING_SECONDS = 60 if seconds else 30  # there is no setting for it
     library = start(LIBRARY, os.open(trail, os.O_CREAT | os.O_WRONLY | os.O_TRUNC))
-    session = Fuzz.session = Session(library, platform, WAYS[platform], check_all=seconds > 0)
+    session = Fuzz.session = Session(
+        library, platform, WAYS.get(platform, ("auto",)), check_all=seconds > 0
+    )
     session.open()
     begun = time.monotonic()
     seed, rounds = (

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import sysconfig
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from helpers.support import ROOT, FakeDriver
 
 from fairlead.loader.base.children import Outcome, Request, candidate_from, run_all
 from fairlead.loader.base.search import Candidate
@@ -164,10 +169,70 @@ def test_children_that_hang() -> None:
 
 def test_a_module_that_cannot_be_imported() -> None:
     (outcome,) = run_all([Request("fairleads_other_child", {})])
-    assert outcome.reason.startswith(
-        "it ended the process with exit code 1 while Python was starting; "
+    (note,) = outcome.notes
+    assert (outcome.report, outcome.reason, outcome.probed) == (None, "", False)
+    assert note.startswith("it was not probed: the child process failed to start: ")
+    assert note.endswith("No module named 'fairleads_other_child'")
+
+
+def test_a_child_that_is_not_ready_in_time_says_nothing_about_a_library() -> None:
+    (outcome,) = run_all([request("pass")], 0.0)
+    assert not outcome.probed and "did not start within 0 s" in outcome.notes[0]
+
+
+#: Imports fairlead as an editable install does, by a hook. The arguments: its folder, site-packages.
+HOOKED = """
+import importlib.util, sys
+class Hook:
+    def find_spec(self, name, path=None, target=None):
+        if name == "fairlead":
+            return importlib.util.spec_from_file_location(name, sys.argv[1] + "/__init__.py")
+sys.meta_path.insert(0, Hook())
+sys.path.append(sys.argv[2])
+from fairlead.icd.probe import probe
+from fairlead.loader.base.search import Candidate
+report = probe(Candidate(sys.argv[3], "test"))
+print(report.ok, report.probed, [platform.name for platform in report.platforms])
+"""
+
+
+def test_a_child_finds_a_package_that_only_an_import_hook_finds(fake_driver: FakeDriver) -> None:
+    """So it is where fairlead is installed editable, and another environment's Python uses it."""
+    folders = str(ROOT / "fairlead"), sysconfig.get_path("purelib")
+    done = subprocess.run(
+        [os.path.realpath(sys.executable), "-I", "-c", HOOKED, *folders, str(fake_driver())],
+        check=True,
+        capture_output=True,
+        text=True,
     )
-    assert outcome.reason.endswith("No module named 'fairleads_other_child'")
+    assert done.stdout == "True True ['Fake 0']\n"
+
+
+def test_a_process_group_is_ended_before_its_leader_is_reaped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Afterwards the number may be that of somebody else's group."""
+    leaders: list[bool] = []
+    kill = os.killpg
+
+    def killpg(group: int, number: int) -> None:
+        leaders.append(Path(f"/proc/{group}").exists())
+        kill(group, number)
+
+    monkeypatch.setattr(os, "killpg", killpg)
+    codes = ("pass", "os._exit(3)", "os.abort()")
+    outcomes = run_all([request(code) for code in codes])
+    assert [bool(outcome.report) for outcome in outcomes] == [True, False, False]
+    assert leaders == [True] * 3
+
+
+def test_a_program_that_ignores_the_end_of_children() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert report(run("pass"))
+        assert run("os._exit(3)").reason
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_what_cannot_be_started_has_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers.support import RunPython
+from helpers.tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -148,8 +149,8 @@ def test_in_a_secure_process_the_variables_do_not_count(monkeypatch: pytest.Monk
     assert trace_bits("SYCL_PI_TRACE", {"SYCL_PI_TRACE": "-1"}) == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "bits"),
+@table(
+    "text, bits",
     [
         ("1", 1),
         ("2", 2),

@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.loader.base import search
@@ -163,7 +163,6 @@ def test_name_that_is_not_utf8_round_trips(tmp_path: Path) -> None:
 @given(
     name=st.lists(st.sampled_from([*range(0x21, 0x7F), *range(0x80, 0x100)]), min_size=1).map(bytes)
 )
-@settings(deadline=None)
 def test_any_printable_name_round_trips(
     tmp_path_factory: pytest.TempPathFactory, name: bytes
 ) -> None:
@@ -174,7 +173,6 @@ def test_any_printable_name_round_trips(
 
 
 @given(content=st.binary(max_size=200))
-@settings(deadline=None)
 def test_any_content_gives_libraries_or_a_reason(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
 ) -> None:
@@ -343,7 +341,6 @@ def test_other_suffix(tmp_path: Path) -> None:
     ),
     seed=st.integers(),
 )
-@settings(deadline=None)
 def test_order_is_that_of_the_names(
     tmp_path_factory: pytest.TempPathFactory, names: list[str], seed: int
 ) -> None:
@@ -381,7 +378,6 @@ def test_empty_elements_of_a_list_are_refused() -> None:
 
 
 @given(st.dictionaries(st.text(), st.text()))
-@settings(deadline=None)
 def test_secure_process_sees_no_environment(environ: dict[str, str]) -> None:
     assert search.secure_environ(environ, secure=True) == {}
     assert search.secure_environ(environ, secure=False) == environ

@@ -131,6 +131,23 @@ def test_the_file_that_will_be_opened_is_the_one_that_counts(
     assert probes.take() == ["gone.so"]
 
 
+def test_a_library_that_was_built_anew_is_probed_again(tmp_path: Path, probes: Probes) -> None:
+    """Also if it has the size and the time of the old one, as reproducible builds and cp -p give."""
+    here = library(tmp_path / "here", "good.so")
+    for expected in (["good.so"], []):
+        judge([here], probes, "cl")
+        assert probes.take() == expected
+    old = os.stat(here.library)
+    new = tmp_path / "new.so"
+    new.touch()
+    os.utime(new, ns=(old.st_atime_ns, old.st_mtime_ns))
+    os.replace(new, here.library)
+    status = os.stat(here.library)
+    assert (status.st_mtime_ns, status.st_size) == (old.st_mtime_ns, old.st_size)
+    judge([here], probes, "cl")
+    assert probes.take() == ["good.so"]
+
+
 def test_what_could_not_be_probed_is_not_remembered(tmp_path: Path) -> None:
     probes = Probes(probed=False)
     for _ in range(2):
@@ -189,6 +206,8 @@ verdicts.judge([search.Candidate(sys.argv[2], "test")], probe_all, "ur")
         "icd/probe.py",
         "loader/ur/ur.abi",
         "plugins/__init__.py",
+        "icd/_native.abi3.so",
+        "plugins/libur_adapter_fairlead.so.0",
     ],
 )
 def test_verdicts_end_when_fairlead_changes(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from helpers.support import ROOT, RunPython
+from helpers.tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,19 +37,19 @@ def test_every_slot_is_translated_or_listed_as_unsupported() -> None:
     assert all(reason for reason in UNSUPPORTED.values())
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@table("name", FUNCTIONS)
 def test_every_line_names_a_function_of_ur_and_gives_it_all_its_arguments(name: str) -> None:
     call = MappedCall(PI.functions[name], FUNCTIONS[name])
     assert len(call.makers) == len(call.ur.parameters)
 
 
-@pytest.mark.parametrize("name", translation.FUNCTIONS)
+@table("name", translation.FUNCTIONS)
 def test_every_function_that_is_written_out_takes_the_arguments_of_its_slot(name: str) -> None:
     words = [0] * len(PI.functions[name].parameters)
     inspect.signature(translation.FUNCTIONS[name]).bind(None, *words)
 
 
-@pytest.mark.parametrize("enum", ALL_ENUMS, ids=lambda enum: enum.pi)
+@table("enum", ALL_ENUMS)
 def test_every_constant_of_pi_is_converted_or_listed(enum: pi_mapping.Enum) -> None:
     answered = {
         PI.groups[enum.pi][value] for value in enum.answers.values() if value in PI.groups[enum.pi]
@@ -60,9 +61,7 @@ def test_every_constant_of_pi_is_converted_or_listed(enum: pi_mapping.Enum) -> N
     assert {constant.group for constant in enum.constants.values()} == {enum.ur}
 
 
-@pytest.mark.parametrize(
-    "enum", [enum for enum in ALL_ENUMS if not enum.bits], ids=lambda enum: enum.pi
-)
+@table("enum", [enum for enum in ALL_ENUMS if not enum.bits])
 def test_what_ur_answers_is_what_it_was_asked_with(enum: pi_mapping.Enum) -> None:
     for there in enum.values.values():
         assert enum.to_ur(enum.to_pi(there)) == there

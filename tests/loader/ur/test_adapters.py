@@ -183,7 +183,7 @@ def test_a_count_that_cannot_be_is_refused_and_the_library_closed(
 @pytest.mark.parametrize("size", ["(size_t)-1", "1 << 30"])
 def test_a_size_that_cannot_be(fake_plugin: FakePlugin, size: str) -> None:
     plugin = load(candidate(fake_plugin(name_size=f"({size})")))
-    with pytest.raises(FairleadError, match="which cannot be"):
+    with pytest.raises(FairleadError, match="which is impossible"):
         _ = plugin.devices[0].name
 
 

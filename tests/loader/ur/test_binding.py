@@ -169,7 +169,7 @@ def test_the_lengths_of_a_layout_are_that_layout_exactly(name: str) -> None:
     )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.data(), st.sampled_from(LAYOUTS))
 def test_what_is_cut_off_never_puts_a_function_in_another_s_place(
     data: st.DataObject, name: str
@@ -199,7 +199,6 @@ def test_what_is_cut_off_never_puts_a_function_in_another_s_place(
         assert UR.layouts[found].get(table, ())[:length] == tables[table][:length]
 
 
-@settings(deadline=None)
 @given(st.data(), st.sampled_from(LAYOUTS), st.integers(1, 40))
 def test_a_table_that_is_longer_than_any_known_one_is_refused_by_name(
     data: st.DataObject, name: str, more: int

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-import os
 import re
 import subprocess
 import sys
@@ -33,15 +32,6 @@ RETIRED = set(UR.functions).difference(
 )
 
 both = pytest.mark.parametrize("api", APIS.values(), ids=APIS)
-
-
-@pytest.fixture(scope="session")
-def headers() -> Path:
-    path = Path(os.environ.get("OPENCL_HEADERS", ""))
-    assert (path / "unified-runtime" / "ur_ddi.h").exists(), (
-        "OPENCL_HEADERS must name the folder that holds unified-runtime/: run the tests by `make test`"
-    )
-    return path
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from helpers.tables import table
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.loader.base.search import Refusal
@@ -97,7 +98,6 @@ def test_comments_blanks_crlf_and_byte_order_mark(tmp_path: Path) -> None:
 
 
 @given(entries=st.lists(ENTRIES, min_size=1))
-@settings(deadline=None)
 def test_entries_round_trip_in_their_order(
     tmp_path_factory: pytest.TempPathFactory, entries: list[PluginEntry]
 ) -> None:
@@ -108,8 +108,8 @@ def test_entries_round_trip_in_their_order(
     assert read(tmp_path_factory.mktemp("config"), "".join(lines)) == entries
 
 
-@pytest.mark.parametrize(
-    ("library", "interface", "backend", "sycl_be"),
+@table(
+    "library, interface, backend, sycl_be",
     [
         ("libpi_opencl.so", "PI", "opencl", "PI_OPENCL"),
         ("libpi_rocm.so", "PI", "hip", "PI_ROCM"),
@@ -155,8 +155,8 @@ def test_a_name_that_is_not_utf8_round_trips(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
+@table(
+    "line, words",
     [
         ("libpi_x.so PI", "2 fields"),
         ("libpi_x.so PI x", "3 fields"),
@@ -193,7 +193,6 @@ def test_a_file_that_does_not_exist_and_a_directory(tmp_path: Path) -> None:
 
 
 @given(content=st.binary(max_size=200))
-@settings(deadline=None)
 def test_any_content_gives_entries_or_reasons(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
 ) -> None:

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.loader.base import search
@@ -245,7 +245,6 @@ def test_empty_element_of_the_library_path_is_the_current_directory(
         st.sampled_from(["cuda", "hip", "level_zero", "level_zero_v2", "opencl", "offload"])
     ),
 )
-@settings(deadline=None)
 def test_order_does_not_depend_on_the_file_system(
     tmp_path_factory: pytest.TempPathFactory, seed: int, names: set[str]
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+from helpers.tables import table
 
 from fairlead.loader.ur.preview import SINCE, preview
 
@@ -138,7 +139,7 @@ def test_an_opencl_loader_is_told_by_its_symbol_versions(build: Build, tmp_path:
 # Plugins
 
 
-@pytest.mark.parametrize("function", SINCE)
+@table("function", SINCE)
 def test_the_newest_function_tells_a_plugins_version(build: Build, function: str) -> None:
     version = SINCE[function]
     seen = preview(build(*older_than(version), function))

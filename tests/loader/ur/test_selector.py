@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
+from helpers.tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,8 +76,8 @@ def filtered(text: str) -> str:
 # What ONEAPI_DEVICE_SELECTOR selects
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
+@table(
+    "text, names",
     [
         ("*:*", "o0 o1 z0 z1 o2 c0 n0"),
         ("opencl:*", "o0 o1 o2"),
@@ -101,8 +102,8 @@ def test_root_devices(text: str, names: str) -> None:
     assert selected(text) == names
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
+@table(
+    "text, names",
     [
         ("level_zero:0.1", "z0.1"),
         ("level_zero:1.*", "z1.0 z1.1"),
@@ -123,8 +124,8 @@ def test_sub_devices(text: str, names: str) -> None:
     assert selected(text) == names
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
+@table(
+    "text, names",
     [
         ("opencl:*;!opencl:0", "o1 o2"),
         ("!opencl:0;opencl:*", "o1 o2"),  # wherever the discard stands
@@ -165,8 +166,8 @@ def test_backends_are_data() -> None:
 # What is not the grammar
 
 
-@pytest.mark.parametrize(
-    ("text", "position", "says"),
+@table(
+    "text, position, says",
     [
         ("opencl", 7, "names no devices"),
         ("!opencl", 8, "names no devices"),
@@ -209,8 +210,8 @@ def test_illegal_selectors(text: str, position: int, says: str) -> None:
 # SYCL_DEVICE_FILTER
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
+@table(
+    "text, names",
     [
         ("opencl", "o0 o1 o2"),
         ("OPENCL:GPU", "o1"),
@@ -234,8 +235,8 @@ def test_device_filter(text: str, names: str) -> None:
     assert filtered(text) == names
 
 
-@pytest.mark.parametrize(
-    ("text", "position", "says"),
+@table(
+    "text, position, says",
     [
         ("opencl,", 8, "a device is missing"),
         ("opencl:", 8, "a device is missing"),
@@ -347,8 +348,8 @@ def test_explain() -> None:
 # The pre-filter
 
 
-@pytest.mark.parametrize(
-    ("text", "backends"),
+@table(
+    "text, backends",
     [
         ("*:gpu", "level_zero opencl cuda hip native_cpu offload"),
         ("opencl:0", "opencl"),

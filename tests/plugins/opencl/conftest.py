@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 from helpers.command_bench import SOURCE, Bench
+from helpers.drivers import chosen_drivers
 from helpers.launching import Exported, built
 from helpers.ur_calls import Calls, array
 from helpers.usm_ways import WAYS, Way
@@ -18,14 +19,27 @@ from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.plugin import Plugin
 
 
-@pytest.fixture(params=list(WAYS))
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test of `way` runs in each way of each driver."""
+    if "way" in metafunc.fixturenames:
+        parameters = [
+            pytest.param(
+                (driver, name), id=f"{driver}-{name}", marks=pytest.mark.driver(str(driver))
+            )
+            for driver in chosen_drivers(metafunc.config)
+            for name in WAYS.get(driver.name, ("auto",))
+        ]
+        metafunc.parametrize("way", parameters, indirect=True)
+
+
+@pytest.fixture
 def way(
     request: pytest.FixtureRequest, adapter: Plugin, ur: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Way]:
     """USM on each driver, in each way that it can have it."""
-    platform, name = WAYS[request.param]
+    driver, name = request.param
     monkeypatch.setenv("FAIRLEAD_USM", name)
-    device = next(found for found in adapter.devices if platform in found.platform.name)
+    device = next(found for found in adapter.devices if driver.has(found.platform))
     context = ur.made("urContextCreate", 1, array(device.handle), None).value or 0
     queue = ur.made("urQueueCreate", context, device.handle, None).value or 0
     yield Way(ur, device, name, context, queue)

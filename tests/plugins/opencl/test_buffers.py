@@ -6,6 +6,7 @@ import ctypes
 
 import pytest
 from helpers.memory_calls import content, new_buffer, opencl, struct
+from helpers.tables import table
 from helpers.ur_calls import Calls
 
 from fairlead.loader.ur.abi import UR
@@ -53,7 +54,7 @@ def partition(
     ), made
 
 
-@pytest.mark.parametrize("flags", [0, READ_WRITE, WRITE_ONLY, READ_ONLY, READ_WRITE | ALLOC])
+@table("flags", [0, READ_WRITE, WRITE_ONLY, READ_ONLY, READ_WRITE | ALLOC])
 def test_a_buffer_tells_of_itself(ur: Calls, context: int, flags: int) -> None:
     code, buffer = create(ur, context, flags, SIZE)
     assert code == "SUCCESS"
@@ -79,8 +80,8 @@ def test_host_memory_is_copied_or_used(ur: Calls, context: int, queue: int) -> N
         ur.ok("urMemRelease", buffer)
 
 
-@pytest.mark.parametrize(
-    ("flags", "host", "code"),
+@table(
+    "flags, host, code",
     [
         (COPY, None, "INVALID_HOST_PTR"),
         (USE, None, "INVALID_HOST_PTR"),

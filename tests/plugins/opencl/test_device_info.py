@@ -17,7 +17,7 @@ from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl import device_info, device_tables
 from fairlead.plugins.opencl.core import adapter as declared
-from fairlead.plugins.opencl.devices import PluginDevice as OwnDevice
+from fairlead.plugins.opencl.devices import URDevice as OwnDevice
 from fairlead.plugins.opencl.devices import device_of
 
 PROPERTIES: Final = [

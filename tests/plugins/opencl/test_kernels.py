@@ -30,8 +30,8 @@ from helpers.ur_calls import Calls, array
 from fairlead.loader.ur.abi import UR, URError
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl.core import adapter as own
-from fairlead.plugins.opencl.kernel_info import show_memory, suggestion
-from fairlead.plugins.opencl.kernels import Argument, Kernel
+from fairlead.plugins.opencl.kernel_info import declare_memory, suggestion
+from fairlead.plugins.opencl.kernels import Argument, URKernel
 
 GROUP, SUB_GROUP = "UR_KERNEL_GROUP_INFO_", "UR_KERNEL_SUB_GROUP_INFO_"
 
@@ -44,7 +44,7 @@ def kernel(ur: Calls, program: int) -> Iterator[int]:
     ur.ok("urKernelRelease", made)
 
 
-def object_of(handle: int) -> Kernel:
+def object_of(handle: int) -> URKernel:
     """The adapter's own object."""
     assert own.registry is not None
     return own.registry.of("ur_kernel_handle_t")[handle]
@@ -372,16 +372,16 @@ def test_pointers_besides_the_arguments(
         assert launch(ur, queue, kernel, (4,), (POINTER, memory.value), 1) == "SUCCESS"
     ur.ok("urQueueFinish", queue)
     assert set_info(ur, kernel, "USM_PTRS", ctypes.c_uint32(1)) == "INVALID_SIZE"
-    shown = object_of(kernel)
+    known = object_of(kernel)
     if not is_intel(
         device
     ):  # what a device needs that is no CPU, has SVM, and no word for all of it
-        shown.shown = []
-        show_memory(shown)
-        assert shown.shown == [memory.value]
-        again = shown.identity
-        show_memory(shown)
-        assert shown.identity == again
+        known.declared_memory = []
+        declare_memory(known)
+        assert known.declared_memory == [memory.value]
+        again = known.identity
+        declare_memory(known)
+        assert known.identity == again
     ur.ok("urUSMFree", context, memory)
 
 

@@ -15,6 +15,7 @@ from helpers.ur_calls import Calls, array
 
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.driver_profiles import profile_for
+from fairlead.loader.base.search import Candidate
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
@@ -26,7 +27,7 @@ Put = Callable[[str, Callable[..., Any]], None]
 
 
 @pytest.fixture
-def device(adapter: Plugin, monkeypatch: pytest.MonkeyPatch) -> PluginDevice:
+def device(adapter: Plugin, pocl_wheel: Candidate, monkeypatch: pytest.MonkeyPatch) -> PluginDevice:
     """PoCL's, with the habits of NVIDIA's driver."""
     device = next(found for found in adapter.devices if "Portable" in found.platform.name)
     platform = thing("platform", device.platform.handle)

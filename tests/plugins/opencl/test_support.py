@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from helpers.support import ROOT, RunPython
+from helpers.tables import table
 from helpers.ur_calls import Calls
 
 from fairlead.loader.ur.abi import UR
@@ -34,7 +34,7 @@ def test_the_module_prints_the_page(run_python: RunPython) -> None:
     assert done.out == page() + "\n"
 
 
-@pytest.mark.parametrize("name", [name for names in REASONS.values() for name in names])
+@table("name", [name for names in REASONS.values() for name in names])
 def test_what_is_not_implemented_answers_unsupported_feature(
     ur: Calls, adapter: Plugin, name: str
 ) -> None:

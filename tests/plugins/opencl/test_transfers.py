@@ -18,6 +18,7 @@ from helpers.memory_calls import (
     region,
     struct,
 )
+from helpers.tables import table
 from helpers.ur_calls import Calls, array
 
 from fairlead.loader.ur.abi import UR
@@ -131,9 +132,8 @@ def test_nothing_to_transfer_has_its_place_in_the_order(
     ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, 0, b"x", 0, None, None)
 
 
-@pytest.mark.parametrize(
-    ("offset", "size"),
-    [(0, SIZE + 1), (SIZE, 1), (SIZE - 1, 2), (HUGE, 1), (1, HUGE), (HUGE, HUGE)],
+@table(
+    "offset, size", [(0, SIZE + 1), (SIZE, 1), (SIZE - 1, 2), (HUGE, 1), (1, HUGE), (HUGE, HUGE)]
 )
 def test_what_goes_beyond_the_buffer(
     ur: Calls, queue: int, buffer: ctypes.c_void_p, offset: int, size: int
@@ -296,9 +296,7 @@ BAD_PLACES = [
 ]
 
 
-@pytest.mark.parametrize(
-    "origin, size, row, slice_", BAD_PLACES + [(rect(), bad, 0, 0) for bad in BAD_REGIONS]
-)
+@table("origin, size, row, slice_", BAD_PLACES + [(rect(), bad, 0, 0) for bad in BAD_REGIONS])
 def test_rectangles_that_do_not_fit(
     ur: Calls,
     context: int,
@@ -326,7 +324,7 @@ def test_rectangles_that_do_not_fit(
     ur.ok("urMemRelease", other)
 
 
-@pytest.mark.parametrize(("row", "slice_"), [(15, 0), (16, 16), (16, 40), (0, 40)])
+@table("row, slice_", [(15, 0), (16, 16), (16, 40), (0, 40)])
 def test_pitches_of_host_memory_that_do_not_fit(
     ur: Calls, queue: int, buffer: ctypes.c_void_p, row: int, slice_: int
 ) -> None:
@@ -339,7 +337,7 @@ def test_pitches_of_host_memory_that_do_not_fit(
 # fills
 
 
-@pytest.mark.parametrize("count", [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096])
+@table("count", [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096])
 def test_fills_with_patterns_of_any_power_of_two(
     ur: Calls, context: int, queue: int, count: int
 ) -> None:
@@ -414,8 +412,8 @@ def test_the_pattern_is_taken_at_once(
         assert content(ur, queue, buffer, SIZE) == b"p" * SIZE
 
 
-@pytest.mark.parametrize(
-    ("count", "offset", "size"),
+@table(
+    "count, offset, size",
     [(0, 0, 16), (4, 0, 0), (8, 0, 4), (3, 0, 9), (12, 0, 24), (4, 0, 10), (4, 2, 8)],
 )
 def test_fills_that_do_not_fit(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from helpers.entry_points import FUNCTIONS, TABLE, is_query, make
+from helpers.tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,8 +34,8 @@ def encode(answer: str, value: Any) -> bytes:
     return encoder(answer)(value, no_object)
 
 
-@pytest.mark.parametrize(
-    ("answer", "value", "expected"),
+@table(
+    "answer, value, expected",
     [
         ("char[]", "näme", "näme".encode() + b"\0"),
         ("char[]", "", b"\0"),
@@ -98,7 +99,7 @@ def test_what_is_a_handle() -> None:
     )
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@table("group", GROUPS)
 def test_every_property_of_every_query_has_an_encoder(group: str) -> None:
     assert list(properties(group)) == list(UR.groups[group])
     for value, name in UR.groups[group].items():

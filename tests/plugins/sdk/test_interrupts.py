@@ -97,3 +97,58 @@ def test_an_interrupt_in_an_entry_point_ends_what_follows(
         timeout=CHILD_TIMEOUT,
     )
     assert (child.stdout, child.stderr, child.returncode) == (f"interrupted {value}\n", "", 0)
+
+
+#: Waits again and again; `slow` is an adapter whose waits are long, as seen from the program.
+WAITING = """
+import ctypes, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+lib = ctypes.CDLL(sys.argv[1])
+assert lib.urGetAdapterProcAddrTable(12, (ctypes.c_void_p * 100)()) == 0
+adapter, platform, device, context, queue = (ctypes.c_void_p() for _ in range(5))
+assert lib.urAdapterGet(1, ctypes.byref(adapter), None) == 0
+assert lib.urPlatformGet(adapter, 1, ctypes.byref(platform), None) == 0
+assert lib.urDeviceGet(platform, 1, 1, ctypes.byref(device), None) == 0
+assert lib.urContextCreate(1, ctypes.byref(device), None, ctypes.byref(context)) == 0
+assert lib.urQueueCreate(context, device, None, ctypes.byref(queue)) == 0
+"""
+
+SLOW = """
+import time
+from fairlead.plugins import Adapter
+
+adapter = Adapter("slow")
+platform, device = (adapter.kind(f"ur_{name}_handle_t", counted=False)() for name in ("platform", "device"))
+Context, Queue = (adapter.kind(f"ur_{name}_handle_t") for name in ("context", "queue"))
+adapter.declare(urPlatformGet=lambda: [platform], urDeviceGet=lambda: [device], urContextCreate=Context, urQueueCreate=Queue)
+adapter.declare(urQueueFinish=lambda: time.sleep(0.05))
+"""
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Path:
+    """An adapter whose waits take their time."""
+    source = tmp_path / "slow_adapter.py"
+    source.write_text(SLOW)
+    return build_adapter(source, tmp_path)
+
+
+def test_an_interrupt_comes_to_a_loop_that_only_waits(slow: Path) -> None:
+    loop = """
+try:
+    print("ready", flush=True)
+    while True:
+        code = lib.urQueueFinish(queue)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    child = subprocess.Popen(
+        [sys.executable, "-c", WAITING + loop, str(slow)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None and child.stdout.readline() == "ready\n"
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=CHILD_TIMEOUT)
+    assert (out, err, child.returncode) == ("interrupted\n", "", 0)

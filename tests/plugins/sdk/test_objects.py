@@ -355,7 +355,7 @@ class Model(RuleBasedStateMachine):
 
 
 TestModel = Model.TestCase
-TestModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestModel.settings = settings(max_examples=100, stateful_step_count=40)
 
 
 def test_kinds_that_are_asked_for_while_a_handle_is_looked_for_change_nothing(
@@ -371,5 +371,5 @@ def test_kinds_that_are_asked_for_while_a_handle_is_looked_for_change_nothing(
 
     registry._owned["ur_adapter_handle_t"] = Asking()
     handle = registry.give(thing := Counted())
-    registry.bury(handle)
+    registry.remove_released(handle)
     assert not thing.handle and handle not in live(registry)

@@ -61,11 +61,20 @@ def plugin_of_intel(real_plugins: Path, tmp_path_factory: pytest.TempPathFactory
     return build_plugin(adapter, folder / "libpi_opencl.so")
 
 
-@pytest.fixture(params=["fairlead-intel_cpu", "fairlead-pocl_wheel", "intel-intel_cpu"])
-def case(request: pytest.FixtureRequest, intel_cpu: Candidate, pocl_wheel: Candidate) -> Case:
+@pytest.fixture(
+    params=[
+        pytest.param((adapter, driver), id=f"{adapter}-{driver}", marks=pytest.mark.driver(driver))
+        for adapter, driver in (
+            ("fairlead", "intel_cpu"),
+            ("fairlead", "pocl_wheel"),
+            ("intel", "intel_cpu"),
+        )
+    ]
+)
+def case(request: pytest.FixtureRequest) -> Case:
     """Each plugin on each driver that it can work with."""
-    adapter, driver = request.param.split("-")
-    library = locate({"intel_cpu": intel_cpu, "pocl_wheel": pocl_wheel}[driver])[0]
+    adapter, driver = request.param
+    library = locate(request.getfixturevalue(driver))[0]
     plugin = (
         request.getfixturevalue("plugin_of_intel")
         if adapter == "intel"

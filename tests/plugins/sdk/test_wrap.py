@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 from helpers.entry_points import BYTES, CODES, FUNCTIONS, ROOM, TABLE, Call, is_query, kind_of, make
+from helpers.tables import table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,7 +43,7 @@ def registry() -> Registry:
 # every entry point
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@table("name", FUNCTIONS)
 def test_right_arguments_arrive_and_what_is_returned_is_stored(name: str) -> None:
     call = Call(FUNCTIONS[name])
     arguments = call.good()
@@ -93,7 +93,7 @@ def check_output(call: Call, p: Any, arguments: dict[str, Any]) -> None:
         assert pointer[0] == given
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@table("name", FUNCTIONS)
 def test_what_is_optional_may_be_left_out(name: str) -> None:
     call = Call(FUNCTIONS[name])
     arguments = call.good()
@@ -114,7 +114,7 @@ def test_what_is_optional_may_be_left_out(name: str) -> None:
             assert call.seen[p.name] == ([] if is_list else 0 if kind_of(p) == "address" else None)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@table("name", FUNCTIONS)
 def test_one_wrong_argument_is_refused_with_its_code_before_the_body_runs(name: str) -> None:
     call = Call(FUNCTIONS[name])
     for what, code, change in call.wrong():
@@ -125,7 +125,7 @@ def test_one_wrong_argument_is_refused_with_its_code_before_the_body_runs(name: 
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_mixture_of_right_and_wrong_is_refused_with_the_code_of_one_of_the_wrong(
     data: st.DataObject,
 ) -> None:
@@ -144,15 +144,11 @@ def test_any_mixture_of_right_and_wrong_is_refused_with_the_code_of_one_of_the_w
     assert not call.failed
 
 
-def test_the_codes_are_those_that_the_header_lists() -> None:
+def test_the_codes_are_those_that_the_header_lists(headers: Path) -> None:
     """Of the codes of lists, numbers and queries; that a handle is invalid is not listed everywhere, and means what it says."""
-    headers = Path(os.environ.get("OPENCL_HEADERS", "")) / "unified-runtime/ur_api.h"
-    assert headers.exists(), (
-        "OPENCL_HEADERS must name the folder of the fetched headers: run the tests by `make test`"
-    )
     comments = re.findall(
         r"((?:///[^\n]*\n)+)UR_APIEXPORT ur_result_t UR_APICALL (\w+)\(",
-        headers.read_text(encoding="utf-8"),
+        (headers / "unified-runtime/ur_api.h").read_text(encoding="utf-8"),
     )
     listed = {
         name: set(re.findall(r"- ::UR_RESULT_(?:ERROR_)?(\w+)", comment))
@@ -383,7 +379,6 @@ def test_binaries_go_where_the_caller_wants_them(registry: Registry) -> None:
 
 
 @given(st.integers(0, 2 * BYTES), st.booleans(), st.booleans(), st.binary(max_size=BYTES))
-@settings(deadline=None)
 def test_a_query_never_writes_more_than_there_is_room_for(
     size: int, has_value: bool, has_size: bool, answer: bytes
 ) -> None:
@@ -420,9 +415,7 @@ def test_what_a_body_raises_goes_to_fail(registry: Registry) -> None:
     assert isinstance(errors[0][0], KeyboardInterrupt) and errors[0][1] == "urQueueFinish"
 
 
-@pytest.mark.parametrize(
-    "name", [f.name for f in FUNCTIONS.values() if not is_query(f) and Call(f).outputs()]
-)
+@table("name", [f.name for f in FUNCTIONS.values() if not is_query(f) and Call(f).outputs()])
 def test_a_function_that_returns_nothing_is_told_what_it_has_to_return(name: str) -> None:
     call = Call(FUNCTIONS[name])
     call._body = lambda seen: None

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from helpers.memory_calls import held_back, new_queue, opencl, struct
+from helpers.tables import table
 from helpers.ur_calls import Calls, array
 from helpers.usm_ways import KINDS, Way, aligned
 
@@ -147,7 +148,7 @@ def test_addresses_are_never_shared(way: Way) -> None:
     way.free(*(address for address, _ in ranges))
 
 
-@pytest.mark.parametrize("align", [1, 2, 4, 8, 16, 32, 64, 128, 256, 4096, 1 << 21])
+@table("align", [1, 2, 4, 8, 16, 32, 64, 128, 256, 4096, 1 << 21])
 def test_memory_is_aligned_as_asked(way: Way, align: int) -> None:
     for kind in way.kinds:
         addresses = [way.alloc(kind, 24, descriptor=aligned(align)) for _ in range(4)]
@@ -195,7 +196,7 @@ def test_a_device_of_another_context(way: Way, adapter: Plugin) -> None:
     assert way.try_alloc("device", 64, device=other.handle)[0] == "INVALID_DEVICE"
 
 
-@pytest.mark.parametrize(("host_flags", "device_flags"), [(1, 0), (0, 1), (0, 2), (0, 7), (1, 7)])
+@table("host_flags, device_flags", [(1, 0), (0, 1), (0, 2), (0, 7), (1, 7)])
 def test_wishes_that_hang_on_the_descriptor(way: Way, host_flags: int, device_flags: int) -> None:
     host = struct("ur_usm_host_desc_t", "USM_HOST_DESC", flags=host_flags)
     device = struct(

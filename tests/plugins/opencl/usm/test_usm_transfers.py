@@ -6,6 +6,7 @@ import ctypes
 
 import pytest
 from helpers.memory_calls import finish, held_back
+from helpers.tables import table
 from helpers.ur_calls import Calls, array
 from helpers.usm_ways import Way
 
@@ -183,7 +184,7 @@ def test_a_copy_without_a_queue(way: Way, ur: Calls) -> None:
 # fills
 
 
-@pytest.mark.parametrize(
+@table(
     "count", [1, 2, 3, 4, 5, 7, 8, 12, 16, 24, 32, 64, 100, 128, 129, 256, 1000, 4096, 6000, 70_000]
 )
 def test_fills_with_patterns_of_any_size(way: Way, ur: Calls, count: int) -> None:
@@ -270,7 +271,7 @@ def test_fills_that_do_not_fit(way: Way, ur: Calls) -> None:
     way.free(address)
 
 
-@pytest.mark.parametrize("count", [1, 3, 4, 200])
+@table("count", [1, 3, 4, 200])
 def test_fills_of_the_program_s_own_memory(way: Way, ur: Calls, count: int) -> None:
     host, pattern = ctypes.create_string_buffer(count * 10), bytes(range(count))
     code = ur("urEnqueueUSMFill", way.queue, host, count, pattern, count * 10, 0, None, None)
@@ -284,8 +285,8 @@ def test_fills_of_the_program_s_own_memory(way: Way, ur: Calls, count: int) -> N
 # rows
 
 
-@pytest.mark.parametrize(
-    ("target_pitch", "source_pitch", "width", "height"),
+@table(
+    "target_pitch, source_pitch, width, height",
     [
         (64, 64, 64, 16),
         (64, 64, 50, 16),
@@ -376,8 +377,8 @@ def test_rows_that_do_not_fit(way: Way, ur: Calls) -> None:
     way.free(address)
 
 
-@pytest.mark.parametrize(
-    ("pitch", "count", "width", "height"),
+@table(
+    "pitch, count, width, height",
     [
         (64, 4, 64, 8),
         (64, 4, 32, 8),
@@ -511,3 +512,9 @@ def test_hints_that_do_not_fit(way: Way, ur: Calls) -> None:
     assert ur("urEnqueueUSMAdvise", way.queue, address, 64, 1 << 17, None) == "INVALID_ENUMERATION"
     assert ur("urEnqueueUSMAdvise", way.queue, None, 64, 1, None) == "INVALID_NULL_POINTER"
     way.free(address)
+
+
+def test_libsycl_is_told_to_fill_rows_by_itself(way: Way) -> None:
+    """It gives an adapter the pitch and the width in elements; the header has bytes."""
+    name = "UR_CONTEXT_INFO_USM_FILL2D_SUPPORT"
+    assert way.ur.number("urContextGetInfo", way.context, name) == 0

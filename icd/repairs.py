@@ -1,0 +1,92 @@
+"""The hooks of the repairs in driver_profiles.py: what is done to a driver that is broken."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from ..loader.base.memory import read_text, read_word
+from ..loader.base.search import Candidate
+
+if TYPE_CHECKING:
+    from .objects import CLPlatform
+
+
+def path_inside_prefix(candidate: Candidate) -> str | None:
+    """`<prefix>/lib/<base name>` if the manifest is `<prefix>/etc/OpenCL/vendors/x.icd`.
+
+    The prefix must be a Python environment, and the path in the manifest must not exist.
+    """
+    library = candidate.library
+    if candidate.manifest is None or not os.path.isabs(library) or os.path.exists(library):
+        return None
+    manifest = candidate.manifest.absolute()
+    if manifest.parts[-4:-1] != ("etc", "OpenCL", "vendors"):
+        return None
+    prefix = manifest.parents[3]
+    found = prefix / "lib" / os.path.basename(library)
+    is_python = any(prefix.glob("lib/python3*/site-packages"))
+    return str(found) if is_python and found.is_file() else None
+
+
+# The cl_device_id of pocl-binary-distribution 3.0 (x86-64) holds two strings at these offsets:
+# `const char *llvm_target_triplet, *llvm_cpu`.
+_TRIPLE_OFFSET: Final = 632
+_CPU_OFFSET: Final = 640
+
+#: LLVM's names for what a CPU can do, the best first, with the flags that /proc/cpuinfo must list
+#: (x86-64 psABI).
+CPU_LEVELS: Final = (
+    (
+        "x86-64-v4",
+        "avx512f avx512bw avx512cd avx512dq avx512vl "
+        "avx2 bmi1 bmi2 fma f16c abm movbe cx16 popcnt sse4_2 ssse3",
+    ),
+    ("x86-64-v3", "avx2 bmi1 bmi2 fma f16c abm movbe cx16 popcnt sse4_2 ssse3"),
+    ("x86-64-v2", "cx16 popcnt sse4_1 sse4_2 ssse3"),
+    ("x86-64", ""),
+)
+
+
+def cpu_level(flags: frozenset[str] | None = None) -> str:
+    """The best of CPU_LEVELS that a CPU reaches.
+
+    Args:
+        flags: the CPU's flags as in /proc/cpuinfo; None reads those of this machine.
+    """
+    has = _cpu_flags() if flags is None else flags
+    return next(level for level, needs in CPU_LEVELS if has.issuperset(needs.split()))
+
+
+@cache
+def _cpu_flags() -> frozenset[str]:
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        line = next((line for line in file if line.startswith("flags")), ":")
+    return frozenset(line.split(":", 1)[1].split())
+
+
+@cache
+def _immortal(text: str) -> int:
+    """The address of a C string that is never freed; the driver may read it until the end."""
+    strdup = ctypes.CDLL(None).strdup
+    strdup.argtypes, strdup.restype = [ctypes.c_char_p], ctypes.c_void_p
+    return strdup(text.encode())
+
+
+def name_the_cpu(platform: CLPlatform) -> bool:
+    """Give devices that name the LLVM CPU "generic" one that their compiler knows.
+
+    Returns:
+        Whether a device was changed.
+    """
+    changed = False
+    for device in platform.devices:
+        place = device.handle + _CPU_OFFSET
+        triple = read_text(read_word(device.handle + _TRIPLE_OFFSET) or 0)
+        cpu = read_text(read_word(place) or 0)
+        if cpu == b"generic" and triple.startswith(b"x86_64-") and triple.endswith(b"linux-gnu"):
+            ctypes.c_void_p.from_address(place).value = _immortal(cpu_level())
+            changed = True
+    return changed

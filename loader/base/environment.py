@@ -1,0 +1,92 @@
+"""Sets environment variables for a while without disturbing threads that read the environment.
+
+setenv moves and frees what a driver's thread may be reading: getenv takes no lock. So `variables`
+builds a new array and exchanges the C library's `environ` pointer. Arrays and strings that were ever
+in use are never changed and never freed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from .forks import new_lock
+
+_libc: Final = ctypes.CDLL(None)
+_libc.malloc.argtypes, _libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+_libc.strdup.argtypes, _libc.strdup.restype = [ctypes.c_char_p], ctypes.c_void_p
+_lock: Final = new_lock()  # one block at a time: the variables are the process's
+
+
+@contextmanager
+def variables(added: Mapping[str, str]) -> Iterator[None]:
+    """Have getenv answer with these variables inside the block; `os.environ` does not change.
+
+    A variable that another thread sets meanwhile by setenv keeps its value after the block.
+
+    Args:
+        added: the variables, by name.
+    """
+    if not added:
+        yield
+        return
+    with _lock:
+        environ: Any = ctypes.c_void_p.in_dll(_libc, "environ")
+        before = environ.value
+        new = [_immortal(f"{name}={value}") for name, value in added.items()]
+        kept, replaced = _without(_strings(before), added)
+        environ.value = ours = _array([*kept, *new])
+        try:
+            yield
+        finally:
+            if environ.value == ours:
+                environ.value = before
+            else:  # setenv has made a copy of our array
+                rest, _ = _without(_strings(environ.value), new)
+                environ.value = _array([*rest, *replaced])
+
+
+def _strings(array: int | None) -> list[int]:
+    """The addresses in an array that ends with NULL."""
+    found: list[int] = []
+    while array:
+        address = ctypes.c_void_p.from_address(array + ctypes.sizeof(ctypes.c_void_p) * len(found))
+        if not address.value:
+            break
+        found.append(address.value)
+    return found
+
+
+def _without(
+    strings: Sequence[int], removed: Mapping[str, str] | Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """The strings that are kept and those that are removed: by variable names, or by addresses."""
+
+    def is_removed(address: int) -> bool:
+        if not isinstance(removed, Mapping):
+            return address in removed
+        return os.fsdecode(ctypes.string_at(address)).partition("=")[0] in removed
+
+    flags = [is_removed(address) for address in strings]
+    pairs = list(zip(strings, flags, strict=True))
+    return [a for a, flag in pairs if not flag], [a for a, flag in pairs if flag]
+
+
+def _immortal(text: str) -> int:
+    address = _libc.strdup(os.fsencode(text))
+    if not address:
+        raise MemoryError("no memory for an environment variable")
+    return address
+
+
+def _array(strings: Sequence[int]) -> int:
+    """A new array of these addresses that ends with NULL."""
+    words = (ctypes.c_void_p * (len(strings) + 1))(*strings, None)
+    address = _libc.malloc(ctypes.sizeof(words))
+    if not address:
+        raise MemoryError("no memory for the environment")
+    ctypes.memmove(address, words, ctypes.sizeof(words))
+    return address

@@ -1,0 +1,85 @@
+"""What a library must not change in the process that opens it: before and after, in words."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_LC_ALL: Final = 6  # <locale.h>
+_SIGACTION_BYTES: Final = 256  # more than a struct sigaction has; it begins with the handler
+_SIGNALS: Final = range(1, 65)
+
+_libc: Final = ctypes.CDLL(None)
+_libc.setlocale.argtypes, _libc.setlocale.restype = [ctypes.c_int, ctypes.c_char_p], ctypes.c_char_p
+
+
+@dataclass(frozen=True)
+class ProcessState:
+    """The state of this process that belongs to its program: make one with `ProcessState.now()`.
+
+    Attributes:
+        directory: the working directory.
+        umask: the file mode creation mask, in octal digits.
+        locale: the C library's locale (setlocale).
+        handlers: the addresses of signal handlers, by signal numbers.
+    """
+
+    directory: str
+    umask: str
+    locale: str
+    handlers: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def now(cls) -> ProcessState:
+        """The state as it is."""
+        locale = _libc.setlocale(_LC_ALL, None) or b""
+        handlers = tuple((number, _handler(number)) for number in _SIGNALS)
+        return cls(_directory(), _umask(), locale.decode("utf-8", "replace"), handlers)
+
+    def changes(self) -> tuple[str, ...]:
+        """A sentence for each difference between then and now, signal handlers left aside."""
+        now = ProcessState.now()
+        texts = (
+            ("working directory", self.directory, now.directory),
+            ("umask", self.umask, now.umask),
+            ("locale", self.locale, now.locale),
+        )
+        return tuple(
+            f"it changes the {what} of the process from {old} to {new}"
+            for what, old, new in texts
+            if old != new
+        )
+
+    def changed_handlers(self) -> tuple[str, ...]:
+        """The names of the signals whose handlers are others now."""
+        changed = {number for number, _ in {*self.handlers} ^ {*ProcessState.now().handlers}}
+        return tuple(map(_name, sorted(changed)))
+
+
+def _directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return "one that was removed"
+
+
+def _umask() -> str:
+    """Read from /proc, because umask() itself changes it."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+    return next((line.split()[1] for line in lines if line.startswith("Umask:")), "")
+
+
+def _handler(number: int) -> int:
+    action = (ctypes.c_void_p * (_SIGACTION_BYTES // ctypes.sizeof(ctypes.c_void_p)))()
+    return (action[0] or 0) if _libc.sigaction(number, None, action) == 0 else 0
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,132 @@
+"""The types that kernels declare for their arguments, where the driver tells them, and values brought to those types.
+
+Four bytes may be an int or a float. The driver takes either, and a kernel that expects the other one computes with wrong numbers. So a
+number is converted to the declared type if that is exact, and refused otherwise. Only OpenCL's drivers tell types (SPEC
+clGetKernelArgInfo), mostly for programs from source. Where none is told, and for structures, vectors and bytes, the size alone is checked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy
+
+from ..loader.base.memory import read_words
+from .arguments import IS_MEMORY, VALUE, Argument, of_number
+from .errors import Errc, SYCLError
+
+#: What a kernel declares: a dtype for a number, IS_MEMORY for a pointer, None for another type, or where the driver does not tell.
+Declared: TypeAlias = Any
+
+#: OpenCL C's names of numbers (SPEC OpenCL C, section 6.3.1).
+_NUMBERS: Final = {
+    "char": numpy.dtype(numpy.int8),
+    "uchar": numpy.dtype(numpy.uint8),
+    "short": numpy.dtype(numpy.int16),
+    "ushort": numpy.dtype(numpy.uint16),
+    "int": numpy.dtype(numpy.int32),
+    "uint": numpy.dtype(numpy.uint32),
+    "long": numpy.dtype(numpy.int64),
+    "ulong": numpy.dtype(numpy.uint64),
+    "half": numpy.dtype(numpy.float16),
+    "float": numpy.dtype(numpy.float32),
+    "double": numpy.dtype(numpy.float64),
+}
+_NAMES: Final = {dtype: name for name, dtype in _NUMBERS.items()}
+
+#: SPEC cl_khr_icd: the slot of clGetKernelArgInfo, and what the first slot of a table is whose functions are in `dispatch_data`.
+SLOT: Final = 101
+TAG: Final = 0x4F50454E434C3331
+#: CL_KERNEL_ARG_TYPE_NAME
+TYPE_NAME: Final = 0x1198
+_LONGEST: Final = 256  # bytes of a type's name
+_Function: Final = ctypes.CFUNCTYPE(
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_uint32,
+    ctypes.c_uint32,
+    ctypes.c_size_t,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+)
+
+
+def declared_types(kernel: int, count: int) -> tuple[Declared, ...]:
+    """What a kernel declares for each of its arguments.
+
+    Args:
+        kernel: a cl_kernel.
+        count: how many arguments it has.
+    """
+    function = _arg_info(kernel)
+    return tuple(_declared(function, kernel, index) for index in range(count))
+
+
+def _arg_info(kernel: int) -> Any:
+    """The function of the kernel's driver, None if it has none."""
+    table, data = read_words(kernel, 2)
+    if table and read_words(table, 1)[0] == TAG:
+        table = data
+    address = read_words(table + 8 * SLOT, 1)[0] if table else None
+    return _Function(address) if address else None
+
+
+def _declared(function: Any, kernel: int, index: int) -> Declared:
+    text = ctypes.create_string_buffer(_LONGEST)
+    if function is None or function(kernel, index, TYPE_NAME, _LONGEST, text, None):
+        return None
+    name = text.value.decode("utf-8", "replace")
+    return IS_MEMORY if name.endswith("*") else _NUMBERS.get(name)
+
+
+def fitted(
+    arguments: tuple[Argument, ...], declared: Sequence[Declared], kernel: str, routine: str
+) -> tuple[Argument, ...]:
+    """The arguments as a kernel declares them.
+
+    Raises:
+        SYCLError: kernel_argument, for an argument that is not exactly of the declared type.
+    """
+    for one, wanted in zip(arguments, declared, strict=True):
+        if one.dtype is not wanted and wanted is not None:
+            break
+    else:
+        return arguments
+    return tuple(
+        fit(one, wanted, index, kernel, routine)
+        for index, (one, wanted) in enumerate(zip(arguments, declared, strict=True))
+    )
+
+
+def fit(one: Argument, wanted: Declared, index: int, kernel: str, routine: str) -> Argument:
+    """One argument as `wanted`. See `fitted`."""
+    if wanted is None or one.dtype is wanted or one.is_raw:
+        return one
+    if wanted is IS_MEMORY:
+        if one.type != VALUE:
+            return one
+        raise _misfit(index, kernel, "a pointer", "a value", "USM memory or an accessor", routine)
+    name = _NAMES[wanted]
+    if one.type != VALUE:
+        raise _misfit(index, kernel, name, "memory", f"numpy.{wanted}(…)", routine)
+    if one.dtype is None:  # a structure or a vector: the driver looks at its size
+        return one
+    value = numpy.frombuffer(one.keep, one.dtype)[0]
+    with numpy.errstate(all="ignore"):
+        made = value.astype(wanted) if one.dtype.kind != "c" else None
+    if made is None or (made.item() != value.item() and value == value):
+        raise _misfit(index, kernel, name, f"{one.dtype} {value}", f"numpy.{wanted}(…)", routine)
+    return of_number(made)
+
+
+def _misfit(
+    index: int, kernel: str, declared: str, given: str, remedy: str, routine: str
+) -> SYCLError:
+    return SYCLError(
+        Errc.kernel_argument,
+        f"argument {index} of {kernel} is declared {declared}, and {given} is not exactly that",
+        routine=routine,
+        remedy=f"give {remedy}",
+    )
