@@ -32,7 +32,10 @@ _forks = 0
 
 
 def forks() -> int:
-    """How many forks led to this process since fairlead was imported: what two answers differ by was made in another process."""
+    """Return the number of forks between this process and the one that imported fairlead.
+
+    If it changes, the process that made an object is not the running one.
+    """
     return _forks
 
 

@@ -53,7 +53,7 @@ _LOGS: Final = {
 
 
 @dataclass(frozen=True)
-class PluginDevice:
+class PluginDeviceFacts:
     """A root device.
 
     Attributes:
@@ -70,13 +70,13 @@ class PluginDevice:
 
 
 @dataclass(frozen=True)
-class PluginPlatform:
+class PluginPlatformFacts:
     """A platform of a plugin and its root devices."""
 
     name: str
     version: str
     backend: str
-    devices: tuple[PluginDevice, ...]
+    devices: tuple[PluginDeviceFacts, ...]
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,12 @@ class PluginState:
     version: str = ""
     layout: str = ""
     opened: str = ""
-    platforms: tuple[PluginPlatform, ...] = ()
+    platforms: tuple[PluginPlatformFacts, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
-    def devices(self) -> tuple[PluginDevice, ...]:
+    def devices(self) -> tuple[PluginDeviceFacts, ...]:
         """The root devices of all its platforms."""
         return tuple(device for platform in self.platforms for device in platform.devices)
 
@@ -224,11 +224,11 @@ def _state(candidate: PluginCandidate, report: PluginReport) -> PluginState:
     )
 
 
-def _platform(platform: PluginPlatformReport) -> PluginPlatform:
+def _platform(platform: PluginPlatformReport) -> PluginPlatformFacts:
     devices = tuple(
-        PluginDevice("", True, d.type, d.name, d.driver_version) for d in platform.devices
+        PluginDeviceFacts("", True, d.type, d.name, d.driver_version) for d in platform.devices
     )
-    return PluginPlatform(platform.name, platform.version, platform.backend, devices)
+    return PluginPlatformFacts(platform.name, platform.version, platform.backend, devices)
 
 
 def _without_duplicates(state: PluginState, before: Sequence[PluginState]) -> PluginState:
