@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Final
 from ..loader.base.forks import in_child
 from ..loader.base.query import query
 from ..loader.ur.abi import UR
-from ..loader.ur.adapters import Plugin
 from ..loader.ur.devices import decode
+from ..loader.ur.plugin import Plugin
 from .errors import Errc, SYCLError, check
 
 #: `(c_void_p * n)` by n: made once each.

@@ -17,10 +17,10 @@ from typing import Any, Final
 from ..loader.base.forks import new_lock
 from ..loader.base.search import secure_environ
 from ..loader.ur.abi import UR
-from ..loader.ur.adapters import Plugin, load
-from ..loader.ur.devices import Device as FoundDevice
-from ..loader.ur.devices import Platform as FoundPlatform
+from ..loader.ur.adapters import load
+from ..loader.ur.devices import PluginDevice, PluginPlatform
 from ..loader.ur.discovery import PluginCandidate
+from ..loader.ur.plugin import Plugin
 from ..loader.ur.plugins import environment_selector, open_plugins
 from .checks import as_list
 from .errors import Errc, SYCLError, invalid, unsupported
@@ -66,11 +66,11 @@ class Device:
         platform: Platform,
         handle: int,
         parent: Device | None = None,
-        found: FoundDevice | None = None,
+        found: PluginDevice | None = None,
     ) -> None:
         self.platform, self.handle, self.parent = platform, handle, parent
         self.adapter = platform.adapter
-        self._found = found or FoundDevice(handle, platform.found)
+        self._found = found or PluginDevice(handle, platform.found)
         _known[self._found] = self
 
     def info(self, name: str) -> Any:
@@ -162,7 +162,7 @@ class Device:
 
     def sub_device(self, handle: int) -> Device:
         """The object for a part's handle, of which a reference is taken over."""
-        self.adapter.plugin.held.append(handle)
+        self.adapter.plugin.device_handles.append(handle)
         parts = self.platform.parts
         return parts.get(handle) or parts.setdefault(handle, Device(self.platform, handle, self))
 
@@ -177,7 +177,7 @@ class Device:
 class Platform:
     """A platform of an adapter, with its `devices`; `parts` are sub-devices of them, by handle."""
 
-    def __init__(self, adapter: Adapter, found: FoundPlatform) -> None:
+    def __init__(self, adapter: Adapter, found: PluginPlatform) -> None:
         self.adapter, self.found, self.handle = adapter, found, found.handle
         self.parts: dict[int, Device] = {}
 
@@ -259,10 +259,10 @@ def devices(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Device, .
 
 
 #: The Device for what `loader` found, sub-devices among them.
-_known: Final[dict[FoundDevice, Device]] = {}
+_known: Final[dict[PluginDevice, Device]] = {}
 
 
-def _device(found: FoundDevice) -> Device:
+def _device(found: PluginDevice) -> Device:
     """The object for a device, the same one each time."""
     if found not in _known:
         assert found.parent is not None  # a platform has entered its own devices

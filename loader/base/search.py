@@ -1,11 +1,13 @@
-"""Looks for libraries to open, and keeps the reason for everything that it passed over.
+"""Searches for libraries, and records the reason for everything that it did not use.
 
-How data goes through: a step is a small function that yields *findings* in the order of the search: a `Place` that was looked
-at, a `Candidate` worth opening, a `Refusal`. `collect` sorts the findings of all steps into a `SearchResult` and keeps only the
-first candidate of each real file. Which places are searched, and in what order, is the business of each API's own catalogue.
+A search step is a small function that yields *findings* in search order. A `Place` was searched, a
+`Candidate` is worth opening, a `Refusal` was not used. `collect` sorts the findings of all steps
+into a `SearchResult`. Of several candidates for one real file it takes the first. Each API has its
+own list of steps.
 
-A *manifest* is a text file that names libraries, one a line; a directory of manifests is read in the order of their names, so
-that the result never depends on the order in which the file system lists them. Nothing here opens a library.
+A *manifest* is a text file that names libraries, one a line. The manifests of a directory are read
+in the order of their names, so the result does not depend on the file system. Nothing here opens a
+library.
 """
 
 from __future__ import annotations
@@ -22,12 +24,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final, TypeAlias
 
-#: A manifest is a line or two: whatever is larger is some other file.
+#: A manifest has a line or two. A larger file is something else.
 MAX_MANIFEST_BYTES: Final = 64 * 1024
 
-_AT_SECURE: Final = (
-    23  # <elf.h>: the kernel's answer to "does this process have more rights than its user?"
-)
+_AT_SECURE: Final = 23  # <elf.h>
 _CONTROL_CHARACTER: Final = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _KINDS: Final = {
     stat.S_IFREG: "a file",
@@ -43,8 +43,10 @@ _KINDS: Final = {
 class Candidate:
     """A library worth opening.
 
-    `library` is what dlopen is given: an absolute path, or a bare soname that the system's own search resolves. `found_via` is
-    the step that found it and `manifest` the manifest that names it, None if the library was named directly.
+    Attributes:
+        library: the argument of dlopen, an absolute path or a bare soname.
+        found_via: the search step that found it.
+        manifest: the manifest that names it, None if it was named directly.
     """
 
     library: str
@@ -54,7 +56,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Something that was passed over: `what` (a path or a name), the reason in plain words, and what to do about it."""
+    """Something that was not used.
+
+    Attributes:
+        what: a path or a name.
+        reason: why it was not used, in plain words.
+        remedy: what to do about it, "" if nothing.
+        found_via: the search step that found it.
+    """
 
     what: str
     reason: str
@@ -64,7 +73,13 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Place:
-    """A place that was looked at, and the state it was in: "3 manifests", "does not exist", "not readable: ..."."""
+    """A place that was searched.
+
+    Attributes:
+        path: the place.
+        found_via: the search step.
+        state: what was found, such as "3 manifests", "does not exist" or "not readable: ...".
+    """
 
     path: str
     found_via: str
@@ -76,7 +91,7 @@ Finding: TypeAlias = Candidate | Refusal | Place
 
 @dataclass(frozen=True)
 class SearchResult:
-    """All that a search came to, each kind in the order of the search."""
+    """The result of a search, each kind in search order."""
 
     candidates: tuple[Candidate, ...]
     refusals: tuple[Refusal, ...]
@@ -85,9 +100,15 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class Variable:
-    """An environment variable: who knows it, what it means to them, what fairlead does with it.
+    """An environment variable.
 
-    `replaced_by` are the variables each of which, when set, takes its effect away.
+    Attributes:
+        name: the variable.
+        loaders: the programs that read it.
+        meaning: what it means to them.
+        honoured: whether fairlead reads it.
+        here: what fairlead does with it.
+        replaced_by: the variables that override it when they are set.
     """
 
     name: str
@@ -100,7 +121,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class VariableInUse:
-    """A variable that is set, its value, and what came of it in plain words."""
+    """A variable that is set, its value, and what fairlead did with it."""
 
     variable: Variable
     value: str
@@ -108,7 +129,11 @@ class VariableInUse:
 
 
 def in_secure_process() -> bool:
-    """Whether this process is set-uid, set-gid or has file capabilities, so that its environment is not to be trusted."""
+    """Return whether the kernel forbids this process to trust its environment.
+
+    That is so for set-uid and set-gid programs and those with file capabilities (getauxval(3),
+    AT_SECURE).
+    """
     getauxval = ctypes.CDLL(None).getauxval
     getauxval.argtypes, getauxval.restype = [ctypes.c_ulong], ctypes.c_ulong
     return bool(getauxval(_AT_SECURE))
@@ -117,9 +142,11 @@ def in_secure_process() -> bool:
 def secure_environ(
     environ: Mapping[str, str] | None = None, secure: bool | None = None
 ) -> Mapping[str, str]:
-    """The environment (`os.environ` unless another is given), empty in a secure process: secure_getenv for all of it.
+    """Return the environment, empty in a secure process, as secure_getenv(3) does.
 
-    `secure` says whether the process is one; None asks the kernel.
+    Args:
+        environ: the environment, `os.environ` by default.
+        secure: whether the process is a secure one; None asks the kernel.
     """
     if in_secure_process() if secure is None else secure:
         return {}
@@ -127,12 +154,18 @@ def secure_environ(
 
 
 def python_libraries() -> tuple[Path, ...]:
-    """The `lib` directories of the Python environment and of the one that it was made from: wheels put shared libraries there."""
+    """Return the `lib` directories of the Python environment and of its base environment.
+
+    Wheels install shared libraries there.
+    """
     return tuple(dict.fromkeys(Path(prefix) / "lib" for prefix in (sys.prefix, sys.base_prefix)))
 
 
 def excluding_pattern(*libraries: str) -> str:
-    """The pattern of FAIRLEAD_EXCLUDE (a `:`-list) that fits one of these paths or its base name, else ""."""
+    """Return the pattern of FAIRLEAD_EXCLUDE that matches one of these libraries, else "".
+
+    The variable is a `:`-list. A pattern matches a path, a real path or a base name.
+    """
     names = {*libraries, *(os.path.realpath(name) for name in libraries if "/" in name)}
     names |= {os.path.basename(name) for name in names}
     patterns = secure_environ().get("FAIRLEAD_EXCLUDE", "").split(":")
@@ -151,10 +184,13 @@ def explain_variables(
     effect: Callable[[Variable, Mapping[str, str]], str],
     environ: Mapping[str, str] | None = None,
 ) -> tuple[VariableInUse, ...]:
-    """What each variable that is set did, in the order of `variables`.
+    """Return what fairlead did with each variable that is set, in the order of `variables`.
 
-    `effect` is given a variable that is honoured and the environment that may be trusted; it says why the variable does not do what it
-    is for, "" if it does.
+    Args:
+        variables: the variables to explain.
+        effect: called with a variable that fairlead reads and the trusted environment. It returns
+            why the variable has no effect, "" if it has one.
+        environ: the environment, `os.environ` by default.
     """
     trusted = secure_environ(environ)
     environ = os.environ if environ is None else environ
@@ -174,7 +210,10 @@ def explain_variables(
 
 
 def split_list(variable: str, text: str) -> Iterator[str | Refusal]:
-    """The elements of a `:`-list. An empty one is refused: taken as a library's name it would be the program itself."""
+    """Yield the elements of a `:`-list. An empty element is refused.
+
+    dlopen("") would open the program itself.
+    """
     for number, element in enumerate(text.split(":"), start=1):
         if element.strip():
             yield element
@@ -185,21 +224,28 @@ def split_list(variable: str, text: str) -> Iterator[str | Refusal]:
 
 
 def kind_of(path: str | Path) -> str:
-    """What `path` is, links followed: "a file", "a directory", "a named pipe", … Raises OSError if it cannot be told."""
+    """Return the kind of a file: "a file", "a directory", "a named pipe" and so on.
+
+    Links are followed.
+
+    Raises:
+        OSError: the file cannot be examined.
+    """
     return _KINDS.get(stat.S_IFMT(os.stat(path).st_mode), "not a file")
 
 
 def read_manifest(path: Path, found_via: str = "") -> tuple[str, ...] | Refusal:
-    """The names that a manifest holds, one a line, or why it is unusable."""
+    """Return the names in a manifest, one a line, or a Refusal if it is unusable."""
     lines = manifest_lines(path, found_via)
     return lines if isinstance(lines, Refusal) else tuple(lines.values())
 
 
 def manifest_lines(path: Path, found_via: str = "") -> dict[int, str] | Refusal:
-    """The lines of a manifest that say something, by their number, or why it is unusable.
+    """Return the lines of a manifest that name something, by line number, or a Refusal.
 
-    They are without the blanks around them; empty lines, lines that begin with `#`, a UTF-8 byte-order mark and CRLF ends of line are
-    taken for what they mean. The bytes of a name that are not UTF-8 survive (`os.fsencode` gives them back).
+    Blanks around a line, empty lines, lines that begin with `#`, a UTF-8 byte-order mark and CRLF
+    line ends are ignored. Names that are not UTF-8 are preserved: `os.fsencode` returns their
+    bytes.
     """
 
     def refusal(reason: str, remedy: str) -> Refusal:
@@ -215,12 +261,12 @@ def manifest_lines(path: Path, found_via: str = "") -> dict[int, str] | Refusal:
         return refusal(*_explain(path, error))
     if len(content) > MAX_MANIFEST_BYTES:
         return refusal(
-            f"is larger than {MAX_MANIFEST_BYTES // 1024} KiB: this is no manifest",
+            f"is larger than {MAX_MANIFEST_BYTES // 1024} KiB, so it is no manifest",
             "move it elsewhere",
         )
     if _CONTROL_CHARACTER.search(content):
         return refusal(
-            "holds control characters: this is no plain text",
+            "contains control characters, so it is no plain text",
             "write the library's path into it as UTF-8 text",
         )
     lines = enumerate(map(bytes.strip, content.removeprefix(codecs.BOM_UTF8).splitlines()), start=1)
@@ -233,7 +279,13 @@ def manifest_lines(path: Path, found_via: str = "") -> dict[int, str] | Refusal:
 
 
 def search_manifest(path: Path, found_via: str, bases: Sequence[Path] = ()) -> Iterator[Finding]:
-    """The libraries that a manifest names. `bases` are further directories that its relative paths may be relative to."""
+    """Yield the libraries that a manifest names.
+
+    Args:
+        path: the manifest.
+        found_via: the search step.
+        bases: more directories that its relative paths may be relative to.
+    """
     path = Path(os.path.abspath(path))
     names = read_manifest(path, found_via)
     if isinstance(names, Refusal):
@@ -246,7 +298,14 @@ def search_manifest(path: Path, found_via: str, bases: Sequence[Path] = ()) -> I
 def search_directory(
     directory: Path, found_via: str, bases: Sequence[Path] = (), suffix: str = ".icd"
 ) -> Iterator[Finding]:
-    """The libraries that the manifests of a directory name, in the order of the manifests' names. `bases`: see above."""
+    """Yield the libraries that the manifests of a directory name, in the order of their names.
+
+    Args:
+        directory: the directory.
+        found_via: the search step.
+        bases: see `search_manifest`.
+        suffix: how the name of a manifest ends.
+    """
     directory = Path(os.path.abspath(directory))
     try:
         names = sorted(os.listdir(directory))
@@ -273,9 +332,10 @@ def search_directory(
 def check_library(
     library: str, found_via: str, manifest: Path | None = None
 ) -> Candidate | Refusal:
-    """The candidate for an absolute path or a bare soname, unless something lies there that is surely not a library.
+    """Return the candidate for an absolute path or a bare soname.
 
-    A path where nothing lies stays a candidate: whoever opens it knows how a broken path may be repaired.
+    A path that exists and is no file is refused. A path that does not exist is a candidate: the
+    function that opens it may know how to repair the path.
     """
     try:
         kind = kind_of(library) if "/" in library else "a file"
@@ -292,7 +352,7 @@ def check_library(
 
 
 def collect(findings: Iterable[Finding]) -> SearchResult:
-    """Sort findings by what they are; of several candidates for one real file the first stays, the others are refused."""
+    """Sort findings by kind. Of several candidates for one real file, the first is used."""
     candidates: dict[str, Candidate] = {}
     refusals: list[Refusal] = []
     places: list[Place] = []
@@ -316,7 +376,10 @@ def collect(findings: Iterable[Finding]) -> SearchResult:
 def _resolve(
     name: str, manifest: Path, found_via: str, bases: Sequence[Path]
 ) -> Candidate | Refusal:
-    """One name of a manifest as a candidate. A relative path is never relative to the current directory."""
+    """Turn a name from a manifest into a candidate.
+
+    A relative path is never relative to the current directory.
+    """
     if os.path.isabs(name):
         return check_library(name, found_via, manifest)
     directories = [manifest.parent, *(bases if "/" in name else ())]
@@ -326,17 +389,20 @@ def _resolve(
     if "/" not in name:
         return check_library(name, found_via, manifest)
     reason = f"names {name}, and there is no such file in {' nor in '.join(map(str, directories))}"
-    remedy = f"install what the manifest stands for ({manifest.stem}), or write the library's absolute path into it"
+    remedy = (
+        f"install what the manifest stands for ({manifest.stem}), or write the library's "
+        "absolute path into it"
+    )
     return Refusal(str(manifest), reason, remedy, found_via)
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
-    """An opener: a named pipe put in the place of a file at the last moment cannot make us wait."""
+    """Open a file without waiting for a writer, should somebody replace it by a named pipe."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _explain(path: Path, error: OSError) -> tuple[str, str]:
-    """Reason and remedy for a file that cannot be read."""
+    """Return the reason and the remedy for a file that cannot be read."""
     if isinstance(error, FileNotFoundError) and os.path.islink(path):
         return (
             f"is a link to {os.path.realpath(path)}, which does not exist",
@@ -353,7 +419,7 @@ def _explain(path: Path, error: OSError) -> tuple[str, str]:
 
 
 def _count(manifests: int, files: int) -> str:
-    """A directory's state in words."""
+    """Describe the contents of a directory."""
     if manifests:
         return "1 manifest" if manifests == 1 else f"{manifests} manifests"
     return f"no manifest (other files: {files})" if files else "no manifest"
