@@ -1,7 +1,8 @@
-"""What every object of the runtime is made of: an adapter and a handle of it, released when the Python object goes.
+"""What every object of the runtime holds: an adapter and a handle, released with the Python object.
 
-`Adapter` is an open adapter as the runtime uses it: `adapter.call("urQueueFinish", queue)` raises SYCLError, `adapter.obtain("urQueueCreate",
-…)` gives the handle that the function writes to its last parameter, and `adapter.ur` is its table for calls that must be quick.
+`RuntimeAdapter` is an open adapter as the runtime uses it. `adapter.call("urQueueFinish", queue)`
+raises SYCLError. `adapter.obtain("urQueueCreate", …)` returns the handle that the function writes to
+its last parameter. `adapter.ur` is the table itself, for calls that must be quick.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def make_struct(name: str, **fields: Any) -> Any:
     return made
 
 
-class Adapter:
+class RuntimeAdapter:
     """An open Unified Runtime adapter: its functions, with errors as exceptions.
 
     `open` is whether it can still be called: not after it was closed or the process began to end, nor in a child that was forked, where
@@ -111,10 +112,10 @@ class Adapter:
         return self.plugin.has(routine)
 
     def __repr__(self) -> str:
-        return f"<Adapter {self.plugin.path}>"
+        return f"<RuntimeAdapter {self.plugin.path}>"
 
 
-_adapters: Final[list[Adapter]] = []
+_adapters: Final[list[RuntimeAdapter]] = []
 
 
 @in_child
@@ -132,7 +133,7 @@ class URObject:
     _release: ClassVar[str] = ""
     _native: ClassVar[str] = ""
 
-    def __init__(self, adapter: Adapter, handle: int) -> None:
+    def __init__(self, adapter: RuntimeAdapter, handle: int) -> None:
         self.adapter = adapter
         self.handle = handle
 

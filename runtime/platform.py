@@ -24,7 +24,7 @@ from ..loader.ur.plugin import Plugin
 from ..loader.ur.plugins import environment_selector, open_plugins
 from .checks import as_list
 from .errors import Errc, SYCLError, invalid, unsupported
-from .handles import Adapter, make_struct
+from .handles import RuntimeAdapter, make_struct
 
 #: The reference adapter, as it lies in the package.
 REFERENCE: Final = Path(__file__).parents[1] / "plugins" / "libur_adapter_fairlead.so.0"
@@ -177,7 +177,7 @@ class Device:
 class Platform:
     """A platform of an adapter, with its `devices`; `parts` are sub-devices of them, by handle."""
 
-    def __init__(self, adapter: Adapter, found: PluginPlatform) -> None:
+    def __init__(self, adapter: RuntimeAdapter, found: PluginPlatform) -> None:
         self.adapter, self.found, self.handle = adapter, found, found.handle
         self.parts: dict[int, Device] = {}
 
@@ -273,7 +273,7 @@ def _device(found: PluginDevice) -> Device:
 
 @cache
 def _platforms_of(plugin: Plugin) -> tuple[Platform, ...]:
-    adapter = Adapter(plugin)
+    adapter = RuntimeAdapter(plugin)
     return tuple(Platform(adapter, found) for found in plugin.platforms)
 
 

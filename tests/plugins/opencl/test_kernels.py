@@ -31,7 +31,7 @@ from fairlead.loader.ur.abi import UR, URError
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl.core import adapter as own
 from fairlead.plugins.opencl.kernel_info import declare_memory, suggestion
-from fairlead.plugins.opencl.kernels import Argument, URKernel
+from fairlead.plugins.opencl.kernels import URKernel, URKernelArgument
 
 GROUP, SUB_GROUP = "UR_KERNEL_GROUP_INFO_", "UR_KERNEL_SUB_GROUP_INFO_"
 
@@ -265,7 +265,10 @@ def test_a_kernel_keeps_the_arguments_last_set(
     old.ok("urKernelSetArgMemObj", kernel, 0, None, numbers.handle)
     old.ok("urKernelSetArgValue", kernel, 1, 4, None, ctypes.byref(value))
     kept = object_of(kernel).arguments
-    assert kept[1] == Argument(Argument.VALUE, 4, bytes(value)) and kept[0].kind == Argument.MEM
+    assert (
+        kept[1] == URKernelArgument(URKernelArgument.VALUE, 4, bytes(value))
+        and kept[0].kind == URKernelArgument.MEM
+    )
     assert kept[0].value.handle == numbers.handle
     assert launch(ur, queue, kernel, (2,)) == "SUCCESS" and numbers.read(queue)[:2] == [40, 41]
     assert launch(ur, queue, kernel, (1,), numbers.argument, 7) == "SUCCESS"
@@ -318,11 +321,11 @@ def test_the_struct_is_read_as_it_lies_in_memory() -> None:
         Row.value.offset,
     ] == [16, 20, 24, 32]
     assert (VALUE, POINTER, MEM, LOCAL, SAMPLER) == (
-        Argument.VALUE,
-        Argument.POINTER,
-        Argument.MEM,
-        Argument.LOCAL,
-        Argument.SAMPLER,
+        URKernelArgument.VALUE,
+        URKernelArgument.POINTER,
+        URKernelArgument.MEM,
+        URKernelArgument.LOCAL,
+        URKernelArgument.SAMPLER,
     )
 
 
