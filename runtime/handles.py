@@ -1,6 +1,6 @@
 """What every object of the runtime is made of: an adapter and a handle of it, released when the Python object goes.
 
-`Adapter` is an open adapter as the runtime uses it: `adapter.call("urQueueFinish", queue)` raises SYCLError, `adapter.made("urQueueCreate",
+`Adapter` is an open adapter as the runtime uses it: `adapter.call("urQueueFinish", queue)` raises SYCLError, `adapter.obtain("urQueueCreate",
 …)` gives the handle that the function writes to its last parameter, and `adapter.ur` is its table for calls that must be quick.
 """
 
@@ -22,7 +22,7 @@ from .errors import Errc, SYCLError, check
 _arrays: Final[dict[int, Any]] = {}
 
 
-def array(handles: Sequence[int]) -> Any:
+def handle_array(handles: Sequence[int]) -> Any:
     """Handles as a C array, None if there are none."""
     if not handles:
         return None
@@ -32,7 +32,7 @@ def array(handles: Sequence[int]) -> Any:
     return kind(*handles)
 
 
-def struct(name: str, **fields: Any) -> Any:
+def make_struct(name: str, **fields: Any) -> Any:
     """A structure of the API; `stype` follows from its name."""
     made = UR.struct(name)(**fields)
     if hasattr(made, "stype"):
@@ -51,10 +51,10 @@ class Adapter:
         self.plugin = plugin
         self.ur = plugin.table
         self.open = not (plugin.closed or plugin.released)
-        plugin.on_close(self._shut)
+        plugin.on_close(self._close)
         _adapters.append(self)
 
-    def _shut(self, _: object = None) -> None:
+    def _close(self, _: object = None) -> None:
         self.open = False
 
     def check_open(self, routine: str) -> None:
@@ -70,9 +70,9 @@ class Adapter:
     def check(self, code: int, routine: str, detail: str = "", remedy: str = "") -> None:
         """Raise SYCLError unless a function of its succeeded, with what it says of its last error in this thread."""
         if code:
-            check(code, routine, detail, remedy, self._said)
+            check(code, routine, detail, remedy, self._last_error)
 
-    def _said(self) -> str:
+    def _last_error(self) -> str:
         words, number = ctypes.c_char_p(), ctypes.c_int32()
         code = self.ur.urAdapterGetLastError(
             self.plugin.handles[0], ctypes.byref(words), ctypes.byref(number)
@@ -85,7 +85,7 @@ class Adapter:
         self.check_open(routine)
         self.check(getattr(self.ur, routine)(*arguments), routine, detail)
 
-    def made(self, routine: str, *arguments: Any, detail: str = "") -> int:
+    def obtain(self, routine: str, *arguments: Any, detail: str = "") -> int:
         """What a function writes to its last parameter: a handle, an address."""
         self.check_open(routine)
         made = ctypes.c_void_p()
@@ -118,12 +118,12 @@ _adapters: Final[list[Adapter]] = []
 
 
 @in_child
-def _shut_all() -> None:
+def _close_all() -> None:
     for adapter in _adapters:
         adapter.open = False
 
 
-class Object:
+class URObject:
     """An object of an adapter that is counted: this holds one reference and gives it back in the end.
 
     Equality is that of handles: two objects for one handle are equal.
@@ -138,7 +138,7 @@ class Object:
 
     def native(self) -> int:
         """The native handle behind it (OpenCL: its cl_…), of which no reference is given."""
-        return self.adapter.made(self._native, self.handle)
+        return self.adapter.obtain(self._native, self.handle)
 
     def __eq__(self, other: object) -> bool:
         return (

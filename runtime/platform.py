@@ -22,9 +22,9 @@ from ..loader.ur.devices import PluginDevice, PluginPlatform
 from ..loader.ur.discovery import PluginCandidate
 from ..loader.ur.plugin import Plugin
 from ..loader.ur.plugins import environment_selector, open_plugins
-from .checks import several
+from .checks import as_list
 from .errors import Errc, SYCLError, invalid, unsupported
-from .handles import Adapter, struct
+from .handles import Adapter, make_struct
 
 #: The reference adapter, as it lies in the package.
 REFERENCE: Final = Path(__file__).parents[1] / "plugins" / "libur_adapter_fairlead.so.0"
@@ -129,7 +129,7 @@ class Device:
         kind, values = (
             ("EQUALLY", [equally])
             if equally
-            else ("BY_COUNTS", several(counts, int, "partition", _PARTS))
+            else ("BY_COUNTS", as_list(counts, int, "partition", _PARTS))
         )
         if not all(isinstance(value, int) and value > 0 for value in values) or not values:
             raise invalid(
@@ -140,7 +140,7 @@ class Device:
         for one, value in zip(properties, values, strict=True):
             one.type = UR[f"UR_DEVICE_PARTITION_{kind}"]
             setattr(one.value, "equally" if equally else "count", value)
-        how = struct(
+        how = make_struct(
             "ur_device_partition_properties_t",
             pProperties=ctypes.addressof(properties),
             PropCount=len(values),
@@ -158,9 +158,9 @@ class Device:
         self.adapter.call(
             "urDevicePartition", self.handle, ctypes.byref(how), count.value, handles, None
         )
-        return tuple(self.part(handle) for handle in handles if handle)
+        return tuple(self.sub_device(handle) for handle in handles if handle)
 
-    def part(self, handle: int) -> Device:
+    def sub_device(self, handle: int) -> Device:
         """The object for a part's handle, of which a reference is taken over."""
         self.adapter.plugin.device_handles.append(handle)
         parts = self.platform.parts
@@ -168,7 +168,7 @@ class Device:
 
     def native(self) -> int:
         """The native handle behind it: an OpenCL device's cl_device_id."""
-        return self.adapter.made("urDeviceGetNativeHandle", self.handle)
+        return self.adapter.obtain("urDeviceGetNativeHandle", self.handle)
 
     def __repr__(self) -> str:
         return f"<Device {self.name!r} ({self.backend} {self.type}, {self.platform.name})>"
@@ -225,7 +225,7 @@ def _plugins(plugins: Iterable[Plugin] | Plugin | None, routine: str) -> tuple[P
         return (
             _default()
             if plugins is None
-            else tuple(several(plugins, Plugin, routine, remedy, "adapter"))
+            else tuple(as_list(plugins, Plugin, routine, remedy, "adapter"))
         )
 
 
