@@ -280,7 +280,7 @@ def test_unreadable_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def refuse(path, *_, **__):  # instead of chmod, which does not stop root
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(search, "open", refuse, raising=False)
+    monkeypatch.setattr(manifests, "open", refuse, raising=False)
     refusal = only_refusal(search_all(tmp_path))
     assert refusal.reason == "not readable: Permission denied" and "chmod" in refusal.remedy
 
