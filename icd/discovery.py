@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from ..loader.base import search
+from ..loader.base.manifests import check_library, search_directory, search_manifest
 from ..loader.base.search import (
     Candidate,
     Finding,
@@ -26,10 +27,7 @@ from ..loader.base.search import (
     SearchResult,
     Variable,
     VariableInUse,
-    check_library,
     collect,
-    search_directory,
-    search_manifest,
     secure_environ,
     split_list,
 )

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..base.search import Refusal, manifest_lines
+from ..base.manifests import manifest_lines
+from ..base.search import Refusal
 
 #: The backend of a library whose name does not tell it. The open library reports it.
 UNKNOWN: Final = "unknown"

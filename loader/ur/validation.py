@@ -33,6 +33,7 @@ from ..base.memory import POINTER_SIZE, read_word
 from ..base.search import secure_environ
 from ..base.table import DispatchTable, layers_lock
 from .abi import UR, UR_RESULT_SUCCESS
+from .validation_checks import Violation, read_handles
 from .validation_objects import Leak, TrackedObject, current_stack, innermost_line, stack_lines
 from .validation_rules import (
     MEMORY,
@@ -41,10 +42,8 @@ from .validation_rules import (
     MemoryRange,
     OutputObjects,
     Rules,
-    Violation,
     all_rules,
     counted_kinds,
-    read_handles,
 )
 
 PARAMETER: Final = "UR_LAYER_PARAMETER_VALIDATION"
