@@ -20,7 +20,7 @@ from .afterwards import Afterwards
 from .checks import as_list
 from .errors import invalid
 from .event import Event, Unfinished
-from .handles import Adapter, URObject, handle_array, make_struct
+from .handles import RuntimeAdapter, URObject, handle_array, make_struct
 from .platform import Device, devices
 from .scheduler import stop_starting, wait_for_adapter_calls
 
@@ -180,7 +180,7 @@ class Context(URObject):
 _MOST_LEFT: Final = 16
 
 
-def is_empty(adapter: Adapter, queue: int) -> bool:
+def is_empty(adapter: RuntimeAdapter, queue: int) -> bool:
     """Whether nothing runs in a queue, given by its handle, as far as that is known without a wait.
     (UR_QUEUE_INFO_EMPTY)"""
     value = ctypes.c_bool()
@@ -188,7 +188,7 @@ def is_empty(adapter: Adapter, queue: int) -> bool:
     return code == 0 and value.value
 
 
-def _release_queues(adapter: Adapter, queues: Iterable[int]) -> None:
+def _release_queues(adapter: RuntimeAdapter, queues: Iterable[int]) -> None:
     """Release queues, given by their handles, when their commands have ended."""
     for handle in queues:
         adapter.ur.urQueueFinish(handle)

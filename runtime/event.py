@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..loader.ur.abi import UR
 from .checks import wrong_type
 from .errors import Errc, SYCLError, invalid
-from .handles import Adapter, handle_array
+from .handles import RuntimeAdapter, handle_array
 
 if TYPE_CHECKING:
     from .context import Context
@@ -277,7 +277,7 @@ class Event:
 
     def __del__(self) -> None:
         if self.handle and self.context is not None:
-            adapter: Adapter = self.context.adapter
+            adapter: RuntimeAdapter = self.context.adapter
             if adapter.open:
                 adapter.ur.urEventRelease(self.handle)
 

@@ -1,7 +1,7 @@
 """What every object of the runtime is made of: an adapter, and a handle that is released when the
 Python object goes.
 
-`Adapter` is an open adapter as the runtime uses it. `adapter.call("urQueueFinish", queue)` raises
+`RuntimeAdapter` is an open adapter as the runtime uses it. `adapter.call("urQueueFinish", queue)` raises
 SYCLError. `adapter.obtain("urQueueCreate", …)` returns the handle that the function writes to its
 last parameter. `adapter.ur` is the table of functions, for calls that must be quick.
 """
@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Final
 from ..loader.base.forks import in_child
 from ..loader.base.query import query
 from ..loader.ur.abi import UR
-from ..loader.ur.adapters import Plugin
 from ..loader.ur.devices import decode
+from ..loader.ur.plugin import Plugin
 from .errors import Errc, SYCLError, check
 
 #: `(c_void_p * n)` by n: made once each.
@@ -42,7 +42,7 @@ def make_struct(name: str, **fields: Any) -> Any:
     return made
 
 
-class Adapter:
+class RuntimeAdapter:
     """An open Unified Runtime adapter: its functions, with errors as exceptions.
 
     Attributes:
@@ -119,10 +119,10 @@ class Adapter:
         return self.plugin.has(routine)
 
     def __repr__(self) -> str:
-        return f"<Adapter {self.plugin.path}>"
+        return f"<RuntimeAdapter {self.plugin.path}>"
 
 
-_adapters: Final[list[Adapter]] = []
+_adapters: Final[list[RuntimeAdapter]] = []
 
 
 @in_child
@@ -140,7 +140,7 @@ class URObject:
     _release: ClassVar[str] = ""
     _native: ClassVar[str] = ""
 
-    def __init__(self, adapter: Adapter, handle: int) -> None:
+    def __init__(self, adapter: RuntimeAdapter, handle: int) -> None:
         self.adapter = adapter
         self.handle = handle
 

@@ -17,14 +17,14 @@ from typing import Any, Final
 from ..loader.base.forks import new_lock
 from ..loader.base.search import secure_environ
 from ..loader.ur.abi import UR
-from ..loader.ur.adapters import Plugin, load
-from ..loader.ur.devices import Device as FoundDevice
-from ..loader.ur.devices import Platform as FoundPlatform
+from ..loader.ur.adapters import load
+from ..loader.ur.devices import PluginDevice, PluginPlatform
 from ..loader.ur.discovery import PluginCandidate
+from ..loader.ur.plugin import Plugin
 from ..loader.ur.plugins import environment_selector, open_plugins
 from .checks import as_list
 from .errors import Errc, SYCLError, invalid, unsupported
-from .handles import Adapter, make_struct
+from .handles import RuntimeAdapter, make_struct
 
 #: The reference adapter, as it lies in the package.
 REFERENCE: Final = Path(__file__).parents[1] / "plugins" / "libur_adapter_fairlead.so.0"
@@ -68,11 +68,11 @@ class Device:
         platform: Platform,
         handle: int,
         parent: Device | None = None,
-        found: FoundDevice | None = None,
+        found: PluginDevice | None = None,
     ) -> None:
         self.platform, self.handle, self.parent = platform, handle, parent
         self.adapter = platform.adapter
-        self._found = found or FoundDevice(handle, platform.found)
+        self._found = found or PluginDevice(handle, platform.found)
         _known[self._found] = self
 
     def info(self, name: str) -> Any:
@@ -172,7 +172,7 @@ class Device:
 
     def sub_device(self, handle: int) -> Device:
         """Return the object for a sub-device's handle. The reference is taken over."""
-        self.adapter.plugin.held.append(handle)
+        self.adapter.plugin.device_handles.append(handle)
         parts = self.platform.parts
         return parts.get(handle) or parts.setdefault(handle, Device(self.platform, handle, self))
 
@@ -192,7 +192,7 @@ class Platform:
         parts: sub-devices of these, by handle.
     """
 
-    def __init__(self, adapter: Adapter, found: FoundPlatform) -> None:
+    def __init__(self, adapter: RuntimeAdapter, found: PluginPlatform) -> None:
         self.adapter, self.found, self.handle = adapter, found, found.handle
         self.parts: dict[int, Device] = {}
 
@@ -283,10 +283,10 @@ def devices(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Device, .
 
 
 #: The Device for what `loader` found, sub-devices among them.
-_known: Final[dict[FoundDevice, Device]] = {}
+_known: Final[dict[PluginDevice, Device]] = {}
 
 
-def _device(found: FoundDevice) -> Device:
+def _device(found: PluginDevice) -> Device:
     """Return the object for a device, the same one each time."""
     if found not in _known:
         assert found.parent is not None  # a platform has entered its own devices
@@ -297,7 +297,7 @@ def _device(found: FoundDevice) -> Device:
 
 @cache
 def _platforms_of(plugin: Plugin) -> tuple[Platform, ...]:
-    adapter = Adapter(plugin)
+    adapter = RuntimeAdapter(plugin)
     return tuple(Platform(adapter, found) for found in plugin.platforms)
 
 

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Protocol
 
-from .library import find_library
+from .linker import find_library
 from .search import Candidate, Refusal, in_secure_process, secure_environ
 
 _BAD_VERDICT_LASTS: Final = 3600.0  # seconds

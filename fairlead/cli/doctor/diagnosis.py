@@ -17,7 +17,7 @@ from importlib import metadata
 from typing import Any, Final
 
 from ...icd import discovery
-from ...icd.driver_profiles import ROWS, Row, switched_off
+from ...icd.driver_profiles import ROWS, ProfileRow, switched_off
 from ...icd.drivers import excluding_pattern
 from ...icd.probe import PlatformReport, ProbeReport, probe_all
 from ...loader.base.children import DEFAULT_TIMEOUT
@@ -315,7 +315,7 @@ def _as_absent(driver: DriverReport) -> DriverReport:
 def _quirks(drivers: Sequence[DriverReport]) -> tuple[QuirkReport, ...]:
     off, _ = switched_off()
 
-    def report(row: Row) -> QuirkReport:
+    def report(row: ProfileRow) -> QuirkReport:
         applied = ", ".join(
             driver.real_path for driver in drivers if row.id in (*driver.quirks, *driver.habits)
         )

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Final
 
 from ...icd.discovery import SYSTEM_VENDORS
-from ...loader.base.library import dynamic_section, find_library, linker_cache
+from ...loader.base.elf import dynamic_section
+from ...loader.base.linker import find_library, linker_cache
 from ...loader.base.search import secure_environ
 
 _DIRECTORIES: Final = (

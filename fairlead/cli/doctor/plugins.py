@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Final
 from ...loader.base.log import LEGAL, LEVELS, Settings, parse, trace_bits
 from ...loader.base.search import Place, Refusal, excluding_pattern, secure_environ
 from ...loader.trace.trace import APIS
-from ...loader.ur.discovery import FIND, PluginCandidate, explain_variables
+from ...loader.ur.discovery import FIND, PluginCandidate
 from ...loader.ur.plugin_config import shipped_config
+from ...loader.ur.plugin_variables import explain_variables
 from ...loader.ur.plugins import environment_selector
-from ...loader.ur.selector import (
+from ...loader.ur.selector import Selector, selector_strings
+from ...loader.ur.selector_grammar import (
     ONEAPI_DEVICE_SELECTOR,
     SYCL_BE,
     SYCL_DEVICE_FILTER,
-    Selector,
     SelectorError,
-    selector_strings,
 )
 from ...loader.ur.validation import layer_names
 
 if TYPE_CHECKING:
-    from ...loader.ur.plugin_probe import PlatformReport, PluginReport
+    from ...loader.ur.plugin_probe import PluginPlatformReport, PluginReport
 
 _PARTS: Final = 64  # of a device, in a selector
 _SELECTORS: Final = (ONEAPI_DEVICE_SELECTOR, SYCL_DEVICE_FILTER, SYCL_BE)
@@ -53,7 +53,7 @@ _LOGS: Final = {
 
 
 @dataclass(frozen=True)
-class PluginDevice:
+class PluginDeviceFacts:
     """A root device.
 
     Attributes:
@@ -70,13 +70,13 @@ class PluginDevice:
 
 
 @dataclass(frozen=True)
-class PluginPlatform:
+class PluginPlatformFacts:
     """A platform of a plugin and its root devices."""
 
     name: str
     version: str
     backend: str
-    devices: tuple[PluginDevice, ...]
+    devices: tuple[PluginDeviceFacts, ...]
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,12 @@ class PluginState:
     version: str = ""
     layout: str = ""
     opened: str = ""
-    platforms: tuple[PluginPlatform, ...] = ()
+    platforms: tuple[PluginPlatformFacts, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
-    def devices(self) -> tuple[PluginDevice, ...]:
+    def devices(self) -> tuple[PluginDeviceFacts, ...]:
         """The root devices of all its platforms."""
         return tuple(device for platform in self.platforms for device in platform.devices)
 
@@ -224,11 +224,11 @@ def _state(candidate: PluginCandidate, report: PluginReport) -> PluginState:
     )
 
 
-def _platform(platform: PlatformReport) -> PluginPlatform:
+def _platform(platform: PluginPlatformReport) -> PluginPlatformFacts:
     devices = tuple(
-        PluginDevice("", True, d.type, d.name, d.driver_version) for d in platform.devices
+        PluginDeviceFacts("", True, d.type, d.name, d.driver_version) for d in platform.devices
     )
-    return PluginPlatform(platform.name, platform.version, platform.backend, devices)
+    return PluginPlatformFacts(platform.name, platform.version, platform.backend, devices)
 
 
 def _without_duplicates(state: PluginState, before: Sequence[PluginState]) -> PluginState:
