@@ -21,7 +21,8 @@ from contextlib import AbstractContextManager, contextmanager
 from threading import RLock
 from typing import Any, Final, NoReturn
 
-from ..runtime.buffer import MODES, Accessor, Buffer
+from ..runtime.accessor import Accessor
+from ..runtime.buffer import MODES, Buffer
 from ..runtime.checks import as_list, check_group
 from ..runtime.commands import Barrier, Command
 from ..runtime.context import Context, default_context
@@ -31,12 +32,13 @@ from ..runtime.interop import queue_of
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
 from .dynamic import DynamicCommandGroup, check_dynamic
-from .executable import ExecutableGraph, GraphExecution, Snapshot
+from .executable import ExecutableGraph
 from .node import Node
 from .nodes import Nodes
 from .partition import POLICIES
 from .picture import Drawable
 from .recording import GraphRecorder, queues_of
+from .snapshot import GraphExecution, Snapshot
 
 #: What `add` takes: a command-group function, a dynamic command-group, or nothing, for an empty
 #: node.

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from ..runtime.accessor import Accessor
 from ..runtime.arguments import (
     LOCAL,
     MEMORY,
@@ -23,7 +24,6 @@ from ..runtime.arguments import (
     argument,
     check_local,
 )
-from ..runtime.buffer import Accessor
 from ..runtime.checks import as_integer, check_group, expect, wrong_type
 from ..runtime.commands import Command, HostTask
 from ..runtime.errors import SYCLError, invalid

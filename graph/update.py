@@ -7,14 +7,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..runtime.checks import as_list
-from ..runtime.commands import Barrier, Command, HostTask, Transfer
+from ..runtime.commands import Barrier, Command, HostTask
 from ..runtime.errors import SYCLError, invalid
 from ..runtime.launches import Launch
+from ..runtime.transfers import Transfer
 from .node import Node
 
 if TYPE_CHECKING:
     from .command_graph import CommandGraph
-    from .executable import ExecutableGraph, Snapshot
+    from .executable import ExecutableGraph
+from .snapshot import Snapshot
 
 _UPDATABLE: Final = frozenset(("kernel", "host_task", "empty", "ext_oneapi_barrier"))
 _SAME: Final = "make the second graph by the same calls as the first"
@@ -77,7 +79,7 @@ def _of_nodes(executable: ExecutableGraph, nodes: Iterable[Node]) -> dict[int, C
 
 
 def _of_graph(executable: ExecutableGraph, graph: CommandGraph, strict: bool) -> dict[int, Command]:
-    from .executable import Snapshot
+    from .snapshot import Snapshot
 
     if graph.devices != executable.devices:
         raise _differs("Cannot update using a graph created with a different device.")

@@ -15,8 +15,9 @@ adapter, which runs on every OpenCL driver. Names are SYCL's, written as Python 
 are `SYCLError` with SYCL's error class.
 """
 
+from .accessor import Accessor
 from .arguments import LocalMemory, RawArgument
-from .buffer import Accessor, Buffer
+from .buffer import Buffer
 from .commands import InteropHandle
 from .context import Context
 from .errors import Errc, SYCLError

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from .scheduler import adapter_call
+from .workers import adapter_call
 
 _PATIENCE: Final = 0.5  # seconds
 

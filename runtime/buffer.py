@@ -18,7 +18,7 @@ import ctypes
 import math
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from operator import index
 from types import TracebackType
@@ -29,9 +29,8 @@ import numpy
 from ..loader.base.forks import new_lock
 from ..loader.ur.abi import UR
 from .afterwards import Afterwards
-from .arguments import MAKERS, MEMORY, Argument
-from .checks import as_integer, element_type, expect, wrong_type
-from .errors import Errc, SYCLError, invalid
+from .checks import as_integer, element_type, expect
+from .errors import invalid
 from .event import Event, Unfinished
 from .handles import make_struct
 from .scheduler import check_no_deadlock, open_event, submit
@@ -114,7 +113,7 @@ class Buffer(Memory):
             )
         array = _elements(data, self.dtype) if isinstance(data, list) else given
         self.shape: tuple[int, ...] = (
-            array.shape if array is not None else _numbers(data, "Buffer", _MADE_OF)
+            array.shape if array is not None else as_shape(data, "Buffer", _MADE_OF)
         )
         if not 1 <= len(self.shape) <= 3 or min(self.shape) <= 0:
             raise invalid(
@@ -181,7 +180,7 @@ class Buffer(Memory):
         return self._allocate(context) if handle is None else handle
 
     def _allocate(self, context: Context) -> int:
-        self._check_open("Buffer")
+        self.check_open("Buffer")
         flags, properties = UR["UR_MEM_FLAG_READ_WRITE"], None
         filled = (
             _HOST in self._valid
@@ -205,7 +204,7 @@ class Buffer(Memory):
         """Raise SYCLError (invalid) for an unknown mode, a closed buffer, or a result that would be
         lost silently."""
         check_mode(mode, routine)
-        self._check_open(routine)
+        self.check_open(routine)
         if self._loses and MODES[mode][1]:
             raise invalid(
                 "the array that the buffer was made of is read-only, so it would not get the "
@@ -215,7 +214,7 @@ class Buffer(Memory):
                 "Buffer(array, write_back=False), whose result numpy() and host_access() give",
             )
 
-    def _check_open(self, routine: str) -> None:
+    def check_open(self, routine: str) -> None:
         if self._closed:
             raise invalid(
                 "the buffer is closed",
@@ -240,7 +239,7 @@ class Buffer(Memory):
             mode: the access mode.
             routine: named in errors.
         """
-        self._check_open(routine)
+        self.check_open(routine)
         if where is not None:
             self.memory(where)
         # a copy of its own is made now, not when the host task runs: later commands are told where
@@ -436,106 +435,12 @@ def check_mode(mode: str, routine: str) -> None:
         )
 
 
-class Accessor:
-    """A command's access to a buffer, or to a part of it.
-
-    A kernel gets the buffer's memory from its beginning, whatever the part. Copies, fills and host
-    tasks use the part only.
-
-    Args:
-        buffer: a Buffer.
-        mode: "read", "write", "read_write" or "discard".
-        shape: how many elements the part has in each dimension; by default all from `offset` on.
-        offset: where the part begins in each dimension; by default at 0.
-
-    Raises:
-        SYCLError: invalid.
-    """
-
-    __slots__ = ("buffer", "in_host_task", "mode", "offset", "shape")
-
-    def __init__(
-        self, buffer: Buffer, mode: str = "read_write", shape: Any = None, offset: Any = None
-    ) -> None:
-        if not isinstance(buffer, Buffer):
-            raise wrong_type(
-                buffer,
-                "Buffer",
-                "Accessor",
-                "an accessor is of a Buffer; make one of the array first",
-            )
-        buffer.check_access(mode, "Accessor")
-        self.buffer, self.mode = buffer, mode
-        self.in_host_task = False
-        self.offset: Sequence[int] = (
-            (0,) * len(buffer.shape) if offset is None else _numbers(offset, "Accessor")
-        )
-        if len(self.offset) != len(buffer.shape):
-            raise invalid(
-                f"the buffer has {len(buffer.shape)} dimensions, not {len(self.offset)}",
-                routine="Accessor",
-            )
-        whole = tuple(size - start for size, start in zip(buffer.shape, self.offset, strict=True))
-        self.shape: Sequence[int] = whole if shape is None else _numbers(shape, "Accessor")
-        if len(self.shape) != len(whole):
-            raise invalid(
-                f"the buffer has {len(whole)} dimensions, not {len(self.shape)}", routine="Accessor"
-            )
-        if min(self.offset) < 0 or any(
-            not 0 < size <= rest for size, rest in zip(self.shape, whole, strict=True)
-        ):
-            raise SYCLError(
-                Errc.invalid,
-                f"the part {self.shape} from {self.offset} on is not within {buffer!r}",
-                routine="Accessor",
-                remedy="stay within the buffer's shape",
-            )
-
-    @property
-    def array(self) -> numpy.ndarray[Any, Any]:
-        """The part as a NumPy array, inside the host task that has the accessor. Raises SYCLError
-        (invalid) elsewhere."""
-        if not self.in_host_task:
-            raise invalid(
-                "an accessor is an array in its host task alone",
-                routine="Accessor.array",
-                remedy="use buffer.host_access() outside of commands",
-            )
-        part = tuple(
-            slice(start, start + size) for start, size in zip(self.offset, self.shape, strict=True)
-        )
-        return self.buffer.view(self.mode)[part]
-
-    @property
-    def reads(self) -> bool:
-        """Whether its command may read."""
-        return MODES[self.mode][0]
-
-    @property
-    def writes(self) -> bool:
-        """Whether its command may write."""
-        return MODES[self.mode][1]
-
-    @property
-    def size(self) -> int:
-        """How many elements it has."""
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes it has."""
-        return self.size * self.buffer.dtype.itemsize
-
-    def __repr__(self) -> str:
-        return f"<Accessor {self.mode} of {self.buffer!r}>"
-
-
 _MADE_OF: Final = (
     "Buffer(array), Buffer([1, 2, 3], numpy.int32) or Buffer((rows, columns), numpy.float32)"
 )
 
 
-def _numbers(
+def as_shape(
     given: Any, routine: str, remedy: str = "give a number, or a tuple of numbers"
 ) -> tuple[int, ...]:
     """Return one number, or several, as a tuple. Raises SYCLError (invalid)."""
@@ -555,17 +460,3 @@ def _elements(given: list[Any], dtype: numpy.dtype[Any]) -> numpy.ndarray[Any, A
             routine="Buffer",
             remedy="give elements of that type",
         ) from error
-
-
-def _argument(accessor: Accessor) -> Argument:
-    return Argument(
-        MEMORY,
-        ctypes.sizeof(ctypes.c_void_p),
-        0,
-        MODES[accessor.mode][3],
-        accessor,
-        accessor.buffer,
-    )
-
-
-MAKERS[Accessor] = _argument

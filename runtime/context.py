@@ -22,7 +22,7 @@ from .errors import invalid
 from .event import Event, Unfinished
 from .handles import RuntimeAdapter, URObject, handle_array, make_struct
 from .platform import Device, devices
-from .scheduler import stop_starting, wait_for_adapter_calls
+from .workers import stop_starting, wait_for_adapter_calls
 
 if TYPE_CHECKING:
     from .queue import Queue

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy
 
 from ..loader.ur.abi import UR
+from .accessor import Accessor, rectangle, span
 from .arguments import Argument, BoundArgument, DynamicArgument, argument, check_local
-from .buffer import Accessor, Buffer, Memory
+from .buffer import Buffer, Memory
 from .checks import as_integer, check_executable, expect, wrong_type
-from .commands import Barrier, Command, Empty, HostTask, InteropHandle, NativeCommand, Transfer
+from .commands import Barrier, Command, Empty, HostTask, InteropHandle, NativeCommand
 from .errors import Errc, SYCLError, invalid
 from .event import Event
 from .handles import make_struct
@@ -27,6 +28,7 @@ from .interop import event_of, kernel_of
 from .kernel_types import fitted
 from .launches import KernelLaunch, NDRange, sizes
 from .program import Kernel
+from .transfers import Transfer, byte_count, copy_row, element_bytes
 from .usm import USM, pointer_of
 
 if TYPE_CHECKING:
@@ -205,8 +207,8 @@ class Handler:
     def _memcpy(self, destination: Any, source: Any, nbytes: int | None, routine: str) -> None:
         to, room, owner = pointer_of(destination, writable=True, routine=routine, objects=True)
         start, there, other = pointer_of(source, routine=routine, objects=True)
-        count = _count(nbytes, room, there, routine)
-        row, fields = _copying(to, start, count)
+        count = byte_count(nbytes, room, there, routine)
+        row, fields = copy_row(to, start, count)
         self.set_command(Transfer(row, fields, (owner, other)) if count else Empty())
 
     def memset(self, destination: Any, value: int, nbytes: int | None = None) -> None:
@@ -236,7 +238,7 @@ class Handler:
         data = (
             pattern
             if isinstance(pattern, bytes)
-            else _element(pattern, getattr(destination, "dtype", None))
+            else element_bytes(pattern, getattr(destination, "dtype", None))
         )
         self._fill(
             "usm_fill",
@@ -252,7 +254,7 @@ class Handler:
                 "the pattern is empty", routine=routine, remedy="give an element, or bytes"
             )
         to, room, owner = pointer_of(destination, writable=True, routine=routine, objects=True)
-        count = _count(nbytes, room, room, routine) // len(pattern) * len(pattern)
+        count = byte_count(nbytes, room, room, routine) // len(pattern) * len(pattern)
         kept = ctypes.create_string_buffer(pattern, len(pattern))
         fields: tuple[Any, ...] = (to, ctypes.addressof(kept), len(pattern), count)
         if isinstance(to, Memory):
@@ -261,9 +263,9 @@ class Handler:
 
     def _fill_accessor(self, accessor: Accessor, pattern: Any) -> None:
         buffer = accessor.buffer
-        data = _element(pattern, buffer.dtype)
+        data = element_bytes(pattern, buffer.dtype)
         kept = ctypes.create_string_buffer(data, len(data))
-        begin, contiguous = _span(accessor)
+        begin, contiguous = span(accessor)
         if not contiguous:
             remedy = "fill rows one by one, or launch a kernel"
             raise invalid(
@@ -334,14 +336,14 @@ class Handler:
         if source.nbytes != destination.nbytes:
             message = f"the parts differ in size: {source.nbytes} and {destination.nbytes} bytes"
             raise invalid(message, routine="copy", remedy="copy equal parts")
-        (src, plain), (dst, also_plain) = _span(source), _span(destination)
+        (src, plain), (dst, also_plain) = span(source), span(destination)
         if plain and also_plain:
             fields: tuple[Any, ...] = (source.buffer, destination.buffer, src, dst, source.nbytes)
             self.set_command(Transfer("buffer_copy", fields))
             return
         if tuple(source.shape) != tuple(destination.shape):
             raise invalid("parts that are not contiguous have to be of one shape", routine="copy")
-        rects = _rect(source), _rect(destination)
+        rects = rectangle(source), rectangle(destination)
         fields = (
             source.buffer,
             destination.buffer,
@@ -361,12 +363,12 @@ class Handler:
                 routine="copy",
                 remedy="give as much memory",
             )
-        begin, contiguous = _span(accessor)
+        begin, contiguous = span(accessor)
         if contiguous:
             fields: tuple[Any, ...] = (accessor.buffer, begin, accessor.nbytes, address)
             self.set_command(Transfer(row, fields, owner))
             return
-        origin, region, pitch, slice_pitch = _rect(accessor)
+        origin, region, pitch, slice_pitch = rectangle(accessor)
         zero = make_struct("ur_rect_offset_t")
         tight = region.width, region.width * region.height
         fields = (accessor.buffer, origin, zero, region, pitch, slice_pitch, *tight, address)
@@ -383,7 +385,7 @@ class Handler:
         to, room, owner = pointer_of(memory, routine="prefetch")
         flags = UR["UR_USM_MIGRATION_FLAG_HOST_TO_DEVICE"]
         self.set_command(
-            Transfer("prefetch", (to, _count(nbytes, room, room, "prefetch"), flags), owner)
+            Transfer("prefetch", (to, byte_count(nbytes, room, room, "prefetch"), flags), owner)
         )
 
     def mem_advise(
@@ -410,7 +412,7 @@ class Handler:
             else as_integer(advice, "advice", "mem_advise")
         )
         self.set_command(
-            Transfer("mem_advise", (to, _count(nbytes, room, room, "mem_advise"), value), owner)
+            Transfer("mem_advise", (to, byte_count(nbytes, room, room, "mem_advise"), value), owner)
         )
 
     def host_task(self, function: Callable[[], object]) -> None:
@@ -475,78 +477,3 @@ class Handler:
 
 def _has_type(memory: Any) -> bool:
     return isinstance(memory, (Accessor, USM, numpy.ndarray))
-
-
-def _element(value: Any, dtype: Any) -> bytes:
-    """Return a value as the bytes of an element, by NumPy's rules for numbers of the same kind.
-    Raises SYCLError (invalid)."""
-    try:
-        if value is None:
-            raise TypeError("it is nothing")
-        if dtype is None or not isinstance(value, numpy.generic):
-            return numpy.asarray(value, dtype).tobytes()
-        return numpy.asarray(value).astype(dtype, casting="same_kind").tobytes()
-    except (TypeError, ValueError, OverflowError) as error:
-        raise invalid(
-            f"{value!r} is no element of {dtype}: {error}",
-            routine="fill",
-            remedy="give a value of that type, or a pattern of bytes",
-        ) from error
-
-
-def _count(nbytes: int | None, room: int | None, there: int | None, routine: str) -> int:
-    known = [size for size in (room, there) if size is not None]
-    if nbytes is None and not known:
-        raise invalid(
-            "how many bytes is not known from addresses",
-            routine=routine,
-            remedy="say how many bytes",
-        )
-    count = min(known) if nbytes is None else as_integer(nbytes, "number of bytes", routine)
-    if count < 0 or any(count > size for size in known):
-        raise invalid(
-            f"{count} bytes are more than there are: {min(known)}",
-            routine=routine,
-            remedy="stay within the memory",
-        )
-    return count
-
-
-def _copying(to: Any, start: Any, count: int) -> tuple[str, tuple[Any, ...]]:
-    """Return the row of TRANSFERS, and its fields, for a copy of addresses or memory objects."""
-    if isinstance(to, Memory):
-        if isinstance(start, Memory):
-            return "buffer_copy", (start, to, start.offset, to.offset, count)
-        return "buffer_write", (to, to.offset, count, start)
-    if isinstance(start, Memory):
-        return "buffer_read", (start, start.offset, count, to)
-    return "usm_copy", (to, start, count)
-
-
-def _span(accessor: Accessor) -> tuple[int, bool]:
-    """Return where an accessor's part begins in bytes, and whether it is contiguous."""
-    shape, part = accessor.buffer.shape, accessor.shape
-    begin = (
-        int(numpy.ravel_multi_index(tuple(accessor.offset), shape)) * accessor.buffer.dtype.itemsize
-    )
-    full = next(
-        (
-            d
-            for d, (size, whole) in reversed(list(enumerate(zip(part, shape, strict=True))))
-            if size != whole
-        ),
-        0,
-    )
-    return begin, all(size == 1 for size in part[:full])
-
-
-def _rect(accessor: Accessor) -> tuple[Any, Any, int, int]:
-    """Return an accessor's part as a rectangle: origin and region in bytes along the last
-    dimension, and the buffer's pitches."""
-    item = accessor.buffer.dtype.itemsize
-    shape = (1,) * (3 - len(accessor.shape)) + tuple(accessor.buffer.shape)
-    offset = (0,) * (3 - len(accessor.shape)) + tuple(accessor.offset)
-    part = (1,) * (3 - len(accessor.shape)) + tuple(accessor.shape)
-    origin = make_struct("ur_rect_offset_t", x=offset[2] * item, y=offset[1], z=offset[0])
-    region = make_struct("ur_rect_region_t", width=part[2] * item, height=part[1], depth=part[0])
-    return origin, region, shape[2] * item, shape[2] * shape[1] * item

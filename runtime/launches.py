@@ -8,8 +8,8 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from .accessor import Accessor
 from .arguments import Argument, pack
-from .buffer import Accessor
 from .checks import MOST
 from .commands import Command
 from .errors import Errc, SYCLError

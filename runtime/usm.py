@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 import numpy
 
+from .accessor import Accessor
 from .arguments import MAKERS, POINTER, Argument
-from .buffer import Accessor, Buffer
+from .buffer import Buffer
 from .checks import MOST, as_integer, element_type, wrong_type
 from .context import Context, default_context
 from .errors import SYCLError, invalid, unsupported
