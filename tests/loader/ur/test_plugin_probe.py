@@ -13,6 +13,8 @@ from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.discovery import PluginCandidate
 from fairlead.loader.ur.plugin_probe import DeviceReport, PlatformReport, PluginReport, probe_all
 
+pytestmark = pytest.mark.slow
+
 
 def probe(
     path: Path | str,

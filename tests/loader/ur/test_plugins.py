@@ -14,6 +14,8 @@ from fairlead.loader.base.errors import FairleadError, NotFoundError
 from fairlead.loader.ur.plugins import Plugins, environment_selector, open_plugins
 from fairlead.loader.ur.selector import SelectorError, parse
 
+pytestmark = pytest.mark.slow
+
 
 def forced(*paths: Path | str, **variables: str) -> dict[str, str]:
     """An environment in which these adapters are the only ones."""
