@@ -34,7 +34,7 @@ help:
 	@echo 'make test-pythons  both, on every Python from 3.10 to 3.13 that is here (PYTHONS=… TESTS=…)'
 	@echo 'make demo-pythons  the demo with one wheel, and the import of every module, on each of them'
 	@echo 'make lint      ruff;  make types  pyright'
-	@echo 'make docs      the reference, from the docstrings, in build/docs; warnings are errors'
+	@echo 'make docs      the reference, from the docstrings, in build/docs, and docs/errors.md'
 	@echo 'make bench     the measurements of bench/, written to bench/results/'
 	@echo 'make sanitize  the C parts under ASan/UBSan and valgrind'
 	@echo 'make clean     everything that was built here'
@@ -146,6 +146,8 @@ types: $(VENV)/installed-test
 check: lint types
 
 docs: $(VENV)/installed-test
+	@mkdir -p build
+	$(BIN)/python docs/make_errors.py > build/errors.md && cp build/errors.md docs/errors.md
 	$(BIN)/python docs/make_reference.py build/docs
 	@echo 'see build/docs/index.html'
 

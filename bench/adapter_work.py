@@ -19,8 +19,9 @@ from typing import Any, Final
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.abi import Api
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin, load
+from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.discovery import PluginCandidate
+from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins import reference_adapter
 
 from .work import WORK_ITEMS, Launches

@@ -16,6 +16,7 @@ import numpy
 
 from fairlead.graph import CommandGraph, DynamicParameter, ExecutableGraph, Node
 from fairlead.runtime import Program, Queue, devices, malloc_device
+from fairlead.runtime.queue_order import QueueOrder
 
 from .measuring import Row, Target, ratio, summary
 
@@ -237,7 +238,8 @@ def _python_of_submission(work: _Work, times: int, rounds: int, in_order: bool) 
             )
         }
     finally:
-        executable._last = queue._last = None  # their events are none of the adapter's
+        executable._last = None  # its event and the queue's are none of the adapter's
+        queue._order = QueueOrder()
         for name, function in zip(names, real, strict=True):
             setattr(ur, name, function)
     what = f"submission of one partition, {'in order' if in_order else 'out of order'}: queue.graph on an adapter that does nothing"

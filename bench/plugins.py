@@ -18,8 +18,9 @@ from typing import Any
 
 from fairlead.loader.trace.trace import trace
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin, load
+from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.discovery import PluginCandidate, find_adapters
+from fairlead.loader.ur.plugin import Plugin
 from fairlead.loader.ur.selector import parse
 
 from .measuring import Row, Target, in_turns, ratio, summary
@@ -41,7 +42,7 @@ def everything():
     for interface, find in (("ur", discovery.find_adapters), ("pi", discovery.find_plugins)):
         found = find().candidates
         unsound = verdicts.judge(found, probe, interface)
-        bound += [adapters.open_and_bind(candidate, judged=True) for candidate in found if candidate not in unsound]
+        bound += [adapters.open_and_bind(candidate, previewed=True) for candidate in found if candidate not in unsound]
     return bound
 
 start = time.perf_counter()

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from fairlead.loader.base.errors import FairleadError
-from fairlead.loader.ur.selector import Selectable, SelectorError, parse
+from fairlead.loader.ur.selector import Selectable, parse
+from fairlead.loader.ur.selector_grammar import SelectorError
 
 D = TypeVar("D", bound=Selectable)
 

@@ -1,6 +1,7 @@
 """Writes docs/errors.md, the catalogue of errors: `python docs/make_errors.py > docs/errors.md`.
 
-The classes come from the package, their meanings from their docstrings, the codes from the ABI data.
+The classes come from the package, their meanings from their docstrings, and the codes from the ABI
+data.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Writes the reference of the public modules, from their docstrings: `python docs/make_reference.py FOLDER`.
+"""Writes the reference of the public modules: `python docs/make_reference.py FOLDER`.
 
-pdoc makes the pages. Its warnings are errors, except those about annotations that Python itself
-evaluates and pdoc cannot.
+pdoc makes the pages of the docstrings. Its warnings are errors, except about annotations that
+Python itself evaluates and pdoc cannot.
 """
 
 from __future__ import annotations

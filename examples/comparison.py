@@ -65,9 +65,8 @@ def compare(
         micros[name].append((time.perf_counter() - start) * 1e6 / count)
         results[name] = result().copy()
 
-    print(
-        f"{device.platform.version.strip()}: {device.name}\n  {problem}; the graph has {len(graph)} nodes"
-    )
+    print(f"{device.platform.version.strip()}: {device.name}")
+    print(f"  {problem}; the graph has {len(graph)} nodes")
     medians = {name: median(values[1:]) for name, values in micros.items()}
     errors = []
     for name, found in results.items():

@@ -27,7 +27,7 @@ kernel void advance(Vector x, Vector r, Vector w, Vector p, Vector s, float alph
     r[i] -= alpha * s[i];
 }
 kernel void apply(Vector u, Vector out) {
-    int x = get_global_id(0), y = get_global_id(1), n = get_global_size(0), i = y * n + x, e = n - 1;
+    int x = get_global_id(0), y = get_global_id(1), n = get_global_size(0), i = y * n + x, e = n-1;
     float around = (x > 0 ? u[i - 1] : 0) + (x < e ? u[i + 1] : 0);
     out[i] = 4 * u[i] - around - (y > 0 ? u[i - n] : 0) - (y < e ? u[i + n] : 0);
 }

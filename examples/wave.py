@@ -1,4 +1,4 @@
-"""A two-dimensional wave: computed by ordinary PyOpenCL calls, then by a replay of those same calls.
+"""A wave in two dimensions: computed by ordinary PyOpenCL calls, and by a replay of those calls.
 
 The grid is small, so launches take most of the time. `Wave.step` is ordinary PyOpenCL code: outside
 a capture block its five commands run, inside they are recorded.
@@ -22,7 +22,7 @@ PLACE = np.int32(SIZE // 3 * SIZE + SIZE // 2)  # the grid point of the source
 TOLERANCE = 1e-5  # relative to the largest value: the rounding of a thousand steps
 KERNELS = """
 kernel void laplacian(global const float *u, global float *next) {
-    int x = get_global_id(0), y = get_global_id(1), n = get_global_size(0), i = y * n + x, e = n - 1;
+    int x = get_global_id(0), y = get_global_id(1), n = get_global_size(0), i = y * n + x, e = n-1;
     float left = x > 0 ? u[i - 1] : 0, right = x < e ? u[i + 1] : 0;
     float above = y > 0 ? u[i - n] : 0, below = y < e ? u[i + n] : 0;
     next[i] = left + right + above + below - 4 * u[i];
@@ -35,8 +35,7 @@ kernel void advance(global const float *u, global float *before, global float *n
 kernel void damp(global float *next, float keep) { next[get_global_id(0)] *= keep; }
 kernel void drive(global float *next, global float2 *phase, float cosine, float sine, int place) {
     float2 p = *phase;  // the phase of the source, which lives on the device
-    *phase = (float2)(p.x * cosine - p.y * sine, p.x * sine + p.y * cosine);
-    next[place] += p.y;
+    *phase = (float2)(p.x * cosine - p.y * sine, p.x * sine + p.y * cosine), next[place] += p.y;
 }"""
 
 
@@ -50,6 +49,7 @@ class Wave:
         grid: Any = cl_array.zeros(queue, (SIZE, SIZE), np.float32)
         self.now, self.before, self.next = grid, grid.copy(), grid.copy()
         self.phase: Any = cl_array.zeros(queue, 2, np.float32)
+        self.buffers = [array.data for array in (self.now, self.before, self.next, self.phase)]
 
     def reset(self) -> None:
         self.now.fill(0)
@@ -57,12 +57,12 @@ class Wave:
         self.phase.set(np.array([1, 0], np.float32))
 
     def step(self, queue: cl.CommandQueue) -> None:
-        points = (SIZE * SIZE,)
-        self.laplacian(queue, (SIZE, SIZE), None, self.now.data, self.next.data)
-        self.advance(queue, points, None, self.now.data, self.before.data, self.next.data, SPEED2)
-        self.damp(queue, points, None, self.next.data, KEEP)
-        self.drive(queue, (1,), None, self.next.data, self.phase.data, COSINE, SINE, PLACE)
-        cl.enqueue_copy(queue, self.now.data, self.next.data)
+        now, before, following, phase = self.buffers
+        self.laplacian(queue, (SIZE, SIZE), None, now, following)
+        self.advance(queue, (SIZE * SIZE,), None, now, before, following, SPEED2)
+        self.damp(queue, (SIZE * SIZE,), None, following, KEEP)
+        self.drive(queue, (1,), None, following, phase, COSINE, SINE, PLACE)
+        cl.enqueue_copy(queue, now, following)
 
 
 def in_numpy() -> np.ndarray:

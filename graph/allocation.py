@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from ..runtime.checks import element_type, expect, whole
+from ..runtime.checks import as_integer, element_type, expect
 from ..runtime.commands import Empty, HostTask
 from ..runtime.errors import invalid
 from ..runtime.handler import Handler
@@ -92,12 +92,12 @@ class Allocations:
             queue.wait()
         return self
 
-    def take(
+    def allocate(
         self, nbytes: int, dtype: Any, graph: CommandGraph, before: Sequence[Node], zero_init: bool
     ) -> USM:
         """Memory: some that was freed and is large enough, if its free comes before the new allocation, else new memory."""
         found = (
-            None if zero_init else self._again(nbytes, before)
+            None if zero_init else self._reuse(nbytes, before)
         )  # what was used before is not zero in the middle of a run
         if found is None:
             found = allocate(
@@ -112,7 +112,7 @@ class Allocations:
             self.zeroed.append(memory)
         return memory
 
-    def _again(self, nbytes: int, before: Sequence[Node]) -> USM | None:
+    def _reuse(self, nbytes: int, before: Sequence[Node]) -> USM | None:
         for place, (block, ref) in enumerate(self._freed):
             node = ref()
             if (
@@ -172,10 +172,10 @@ def async_malloc(
         )
     allocations = graph.allocations = graph.allocations or Allocations()
     nbytes = (
-        whole(count, "number of elements", "async_malloc")
+        as_integer(count, "number of elements", "async_malloc")
         * element_type(dtype, "async_malloc").itemsize
     )
-    memory = allocations.take(nbytes, dtype, graph, graph.named(handler), zero_init)
+    memory = allocations.allocate(nbytes, dtype, graph, graph.predecessors_of(handler), zero_init)
     handler.set_command(AsyncMalloc(memory))
     return memory
 

@@ -20,7 +20,7 @@ from threading import RLock
 from typing import Any, Final, NoReturn
 
 from ..runtime.buffer import MODES, Accessor, Buffer
-from ..runtime.checks import check_group, several
+from ..runtime.checks import as_list, check_group
 from ..runtime.commands import Barrier, Command
 from ..runtime.context import Context, default_context
 from ..runtime.errors import SYCLError, invalid, unsupported
@@ -33,7 +33,7 @@ from .executable import ExecutableGraph, GraphExecution, Snapshot
 from .node import Node
 from .nodes import Nodes
 from .partition import POLICIES
-from .picture import Pictured
+from .picture import Drawable
 from .recording import GraphRecorder, queues_of
 
 #: What `add` takes: a command-group function, a dynamic command-group, or nothing, for an empty node.
@@ -43,7 +43,7 @@ _ids: Final = itertools.count()
 _NODE: Final = "give nodes of this graph: what graph.add gives, Node.of_event(event)"
 
 
-class CommandGraph(Nodes, Pictured):
+class CommandGraph(Nodes, Drawable):
     """A modifiable graph of commands for the devices of a context.
 
     Args:
@@ -79,7 +79,7 @@ class CommandGraph(Nodes, Pictured):
             self.context, device = queue.context, device or queue.device
         given = self.context.devices[:1] if device is None else device
         wanted: tuple[Device, ...] = tuple(
-            several(given, Device, "CommandGraph", "CommandGraph(context, device)")
+            as_list(given, Device, "CommandGraph", "CommandGraph(context, device)")
         )
         if not wanted:
             raise invalid(
@@ -170,7 +170,7 @@ class CommandGraph(Nodes, Pictured):
             self._check_explicit("add")
             if not self.context.adapter.open:  # in a forked child
                 self.context.adapter.check_open("add")
-            before = several(depends_on, Node, "add", _NODE)
+            before = as_list(depends_on, Node, "add", _NODE)
             for node in before:
                 if node.graph is not self:
                     raise invalid(
@@ -294,19 +294,21 @@ class CommandGraph(Nodes, Pictured):
 
     def insert(self, handler: Handler, device: Device, queue: Queue | None = None) -> Node:
         """The node of a handler that a command-group function has been given. For `recording` too."""
-        command = handler.finished()
+        command = handler.take_command()
         if handler.dynamic:
             check_dynamic(handler)
         if isinstance(command, GraphExecution):
             command.executable.check_inside(self)
-        node = self._insert(command, handler.requirements, self.named(handler), device, queue)
+        node = self._insert(
+            command, handler.requirements, self.predecessors_of(handler), device, queue
+        )
         for dynamic, index in handler.dynamic:
             dynamic.register(command, index)  # pyright: ignore[reportAttributeAccessIssue]
         if handler.when_added is not None:
             handler.when_added(node)
         return node
 
-    def named(self, handler: Handler) -> list[Node]:
+    def predecessors_of(self, handler: Handler) -> list[Node]:
         """The nodes that a handler's command comes after by itself or by events."""
         found = list(handler.after)
         for event in handler.dependencies:

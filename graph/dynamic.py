@@ -22,7 +22,7 @@ from ..runtime.arguments import (
     check_local,
 )
 from ..runtime.buffer import Accessor
-from ..runtime.checks import check_group, expect, no, whole
+from ..runtime.checks import as_integer, check_group, expect, wrong_type
 from ..runtime.commands import Command, HostTask
 from ..runtime.errors import SYCLError, invalid
 from ..runtime.handler import Handler
@@ -60,7 +60,9 @@ class DynamicParameter(DynamicArgument):
         try:
             return argument(value)
         except SYCLError as error:
-            raise error.of(error.message.replace("argument 0", "the value", 1), routine) from None
+            raise error.reworded(
+                error.message.replace("argument 0", "the value", 1), routine
+            ) from None
 
     @property
     def argument(self) -> Argument:
@@ -210,7 +212,7 @@ class DynamicCommandGroup:
     ) -> None:
         _graph(graph, "DynamicCommandGroup")
         if callable(functions) or not isinstance(functions, Iterable):
-            raise no(
+            raise wrong_type(
                 functions,
                 "list of functions",
                 "DynamicCommandGroup",
@@ -234,8 +236,8 @@ class DynamicCommandGroup:
                 check_group(error, function, "DynamicCommandGroup")
                 raise
         _check(handlers, graph)
-        self.before: list[Node] = graph.named(handlers[0])
-        self.commands: tuple[Command, ...] = tuple(handler.finished() for handler in handlers)
+        self.before: list[Node] = graph.predecessors_of(handlers[0])
+        self.commands: tuple[Command, ...] = tuple(handler.take_command() for handler in handlers)
         for handler, command in zip(handlers, self.commands, strict=True):
             for dynamic, index in handler.dynamic:
                 dynamic.register(command, index)  # pyright: ignore[reportAttributeAccessIssue]
@@ -260,7 +262,7 @@ class DynamicCommandGroup:
     @active_index.setter
     def active_index(self, index: int) -> None:
         """Make another one active, in all nodes; executable graphs see it after `update`. (set_active_index)"""
-        if not 0 <= whole(index, "index", "active_index") < len(self.commands):
+        if not 0 <= as_integer(index, "index", "active_index") < len(self.commands):
             raise invalid(
                 f"Index is out of range: there are {len(self.commands)} command-groups",
                 routine="active_index",
@@ -321,11 +323,11 @@ def _check(handlers: Sequence[Handler], graph: CommandGraph) -> None:
     for handler in handlers:
         for accessor in handler.requirements:
             graph.check_buffer(accessor.buffer)
-    first = set(map(id, graph.named(handlers[0])))
+    first = set(map(id, graph.predecessors_of(handlers[0])))
     uses = {(id(accessor.buffer), accessor.writes) for accessor in handlers[0].requirements}
     for handler in handlers[1:]:
         theirs = {(id(accessor.buffer), accessor.writes) for accessor in handler.requirements}
-        if set(map(id, graph.named(handler))) != first or theirs != uses:
+        if set(map(id, graph.predecessors_of(handler))) != first or theirs != uses:
             raise invalid(
                 "Command-groups in dynamic command-group don't have equivalent dependencies to other graph nodes.",
                 routine="DynamicCommandGroup",

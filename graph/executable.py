@@ -24,7 +24,7 @@ from ..runtime.scheduler import Deferred, run_on_host, submit
 from . import update
 from .node import Node
 from .partition import Partition, partition
-from .picture import Pictured
+from .picture import Drawable
 from .segments import ORDER_ONLY, BufferSegment, EmptySegment, HostSegment, Segment
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class GraphExecution(Command):
         return [f"nodes: {len(self.executable.snapshot.commands)}"]
 
 
-class ExecutableGraph(Pictured):
+class ExecutableGraph(Drawable):
     """A graph that can be submitted: `queue.graph(executable)`, and updated, if it was finalized with `updatable=True`.
 
     Attributes:
@@ -342,7 +342,7 @@ class ExecutableGraph(Pictured):
         try:
             return self._run_each(queue, dependencies, events)
         except BaseException:  # what has begun goes on, also on other devices
-            queue.adopt(events)
+            queue.also_wait_for(events)
             raise
 
     def _run_each(self, queue: Queue, dependencies: Sequence[Event], events: list[Event]) -> Event:

@@ -57,12 +57,12 @@ def execution_orders(
                     if not waiting[after]:
                         ready.append(after)
         if len(order) < len(group):
-            raise _cycle({node for node in group if waiting[node]}, predecessors)
+            raise _cycle_error({node for node in group if waiting[node]}, predecessors)
         orders.append(order)
     return orders
 
 
-def _cycle(waiting: Set[int], predecessors: Neighbours) -> SYCLError:
+def _cycle_error(waiting: Set[int], predecessors: Neighbours) -> SYCLError:
     """The error for nodes that wait for each other: each of them comes after another, so that walking up meets one twice."""
     node, walked = min(waiting), {}
     while node not in walked:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Pictured:
+class Drawable:
     """A graph, modifiable or executable: it can be drawn, and copies name the same one."""
 
     def __copy__(self) -> Self:

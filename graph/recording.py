@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..loader.base.forks import new_lock
-from ..runtime.checks import several
+from ..runtime.checks import as_list
 from ..runtime.commands import Barrier
 from ..runtime.errors import invalid
 from ..runtime.event import Event
@@ -177,4 +177,4 @@ def queues_of(given: Queue | Iterable[Queue], routine: str) -> list[Queue]:
     remedy = (
         "give a fairlead.runtime.Queue; a pyopencl.CommandQueue is recorded by fairlead.capture"
     )
-    return several(given, Queue, routine, remedy, "queue that records")
+    return as_list(given, Queue, routine, remedy, "queue that records")

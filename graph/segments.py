@@ -84,22 +84,22 @@ class HostSegment:
 def _run(task: HostTask, context: Context) -> None:
     for accessor in task.requirements:
         if MODES[accessor.mode][2]:
-            _move("Read", accessor.buffer, context)
+            _transfer("Read", accessor.buffer, context)
     task.run()
     for accessor in task.requirements:
         if accessor.writes:
-            _move("Write", accessor.buffer, context)
+            _transfer("Write", accessor.buffer, context)
 
 
-def _move(direction: str, buffer: Buffer, context: Context) -> None:
+def _transfer(direction: str, buffer: Buffer, context: Context) -> None:
     """Bring a buffer's contents to the host's copy or back, and wait: what comes before and after in the graph does, too.
 
     By an event: some drivers return from a blocking write before it is complete.
     """
-    address = buffer.host(writable=direction == "Read").ctypes.data
+    address = buffer.host_copy(writable=direction == "Read").ctypes.data
     routine, memory = f"urEnqueueMemBuffer{direction}", buffer.memory(context)
-    event = context.adapter.made(
-        routine, context.transfers(), memory, False, 0, buffer.nbytes, address, 0, None
+    event = context.adapter.obtain(
+        routine, context.transfer_queue(), memory, False, 0, buffer.nbytes, address, 0, None
     )
     Event(context, event).wait()
 
@@ -153,7 +153,7 @@ class BufferSegment:
             try:
                 point, handle = command.append(self.buffer, len(waits), packed)
             except SYCLError as error:
-                raise error.of(f"node {node}: {error.message}", error.routine) from error
+                raise error.reworded(f"node {node}: {error.message}", error.routine) from error
             if not in_order:
                 points[node] = (point,)
             if handle:

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..runtime.checks import several
+from ..runtime.checks import as_list
 from ..runtime.commands import Barrier, Command, HostTask, Transfer
 from ..runtime.errors import SYCLError, invalid
 from ..runtime.launches import Launch
@@ -45,7 +45,7 @@ def changes(
         return _of_graph(executable, given.command_graph, strict)
     return _of_nodes(
         executable,
-        several(
+        as_list(
             given, Node, "update", "give a node, several, or a CommandGraph", "Node or CommandGraph"
         ),
     )

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from ..loader.base import search
+from ..loader.base.manifests import check_library, search_directory, search_manifest
 from ..loader.base.search import (
     Candidate,
     Finding,
@@ -26,10 +27,7 @@ from ..loader.base.search import (
     SearchResult,
     Variable,
     VariableInUse,
-    check_library,
     collect,
-    search_directory,
-    search_manifest,
     secure_environ,
     split_list,
 )
@@ -141,7 +139,7 @@ VARIABLES: Final = (
 
 
 @dataclass(frozen=True)
-class Request:
+class DriverSearch:
     """What every step gets.
 
     Attributes:
@@ -166,7 +164,7 @@ class Step:
     """
 
     name: str
-    run: Callable[[Request, str], Iterator[Finding]]
+    run: Callable[[DriverSearch, str], Iterator[Finding]]
     replaced_by: tuple[str, ...] = ()
 
 
@@ -184,7 +182,7 @@ def find(
         prefix: the Python environment whose `etc/OpenCL/vendors` is read; by default the running
             one.
     """
-    return collect(_without_loaders(_walk(Request(secure_environ(environ), vendors, prefix))))
+    return collect(_without_loaders(_walk(DriverSearch(secure_environ(environ), vendors, prefix))))
 
 
 def explain_variables(environ: Mapping[str, str] | None = None) -> tuple[VariableInUse, ...]:
@@ -204,7 +202,7 @@ def shipped_vendors() -> Path:
     return Path(__file__).parents[1] / "vendors_d"
 
 
-def _walk(request: Request) -> Iterator[Finding]:
+def _walk(request: DriverSearch) -> Iterator[Finding]:
     """The findings of all steps, and a place for each step that was skipped."""
     variables = {variable.name for variable in VARIABLES}
     for step in STEPS:
@@ -242,7 +240,7 @@ def _without_loaders(findings: Iterable[Finding]) -> Iterator[Finding]:
         yield finding
 
 
-def _filenames(request: Request, name: str) -> Iterator[Finding]:
+def _filenames(request: DriverSearch, name: str) -> Iterator[Finding]:
     """OCL_ICD_FILENAMES names libraries only, as in the Khronos loader."""
     for element in split_list(name, request.environ[name]):
         if isinstance(element, Refusal):
@@ -258,7 +256,7 @@ def _filenames(request: Request, name: str) -> Iterator[Finding]:
             yield check_library(_absolute(element), name)
 
 
-def _vendors_variable(request: Request, name: str) -> Iterator[Finding]:
+def _vendors_variable(request: DriverSearch, name: str) -> Iterator[Finding]:
     """OCL_ICD_VENDORS in the meaning of every loader, and as a list."""
     for element in split_list(name, request.environ[name]):
         if isinstance(element, Refusal):
@@ -282,7 +280,7 @@ def _vendors_variable(request: Request, name: str) -> Iterator[Finding]:
             yield check_library(_absolute(element), name)
 
 
-def _named_manifest(element: str, request: Request, name: str) -> Iterator[Finding]:
+def _named_manifest(element: str, request: DriverSearch, name: str) -> Iterator[Finding]:
     """An .icd file; a bare name means one of the vendor directory first, as in ocl-icd."""
     path = Path(os.path.abspath(element))
     if "/" not in element:
@@ -294,7 +292,7 @@ def _named_manifest(element: str, request: Request, name: str) -> Iterator[Findi
     yield from search_manifest(path, name)
 
 
-def _vendor_path(request: Request, name: str) -> Iterator[Finding]:
+def _vendor_path(request: DriverSearch, name: str) -> Iterator[Finding]:
     """OPENCL_VENDOR_PATH: one directory."""
     directory = os.path.abspath(request.environ[name])
     if not os.path.exists(directory):
@@ -307,11 +305,11 @@ def _vendor_path(request: Request, name: str) -> Iterator[Finding]:
     yield from search_directory(Path(directory), name)
 
 
-def _system(request: Request, name: str) -> Iterator[Finding]:
+def _system(request: DriverSearch, name: str) -> Iterator[Finding]:
     return search_directory(request.vendors, name)
 
 
-def _python_prefix(request: Request, name: str) -> Iterator[Finding]:
+def _python_prefix(request: DriverSearch, name: str) -> Iterator[Finding]:
     """Drivers in the Python environment, and in the one that a virtual environment was made from."""
     directories = [
         Path(root) / "etc/OpenCL/vendors"
@@ -322,7 +320,7 @@ def _python_prefix(request: Request, name: str) -> Iterator[Finding]:
         yield from search_directory(directories[1], name, _site_packages())
 
 
-def _pocl_wheel(request: Request, name: str) -> Iterator[Finding]:
+def _pocl_wheel(request: DriverSearch, name: str) -> Iterator[Finding]:
     """The manifest that the wheel of PoCL (pocl-binary-distribution) puts into PyOpenCL's package.
 
     It is there for the loader inside PyOpenCL's wheel. Without PyOpenCL the directory exists all the
@@ -346,11 +344,11 @@ def _pocl_wheel(request: Request, name: str) -> Iterator[Finding]:
         yield from search_directory(Path(package) / ".libs", name)
 
 
-def _pyopencl_home(request: Request, name: str) -> Iterator[Finding]:
+def _pyopencl_home(request: DriverSearch, name: str) -> Iterator[Finding]:
     return search_directory(Path(request.environ[name]) / ".libs", name)
 
 
-def _shipped(request: Request, name: str) -> Iterator[Finding]:
+def _shipped(request: DriverSearch, name: str) -> Iterator[Finding]:
     return search_directory(shipped_vendors(), name, _site_packages())
 
 

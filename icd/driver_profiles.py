@@ -104,7 +104,7 @@ class Applies:
 
 
 @dataclass(frozen=True)
-class Row:
+class ProfileRow:
     """One row of the table.
 
     Attributes:
@@ -160,7 +160,7 @@ def switched_off(value: str | None = None) -> tuple[frozenset[str], tuple[str, .
     return frozenset(off), tuple(unknown)
 
 
-def active() -> tuple[Row, ...]:
+def active() -> tuple[ProfileRow, ...]:
     """The rows that are switched on."""
     off, _ = switched_off()
     return tuple(row for row in ROWS if row.id not in off)
@@ -191,7 +191,9 @@ def _profile(name: str, vendor: str, version: str, switches: str) -> DriverProfi
     return profile
 
 
-def habits_of(name: str, vendor: str, version: str, switches: str | None = None) -> tuple[Row, ...]:
+def habits_of(
+    name: str, vendor: str, version: str, switches: str | None = None
+) -> tuple[ProfileRow, ...]:
     """The habits that apply to a platform and are switched on, in the order of the table."""
     off, _ = switched_off(switches)
     return tuple(
@@ -227,7 +229,7 @@ _POCL: Final = "Portable Computing Language"
 _NVIDIA: Final = Applies(name="NVIDIA CUDA")
 
 ROWS: Final = (
-    Row(
+    ProfileRow(
         id="pip-icd-prefix",
         applies="manifests in a Python environment that name an absolute path that does not exist",
         does="opens the library of that name in the lib directory of the same environment",
@@ -235,7 +237,7 @@ ROWS: Final = (
         test="icd/test_driver_profiles.py::test_a_manifest_that_names_a_build_prefix",
         locate=path_inside_prefix,
     ),
-    Row(
+    ProfileRow(
         id="sibling-libraries",
         applies="drivers that need a library which dlopen does not find and which lies beside them",
         does="opens the libraries beside the driver first, by their paths",
@@ -243,7 +245,7 @@ ROWS: Final = (
         test="icd/test_driver_profiles.py::test_libraries_that_lie_beside_the_driver",
         repair_open=open_with_siblings,
     ),
-    Row(
+    ProfileRow(
         id="pocl-generic-cpu",
         applies=f"platforms whose version says {_GENERIC_CPU!r} and whose devices name the LLVM CPU "
         "'generic' and an x86-64 Linux triple",
@@ -254,36 +256,36 @@ ROWS: Final = (
         test="icd/test_driver_profiles.py::test_with_the_repair_it_builds_and_runs",
         repair_platform=_name_the_cpu,
     ),
-    Row(
+    ProfileRow(
         id="waits-one-at-a-time",
         applies=_INTEL,
         does="lets one thread at a time into the driver's wait; the others wait for a callback",
-        evidence="2026.22.10: in a C program, eight threads with an out-of-order queue each stood "
-        "still after 5,000 rounds of three launches and a blocking read; a waiting thread runs "
+        evidence="2026.22.10: eight threads of a C program, with an out-of-order queue each, stood "
+        "still after 5,000 rounds of three launches and a blocking read. A waiting thread runs "
         "commands, and two such threads can wait for each other",
         test="icd/test_habits.py::test_waits_one_at_a_time",
         sets={"waits_one_at_a_time": True},
     ),
-    Row(
+    ProfileRow(
         id="deferred-final-release",
         applies=_INTEL,
         does="releases an out-of-order queue one second after its last command has ended",
         evidence="2026.22.10: the last command destroys the queue in the driver's own thread, which "
-        "then waits for itself; a C program of two writes and a blocking read hung in its fourth round",
+        "then waits for itself. A C program of two writes and a blocking read hung in its fourth round",
         test="icd/test_habits.py::test_deferred_final_release",
         sets={"final_release_delay": 1.0},
     ),
-    Row(
+    ProfileRow(
         id="events-cheaper-than-queues",
         applies=Applies(name=_POCL),
         does="orders graphs without markers by events, up to 4 for each command, and not by queues",
         evidence="3.0 and 3.1: launches without an order took 1.5 times as long as a C loop on "
-        "in-order queues and 1.1 times by events, because a command's end wakes a thread for the "
-        "next; a marker waits for all commands before it",
+        "in-order queues, and 1.1 times by events. A command's end wakes a thread for the next. A "
+        "marker waits for all commands before it",
         test="icd/test_habits.py::test_events_cheaper_than_queues",
         sets={"events_per_command": 4},
     ),
-    Row(
+    ProfileRow(
         id="native-command-buffers-leak",
         applies=_INTEL,
         does="replays command-buffers; the driver's own are used only on request",
@@ -295,12 +297,12 @@ ROWS: Final = (
             "some 2 KB a command"
         },
     ),
-    Row(
+    ProfileRow(
         id="native-command-buffers-crash",
         applies=Applies(name=_POCL, product="PoCL", before=(7, 1)),
         does="replays command-buffers; the driver's own are used only on request",
         evidence="3.1 and 5.0 crash while their command-buffer records a launch that they should "
-        "refuse, such as one with too large a work-group; 7.1 answers with a code, and no version "
+        "refuse, such as one with too large a work-group. 7.1 answers with a code, and no version "
         "before it is proven",
         test="icd/test_habits.py::test_native_command_buffers_are_used_on_request_only",
         sets={
@@ -308,7 +310,7 @@ ROWS: Final = (
             "ends the process"
         },
     ),
-    Row(
+    ProfileRow(
         id="svm-needs-lock",
         applies=_NVIDIA,
         does="lets one thread at a time into clSVMAlloc and clSVMFree",
@@ -316,7 +318,7 @@ ROWS: Final = (
         test="icd/test_habits.py::test_svm_needs_lock",
         sets={"svm_needs_lock": True},
     ),
-    Row(
+    ProfileRow(
         id="svm-arguments-stick",
         applies=_NVIDIA,
         does="makes a kernel anew before an argument that was an SVM pointer becomes something else",
@@ -324,7 +326,7 @@ ROWS: Final = (
         test="icd/test_habits.py::test_svm_arguments_stick",
         sets={"svm_arguments_stick": True},
     ),
-    Row(
+    ProfileRow(
         id="waiting-markers-without-times",
         applies=_NVIDIA,
         does="takes a time stamp from a second marker, which waits for nothing",
@@ -332,7 +334,7 @@ ROWS: Final = (
         test="icd/test_habits.py::test_waiting_markers_without_times",
         sets={"waiting_markers_have_no_times": True},
     ),
-    Row(
+    ProfileRow(
         id="blocking-write-returns-early",
         applies=_INTEL,
         does="waits for the event of a blocking write",
@@ -341,7 +343,7 @@ ROWS: Final = (
         test="icd/test_habits.py::test_blocking_write_returns_early",
         sets={"blocking_write_returns_early": True},
     ),
-    Row(
+    ProfileRow(
         id="rect-copies-of-sub-buffers",
         applies=Applies(name=_POCL, product="PoCL", before=(7, 1)),
         does="copies rectangles between the parents of sub-buffers, at shifted origins",
@@ -350,7 +352,7 @@ ROWS: Final = (
         test="icd/test_habits.py::test_rect_copies_of_sub_buffers",
         sets={"copies_rects_of_parents": True},
     ),
-    Row(
+    ProfileRow(
         id="local-size-suggestion-crashes",
         applies=Applies(name=_POCL, product="PoCL", since=(8, 0)),
         does="computes suggested local sizes itself and does not ask the driver",
@@ -359,7 +361,7 @@ ROWS: Final = (
         test="icd/test_habits.py::test_local_size_suggestion_crashes",
         sets={"suggests_local_sizes": False},
     ),
-    Row(
+    ProfileRow(
         id="intel-device-code",
         applies=Applies(vendor="Intel"),
         does="selects binaries compiled ahead of time by device type, knows the option for fast "

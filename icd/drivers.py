@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ..loader.base import search
+from ..loader.base.elf import check_file
 from ..loader.base.errors import FairleadError, reason_of
-from ..loader.base.library import Library, check_file, dlopen, open_library
+from ..loader.base.library import Library, dlopen, open_library
 from ..loader.base.search import Candidate, Refusal, SearchResult, secure_environ
 from ..loader.base.verdicts import Report, judge
 from . import discovery, driver_profiles

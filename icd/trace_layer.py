@@ -21,7 +21,7 @@ from typing import Final
 from ..loader.base.abi import Api
 from ..loader.base.errors import FairleadError
 from ..loader.base.log import warn
-from ..loader.trace.printing import Call, decode
+from ..loader.trace.printing import TracedCall, decode
 from .abi import OPENCL
 
 #: The head of a file: magic, format, slots, pid, parent, the two times at the start, calls lost,
@@ -50,7 +50,7 @@ class Process:
     begin: int
     time: int
     lost: int
-    calls: list[Call]
+    calls: list[TracedCall]
 
 
 def path() -> Path:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from .scheduler import in_adapters
+from .scheduler import adapter_call
 
 _PATIENCE: Final = 0.5  # seconds
 
@@ -46,7 +46,7 @@ class Afterwards:
                     return
                 self._runs = True  # one was added meanwhile
                 continue
-            with in_adapters() as go:
+            with adapter_call() as go:
                 if go:
                     action()
             del action  # and what it holds

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy
 
 from ..loader.ur.abi import UR
-from .checks import element_type, no, whole
+from .checks import as_integer, element_type, wrong_type
 from .errors import Errc, SYCLError, invalid
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class LocalMemory(BoundArgument):
     """Local memory of a work-group: a number of bytes, or of elements of a dtype. (SYCL: local_accessor)"""
 
     def __init__(self, count: int, dtype: Any = None) -> None:
-        self.size = whole(count, "number of bytes or elements", "LocalMemory")
+        self.size = as_integer(count, "number of bytes or elements", "LocalMemory")
         self.size *= element_type(dtype, "LocalMemory").itemsize if dtype is not None else 1
         if self.size <= 0:
             raise SYCLError(
@@ -102,7 +102,7 @@ class RawArgument:
         try:
             self.value = bytes(memoryview(value))
         except TypeError as error:
-            raise no(value, "bytes", "RawArgument", "bytes(…), array.tobytes()") from error
+            raise wrong_type(value, "bytes", "RawArgument", "bytes(…), array.tobytes()") from error
 
     def __repr__(self) -> str:
         return f"<RawArgument of {len(self.value)} bytes>"
@@ -124,7 +124,7 @@ _values: Final[dict[tuple[Any, bytes], Argument]] = {}
 _MOST_VALUES: Final = 256
 
 
-def of_bytes(value: bytes, dtype: Any = None, is_raw: bool = False) -> Argument:
+def value_argument(value: bytes, dtype: Any = None, is_raw: bool = False) -> Argument:
     """A value of which the kernel gets a copy. Equal values are one argument: many launches are given the same few."""
     key = is_raw or dtype, value
     found = _values.get(key)
@@ -143,22 +143,22 @@ _address: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(
 )
 
 
-def of_number(value: Any) -> Argument:
+def number_argument(value: Any) -> Argument:
     """A NumPy number, bool among them. Its data's `tobytes` is three times as fast as its own, which structured values may need."""
-    return of_bytes(value.data.tobytes(), value.dtype)
+    return value_argument(value.data.tobytes(), value.dtype)
 
 
 def _of_numpy(value: Any) -> Argument:
-    return of_bytes(value.tobytes())
+    return value_argument(value.tobytes())
 
 
 def _of_ctypes(value: Any) -> Argument:
-    return of_bytes(bytes(value))
+    return value_argument(bytes(value))
 
 
 def _of_simple_ctypes(value: Any) -> Argument:
     kind = type(value)._type_
-    return of_bytes(bytes(value), numpy.dtype(kind) if kind in _NUMBERS_OF_CTYPES else None)
+    return value_argument(bytes(value), numpy.dtype(kind) if kind in _NUMBERS_OF_CTYPES else None)
 
 
 #: The codes of ctypes' numbers, which NumPy shares.
@@ -166,16 +166,16 @@ _NUMBERS_OF_CTYPES: Final = frozenset("bBhHiIlLqQfd?")
 
 #: How a value of a type becomes an argument; filled by the modules of the types (usm, buffer), looked up along the type's bases.
 MAKERS: Final[dict[type, Callable[[Any], Argument]]] = {
-    numpy.number: of_number,
-    numpy.bool_: of_number,
+    numpy.number: number_argument,
+    numpy.bool_: number_argument,
     numpy.generic: _of_numpy,
     ctypes._SimpleCData: _of_simple_ctypes,  # pyright: ignore[reportPrivateUsage]
     ctypes.Structure: _of_ctypes,
     ctypes.Union: _of_ctypes,
     ctypes.Array: _of_ctypes,
-    RawArgument: lambda value: of_bytes(value.value, is_raw=True),
+    RawArgument: lambda value: value_argument(value.value, is_raw=True),
     LocalMemory: lambda value: Argument(LOCAL, value.size),
-    bool: lambda value: of_number(numpy.bool_(value)),
+    bool: lambda value: number_argument(numpy.bool_(value)),
     type(None): lambda value: Argument(POINTER, _POINTER_SIZE),
 }
 

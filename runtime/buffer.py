@@ -28,11 +28,11 @@ from ..loader.base.forks import new_lock
 from ..loader.ur.abi import UR
 from .afterwards import Afterwards
 from .arguments import MAKERS, MEMORY, Argument
-from .checks import element_type, expect, no, whole
+from .checks import as_integer, element_type, expect, wrong_type
 from .errors import Errc, SYCLError, invalid
 from .event import Event, Unfinished
-from .handles import struct
-from .scheduler import check_not_own, held_open, submit
+from .handles import make_struct
+from .scheduler import check_no_deadlock, open_event, submit
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -112,7 +112,7 @@ class Buffer(Memory):
                 remedy=_MADE_OF,
             )
         self.size = math.prod(self.shape)
-        self.nbytes = whole(self.size * self.dtype.itemsize, "number of bytes", "Buffer")
+        self.nbytes = as_integer(self.size * self.dtype.itemsize, "number of bytes", "Buffer")
         self.final_data = given if given is not None and given.flags.writeable else None
         if write_back and self.final_data is None:
             raise invalid(
@@ -172,10 +172,10 @@ class Buffer(Memory):
             assert self._host is not None
             flags |= UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"]
             properties = ctypes.byref(
-                struct("ur_buffer_properties_t", pHost=self._host.ctypes.data)
+                make_struct("ur_buffer_properties_t", pHost=self._host.ctypes.data)
             )
             self._valid.add(context)
-        made = context.adapter.made(
+        made = context.adapter.obtain(
             "urMemBufferCreate", context.handle, flags, self.nbytes, properties
         )
         self._memories[context] = made
@@ -215,14 +215,16 @@ class Buffer(Memory):
         if where is not None:
             self.memory(where)
         else:  # a copy of its own is made now, not when the host task runs: later commands are told where it is
-            self.host(writable=MODES[mode][1])
+            self.host_copy(writable=MODES[mode][1])
         if MODES[mode][2] and self._valid and where not in self._valid:
             if _HOST not in self._valid:
-                self._move("Read", next(filter(None, self._valid)), self.host(writable=True))
+                self._transfer(
+                    "Read", next(filter(None, self._valid)), self.host_copy(writable=True)
+                )
             if where is not None:
-                self._move("Write", where, self.host())
+                self._transfer("Write", where, self.host_copy())
 
-    def used(self, where: Context | None, mode: str, event: Event) -> None:
+    def record_use(self, where: Context | None, mode: str, event: Event) -> None:
         """A command with this access was submitted, or runs on the host (None)."""
         if MODES[mode][1]:
             self._writer, self._readers = event, Unfinished()
@@ -230,7 +232,7 @@ class Buffer(Memory):
         else:
             self._readers.add(event)
 
-    def host(self, *, writable: bool = False) -> numpy.ndarray[Any, Any]:
+    def host_copy(self, *, writable: bool = False) -> numpy.ndarray[Any, Any]:
         """The host's copy. If it is to be written to, that is the array that the buffer was made of only if that gets the contents."""
         if self._host is None:
             self._host = numpy.empty(self.shape, self.dtype)
@@ -240,7 +242,7 @@ class Buffer(Memory):
             self._host, self._borrowed = self._host.copy(), False
         return self._host
 
-    def _move(self, direction: str, context: Context, host: numpy.ndarray[Any, Any]) -> None:
+    def _transfer(self, direction: str, context: Context, host: numpy.ndarray[Any, Any]) -> None:
         """Read all of it from a context to the host's copy, or write that to a context: a command like any other."""
         call, memory = (
             getattr(context.adapter.ur, f"urEnqueueMemBuffer{direction}"),
@@ -250,7 +252,7 @@ class Buffer(Memory):
         def enqueue(count: int, waits: Any) -> int:
             event = ctypes.c_void_p()
             code = call(
-                context.transfers(),
+                context.transfer_queue(),
                 memory,
                 False,
                 0,
@@ -264,7 +266,7 @@ class Buffer(Memory):
             return event.value or 0
 
         self._writer = submit(context, [self._writer] if self._writer is not None else [], enqueue)
-        context.hold(self._writer, host)
+        context.keep_until_done(self._writer, host)
         self._valid.add(_HOST if direction == "Read" else context)
 
     # the host's access
@@ -289,11 +291,11 @@ class Buffer(Memory):
                 remedy="end the recording first",
             )
         with lock:
-            check_not_own(self.dependencies(mode), "host_access")
+            check_no_deadlock(self.dependencies(mode), "host_access")
             self.prepare(_HOST, mode, "host_access")
             before = self.dependencies(mode)
-            event, close = held_open(None)
-            self.used(_HOST, mode, event)
+            event, close = open_event(None)
+            self.record_use(_HOST, mode, event)
         try:
             Event.wait_all(before)
         except BaseException as error:  # what was to be read or kept is not there
@@ -307,7 +309,7 @@ class Buffer(Memory):
     def view(self, mode: str) -> numpy.ndarray[Any, Any]:
         """The host's copy, which must be valid, as an array that can be written to if the mode says so."""
         writes = MODES[mode][1]
-        view = self.host(writable=writes).view()
+        view = self.host_copy(writable=writes).view()
         view.flags.writeable = writes
         return view
 
@@ -326,7 +328,7 @@ class Buffer(Memory):
         with lock:
             if self._closed:
                 return
-            check_not_own(self.dependencies("write"), "Buffer.close")
+            check_no_deadlock(self.dependencies("write"), "Buffer.close")
             if self.write_back:
                 self.prepare(_HOST, "read")
             self._closed = True
@@ -338,7 +340,7 @@ class Buffer(Memory):
             if writer is not None:
                 writer.wait()
             if self.write_back and self.final_data is not None and self._valid:
-                host = self.host()
+                host = self.host_copy()
                 if not numpy.may_share_memory(host, self.final_data):
                     self.final_data[...] = host.reshape(self.final_data.shape)
         finally:
@@ -404,7 +406,7 @@ class Accessor:
         self, buffer: Buffer, mode: str = "read_write", shape: Any = None, offset: Any = None
     ) -> None:
         if not isinstance(buffer, Buffer):
-            raise no(
+            raise wrong_type(
                 buffer,
                 "Buffer",
                 "Accessor",

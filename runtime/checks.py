@@ -20,7 +20,7 @@ MOST: Final = (1 << 63) - 1
 _NAMES: Final = {str: "text", numpy.ndarray: "NumPy array"}
 
 
-def no(value: Any, what: str, routine: str, remedy: str = "") -> SYCLError:
+def wrong_type(value: Any, what: str, routine: str, remedy: str = "") -> SYCLError:
     """The error: a value is not what it should be."""
     kind, package = type(value), type(value).__module__.split(".")[0]
     shown = "None" if value is None else kind.__name__
@@ -40,10 +40,10 @@ def expect(
             _NAMES.get(kind, kind.__name__)
             for kind in (kinds if isinstance(kinds, tuple) else (kinds,))
         )
-        raise no(value, what or " or ".join(names), routine, remedy)
+        raise wrong_type(value, what or " or ".join(names), routine, remedy)
 
 
-def several(
+def as_list(
     given: T | Iterable[T], kind: type[T], routine: str, remedy: str = "", what: str = ""
 ) -> list[T]:
     """One of a kind, or several of it, as a list. Raises SYCLError (invalid)."""
@@ -56,12 +56,12 @@ def several(
     return found
 
 
-def whole(value: Any, what: str, routine: str) -> int:
+def as_integer(value: Any, what: str, routine: str) -> int:
     """A whole number, NumPy's too, that C's functions can be given. Raises SYCLError (invalid)."""
     try:
         found = operator.index(value)
     except TypeError as error:
-        raise no(value, what, routine, "give a whole number") from error
+        raise wrong_type(value, what, routine, "give a whole number") from error
     if abs(found) > MOST:
         raise invalid(
             f"{found} is too large for a {what}", routine=routine, remedy="stay below 2**63"
@@ -100,4 +100,4 @@ def check_group(error: TypeError, function: Any, routine: str) -> None:
 def check_executable(value: Any, routine: str) -> None:
     """Raise SYCLError (invalid) for what is no executable graph, of whatever package."""
     if not hasattr(value, "of_context"):
-        raise no(value, "ExecutableGraph", routine, "give what graph.finalize() gives")
+        raise wrong_type(value, "ExecutableGraph", routine, "give what graph.finalize() gives")

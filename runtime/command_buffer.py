@@ -8,12 +8,12 @@ from typing import Any
 
 from .context import Context
 from .errors import unsupported
-from .handles import Object, struct
+from .handles import URObject, make_struct
 from .launch_updates import Block, Change, describe
 from .platform import Device
 
 
-class AdapterCommandBuffer(Object):
+class AdapterCommandBuffer(URObject):
     """A command-buffer for one device (ur_exp_command_buffer_handle_t).
 
     One thread appends to it, and there are many launches, so that some things are made once: `append_launch` is the adapter's function,
@@ -33,7 +33,7 @@ class AdapterCommandBuffer(Object):
         profiling: bool = False,
     ) -> None:
         self.context, self.device, self.updatable = context, device, updatable
-        description = struct(
+        description = make_struct(
             "ur_exp_command_buffer_desc_t",
             isUpdatable=updatable,
             isInOrder=in_order,
@@ -44,7 +44,7 @@ class AdapterCommandBuffer(Object):
                 f"{device.backend} backend is not supported by SYCL Graph extension",
                 routine="CommandBuffer",
             )
-        made = context.adapter.made(
+        made = context.adapter.obtain(
             "urCommandBufferCreateExp", context.handle, device.handle, ctypes.byref(description)
         )
         super().__init__(context.adapter, made)

@@ -418,7 +418,7 @@ class InteropHandle:
     def native_memory(self, accessor: Accessor) -> int:
         """The native memory object of an accessor's buffer (OpenCL: cl_mem)."""
         handle = accessor.buffer.memory(self.context)
-        return self.context.adapter.made(
+        return self.context.adapter.obtain(
             "urMemGetNativeHandle", handle, self.context.devices[0].handle
         )
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 from ..loader.base.forks import in_child, new_lock
 from ..loader.ur.abi import UR
 from .afterwards import Afterwards
-from .checks import several
+from .checks import as_list
 from .errors import invalid
 from .event import Event, Unfinished
-from .handles import Adapter, Object, array, struct
+from .handles import RuntimeAdapter, URObject, handle_array, make_struct
 from .platform import Device, devices
-from .scheduler import leave_adapters, stop
+from .scheduler import stop_starting, wait_for_adapter_calls
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -30,7 +30,7 @@ _OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 _EMPTY: Final = UR["UR_QUEUE_INFO_EMPTY"]
 
 
-class Context(Object):
+class Context(URObject):
     """A context of one or several devices of a platform. `Context()` is one of the first device that the environment selects."""
 
     _release, _native = "urContextRelease", "urContextGetNativeHandle"
@@ -41,7 +41,7 @@ class Context(Object):
         chosen = (
             [devices()[0]]
             if of is None
-            else several(of, Device, "Context", "Context(devices()[0])")
+            else as_list(of, Device, "Context", "Context(devices()[0])")
         )
         if not chosen:
             raise invalid("a context needs a device", routine="Context", remedy="Context(device)")
@@ -55,14 +55,14 @@ class Context(Object):
         self.platform = chosen[0].platform
         adapter = self.platform.adapter
         adapter.check_open("Context")
-        made = handle or adapter.made(
-            "urContextCreate", len(chosen), array([device.handle for device in chosen]), None
+        made = handle or adapter.obtain(
+            "urContextCreate", len(chosen), handle_array([device.handle for device in chosen]), None
         )
         super().__init__(adapter, made)
         self.keep = keep  # what its handle was made of
         self._lock = new_lock()
         self._queues: weakref.WeakSet[Queue] = weakref.WeakSet()
-        self._left: list[
+        self._released: list[
             int
         ] = []  # handles of queues that are gone, but perhaps not what was submitted to them
         self._held = Unfinished()  # those that hold host memory
@@ -76,7 +76,7 @@ class Context(Object):
 
     # queues
 
-    def enter(self, queue: Queue) -> None:
+    def add_queue(self, queue: Queue) -> None:
         """A queue was made."""
         with self._lock:
             self._queues.add(queue)
@@ -86,17 +86,17 @@ class Context(Object):
         with self._lock:
             return [queue for queue in self._queues if queue.handle]
 
-    def leave(self, handle: int) -> None:
+    def release_later(self, handle: int) -> None:
         """A queue is gone that may have commands: its handle is kept until they have ended, since they may use memory."""
         with self._lock:
-            self._left.append(handle)
-            if len(self._left) > _MOST_LEFT:
+            self._released.append(handle)
+            if len(self._released) > _MOST_LEFT:
                 self._afterwards.add(self.finish)
 
-    def after_all(self, action: Callable[[], object]) -> None:
+    def when_idle(self, action: Callable[[], object]) -> None:
         """Have `action`, which raises nothing, called when everything that was submitted in it has ended: at once if that is so now, and
         else by another thread. For finalizers."""
-        if not self._left and all(queue.is_empty for queue in self.queues()):
+        if not self._released and all(queue.is_empty for queue in self.queues()):
             action()
         else:
             self._afterwards.add(lambda: (self.finish(), action()))
@@ -104,7 +104,7 @@ class Context(Object):
     def finish(self) -> None:
         """Wait for everything that was submitted in it."""
         with self._lock:
-            left, self._left = self._left, []
+            left, self._released = self._released, []
         for queue in self.queues():
             self.adapter.ur.urQueueFinish(queue.handle)
         _release_queues(self.adapter, left)
@@ -112,30 +112,30 @@ class Context(Object):
     def is_idle(self) -> bool:
         """Whether nothing runs in it, as far as that can be told without a wait."""
         with self._lock:
-            left = self._left.copy()
+            left = self._released.copy()
         return all(
             is_empty(self.adapter, handle)
             for handle in (*left, *(queue.handle for queue in self.queues()))
         )
 
-    def hold(self, event: Event, memory: Any) -> None:
+    def keep_until_done(self, event: Event, memory: Any) -> None:
         """Keep host memory until an event is complete: an adapter only knows its address."""
         event.held = memory
         with self._lock:
-            self._held.forget_first()
+            self._held.drop_first_done()
             self._held.add(event)
 
-    def let_go(self) -> None:
+    def drop_ended(self) -> None:
         """Give up the host memory of all that has ended."""
         with self._lock:
-            self._held.forget()
+            self._held.drop_done()
 
-    def transfers(self) -> int:
+    def transfer_queue(self) -> int:
         """The handle of a queue of its own, by which buffers are brought from and to the host."""
         with self._lock:
             if not self._transfers:
-                properties = ctypes.byref(struct("ur_queue_properties_t", flags=_OUT_OF_ORDER))
-                self._transfers = self.adapter.made(
+                properties = ctypes.byref(make_struct("ur_queue_properties_t", flags=_OUT_OF_ORDER))
+                self._transfers = self.adapter.obtain(
                     "urQueueCreate", self.handle, self.devices[0].handle, properties
                 )
             return self._transfers
@@ -143,8 +143,8 @@ class Context(Object):
     # its end
 
     def __del__(self) -> None:
-        if hasattr(self, "_left") and self.adapter.open:
-            left = [*self._left, self._transfers] if self._transfers else self._left
+        if hasattr(self, "_released") and self.adapter.open:
+            left = [*self._released, self._transfers] if self._transfers else self._released
             if all(is_empty(self.adapter, handle) for handle in left):
                 _release_queues(self.adapter, left)
             else:
@@ -164,14 +164,14 @@ class Context(Object):
 _MOST_LEFT: Final = 16
 
 
-def is_empty(adapter: Adapter, queue: int) -> bool:
+def is_empty(adapter: RuntimeAdapter, queue: int) -> bool:
     """Whether nothing runs in a queue, given by its handle, as far as that can be told without a wait. (UR_QUEUE_INFO_EMPTY)"""
     value = ctypes.c_bool()
     code = adapter.ur.urQueueGetInfo(queue, _EMPTY, 1, ctypes.byref(value), None)
     return code == 0 and value.value
 
 
-def _release_queues(adapter: Adapter, queues: Iterable[int]) -> None:
+def _release_queues(adapter: RuntimeAdapter, queues: Iterable[int]) -> None:
     """Release queues, given by their handles, when their commands have ended."""
     for handle in queues:
         adapter.ur.urQueueFinish(handle)
@@ -203,7 +203,7 @@ def context_for(of: Any, routine: str) -> Context:
     context = getattr(of, "context", of)
     if isinstance(context, Context):
         return context
-    members = several(of, Device, routine, f"{routine}(queue, …)", "Context, Queue or Device")
+    members = as_list(of, Device, routine, f"{routine}(queue, …)", "Context, Queue or Device")
     if not members or any(
         default_context(device) != default_context(members[0]) for device in members
     ):
@@ -258,7 +258,7 @@ def _last_thread() -> _LastThread | None:
 def _end() -> None:
     """The process ends. Drivers that are still running commands then may crash, so these are waited for, unless they take too long: they
     may be waiting for an event that nobody is left to complete. The memory that they use is never freed."""
-    stop()
+    stop_starting()
     alive = [context for context in contexts if context.adapter.open]
     for context in alive:
         context.adapter.open = False  # it releases what is left itself, all at once
@@ -267,7 +267,7 @@ def _end() -> None:
     def finish() -> None:
         for context in alive:
             context.finish()
-        leave_adapters()
+        wait_for_adapter_calls()
 
     last = _last_thread()
     if last is not None:

@@ -43,7 +43,7 @@ class SYCLError(FairleadError):
         super().__init__(message, routine=routine, code=code, remedy=remedy)
         self.errc = errc
 
-    def of(self, message: str, routine: str) -> SYCLError:
+    def reworded(self, message: str, routine: str) -> SYCLError:
         """The same error in other words, of another routine."""
         return SYCLError(self.errc, message, routine=routine, code=self.code, remedy=self.remedy)
 

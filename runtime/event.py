@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.ur.abi import UR
-from .checks import no
+from .checks import wrong_type
 from .errors import Errc, SYCLError, invalid
-from .handles import Adapter, array
+from .handles import RuntimeAdapter, handle_array
 
 if TYPE_CHECKING:
     from .context import Context
@@ -95,10 +95,10 @@ class Event:
                 remedy=_REMEDY_RECORDED,
             )
         for part in self.parts():
-            part._settle()
+            part._wait_alone()
             part.held = None
 
-    def _settle(self) -> None:
+    def _wait_alone(self) -> None:
         deferred = self.deferred
         if deferred is not None:
             if self.context is not None:
@@ -110,7 +110,7 @@ class Event:
             self.context.adapter.call(
                 "urEventWait",
                 1,
-                array((self.handle,)),
+                handle_array((self.handle,)),
                 detail="A command before this point has failed.",
             )
 
@@ -119,7 +119,7 @@ class Event:
         """Wait for several events, PyOpenCL's among them."""
         for event in events if isinstance(events, Iterable) else (events,):
             if not hasattr(event, "wait"):
-                raise no(event, "Event", "Event.wait_all", "give events")
+                raise wrong_type(event, "Event", "Event.wait_all", "give events")
             event.wait()
 
     @property
@@ -131,7 +131,7 @@ class Event:
                 routine="Event.status",
                 remedy=_REMEDY_RECORDED,
             )
-        found = {part._own_status() for part in self.parts()}
+        found = {part._status_alone() for part in self.parts()}
         return (
             found.pop()
             if len(found) == 1
@@ -152,9 +152,9 @@ class Event:
                 routine="Event.done",
                 remedy=_REMEDY_RECORDED,
             )
-        return all(part._own_done() for part in self.parts())
+        return all(part._is_done_alone() for part in self.parts())
 
-    def _own_done(self) -> bool:
+    def _is_done_alone(self) -> bool:
         if self.deferred is not None:
             return False
         if self.error is not None or not self.handle or self.context is None:
@@ -166,7 +166,7 @@ class Event:
             or status.value not in _UNFINISHED
         )
 
-    def _own_status(self) -> str:
+    def _status_alone(self) -> str:
         if self.deferred is not None:
             return self.deferred.status
         if self.error is not None:
@@ -219,10 +219,10 @@ class Event:
                 routine="Event.profiling",
                 remedy="measure in the host task",
             )
-        times = [part._time(PROFILING[what]) for part in parts]
+        times = [part._time_alone(PROFILING[what]) for part in parts]
         return max(times) if what == "end" else min(times)
 
-    def _time(self, name: str) -> int:
+    def _time_alone(self, name: str) -> int:
         assert self.context is not None
         value = ctypes.c_uint64()
         adapter = self.context.adapter
@@ -235,7 +235,9 @@ class Event:
     def add_callback(self, callback: Callable[[Event], object]) -> None:
         """Have `callback(event)` called, in another thread, when it is complete or has failed. What it raises is lost."""
         if not callable(callback):
-            raise no(callback, "function", "Event.add_callback", "add_callback(lambda event: …)")
+            raise wrong_type(
+                callback, "function", "Event.add_callback", "add_callback(lambda event: …)"
+            )
         if self.node is not None:
             raise invalid(
                 "an event associated with a command graph never completes",
@@ -256,12 +258,12 @@ class Event:
                 routine="Event.to_pyopencl",
                 remedy="wait for it instead",
             )
-        native = self.context.adapter.made("urEventGetNativeHandle", self.handle)
+        native = self.context.adapter.obtain("urEventGetNativeHandle", self.handle)
         return pyopencl.Event.from_int_ptr(native, True)
 
     def __del__(self) -> None:
         if self.handle and self.context is not None:
-            adapter: Adapter = self.context.adapter
+            adapter: RuntimeAdapter = self.context.adapter
             if adapter.open:
                 adapter.ur.urEventRelease(self.handle)
 
@@ -294,25 +296,25 @@ class Unfinished:
     def add(self, event: Event) -> None:
         """One more."""
         if len(self._events) >= self._most:
-            self.forget()
+            self.drop_done()
         self._events.append(event)
 
-    def forget_first(self) -> None:
+    def drop_first_done(self) -> None:
         """Forget those that have ended up to the first that has not."""
         while self._events and self._events[0].done:
-            self._forget(self._events.popleft())
+            self._drop(self._events.popleft())
 
-    def forget(self) -> None:
+    def drop_done(self) -> None:
         """Forget all that have ended."""
         for _ in range(len(self._events)):
             event = self._events.popleft()
             if event.done:
-                self._forget(event)
+                self._drop(event)
             else:
                 self._events.append(event)
         self._most = max(64, 2 * len(self._events))
 
-    def _forget(self, event: Event) -> None:
+    def _drop(self, event: Event) -> None:
         event.held = None
         self.error = self.error or next(
             (part.error for part in event.parts() if part.error is not None), None

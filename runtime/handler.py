@@ -16,11 +16,11 @@ import numpy
 from ..loader.ur.abi import UR
 from .arguments import Argument, BoundArgument, DynamicArgument, argument, check_local
 from .buffer import Accessor, Buffer, Memory
-from .checks import check_executable, expect, no, whole
+from .checks import as_integer, check_executable, expect, wrong_type
 from .commands import Barrier, Command, Empty, HostTask, InteropHandle, NativeCommand, Transfer
 from .errors import Errc, SYCLError, invalid
 from .event import Event
-from .handles import struct
+from .handles import make_struct
 from .interop import event_of, kernel_of
 from .kernel_types import fitted
 from .launches import KernelLaunch, NDRange, sizes
@@ -123,7 +123,7 @@ class Handler:
         if index == len(arguments):
             arguments.append(found)
             return
-        if whole(index, "argument's index", "set_arg") < 0:
+        if as_integer(index, "argument's index", "set_arg") < 0:
             raise SYCLError(
                 Errc.kernel_argument, "an argument's index is 0 or more", routine="set_arg"
             )
@@ -191,7 +191,7 @@ class Handler:
 
     def memset(self, destination: Any, value: int, nbytes: int | None = None) -> None:
         """Set every byte of USM memory to a value from 0 to 255."""
-        if not 0 <= whole(value, "value of a byte", "memset") <= 255:
+        if not 0 <= as_integer(value, "value of a byte", "memset") <= 255:
             raise invalid(
                 f"{value} is no value of a byte",
                 routine="memset",
@@ -214,7 +214,7 @@ class Handler:
             "usm_fill",
             destination,
             data,
-            None if count is None else whole(count, "count", "fill") * len(data),
+            None if count is None else as_integer(count, "count", "fill") * len(data),
         )
 
     def _fill(self, row: str, destination: Any, pattern: bytes, nbytes: int | None) -> None:
@@ -280,7 +280,7 @@ class Handler:
             self._memcpy(
                 destination,
                 source,
-                None if count is None else whole(count, "count", "copy") * item,
+                None if count is None else as_integer(count, "count", "copy") * item,
                 "copy",
             )
 
@@ -332,7 +332,7 @@ class Handler:
             self.set_command(Transfer(row, fields, owner))
             return
         origin, region, pitch, slice_pitch = _rect(accessor)
-        zero = struct("ur_rect_offset_t")
+        zero = make_struct("ur_rect_offset_t")
         tight = region.width, region.width * region.height
         fields = (accessor.buffer, origin, zero, region, pitch, slice_pitch, *tight, address)
         self.set_command(Transfer(f"{row}_rect", fields, owner))
@@ -365,7 +365,7 @@ class Handler:
         value = (
             UR[_ADVICE + advice]
             if isinstance(advice, str)
-            else whole(advice, "advice", "mem_advise")
+            else as_integer(advice, "advice", "mem_advise")
         )
         self.set_command(
             Transfer("mem_advise", (to, _count(nbytes, room, room, "mem_advise"), value), owner)
@@ -377,7 +377,7 @@ class Handler:
         What it raises is raised by `wait` of the event, and of the queue.
         """
         if not callable(function):
-            raise no(function, "function", "host_task", "host_task(lambda: …)")
+            raise wrong_type(function, "function", "host_task", "host_task(lambda: …)")
         self.set_command(HostTask(function))
 
     def barrier(self, events: Event | Iterable[Any] = ()) -> None:
@@ -389,7 +389,9 @@ class Handler:
         """Let a function give commands to the native queue, or record them into the native command-buffer.
         (sycl_ext_codeplay_enqueue_native_command)"""
         if not callable(function):
-            raise no(function, "function", "native_command", "native_command(lambda interop: …)")
+            raise wrong_type(
+                function, "function", "native_command", "native_command(lambda interop: …)"
+            )
         self.set_command(NativeCommand(function))
 
     def graph_execution(self, executable: Any) -> None:
@@ -415,7 +417,7 @@ class Handler:
             )
         self.command = command
 
-    def finished(self) -> Command:
+    def take_command(self) -> Command:
         """The command, with what it uses; an empty one if the function named none, after which it can name none any more."""
         command = self.command
         if command is None:
@@ -453,7 +455,7 @@ def _count(nbytes: int | None, room: int | None, there: int | None, routine: str
             routine=routine,
             remedy="say how many bytes",
         )
-    count = min(known) if nbytes is None else whole(nbytes, "number of bytes", routine)
+    count = min(known) if nbytes is None else as_integer(nbytes, "number of bytes", routine)
     if count < 0 or any(count > size for size in known):
         raise invalid(
             f"{count} bytes are more than there are: {min(known)}",
@@ -497,6 +499,6 @@ def _rect(accessor: Accessor) -> tuple[Any, Any, int, int]:
     shape = (1,) * (3 - len(accessor.shape)) + tuple(accessor.buffer.shape)
     offset = (0,) * (3 - len(accessor.shape)) + tuple(accessor.offset)
     part = (1,) * (3 - len(accessor.shape)) + tuple(accessor.shape)
-    origin = struct("ur_rect_offset_t", x=offset[2] * item, y=offset[1], z=offset[0])
-    region = struct("ur_rect_region_t", width=part[2] * item, height=part[1], depth=part[0])
+    origin = make_struct("ur_rect_offset_t", x=offset[2] * item, y=offset[1], z=offset[0])
+    region = make_struct("ur_rect_region_t", width=part[2] * item, height=part[1], depth=part[0])
     return origin, region, shape[2] * item, shape[2] * shape[1] * item

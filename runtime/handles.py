@@ -1,7 +1,8 @@
-"""What every object of the runtime is made of: an adapter and a handle of it, released when the Python object goes.
+"""What every object of the runtime holds: an adapter and a handle, released with the Python object.
 
-`Adapter` is an open adapter as the runtime uses it: `adapter.call("urQueueFinish", queue)` raises SYCLError, `adapter.made("urQueueCreate",
-…)` gives the handle that the function writes to its last parameter, and `adapter.ur` is its table for calls that must be quick.
+`RuntimeAdapter` is an open adapter as the runtime uses it. `adapter.call("urQueueFinish", queue)`
+raises SYCLError. `adapter.obtain("urQueueCreate", …)` returns the handle that the function writes to
+its last parameter. `adapter.ur` is the table itself, for calls that must be quick.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from typing import Any, ClassVar, Final
 from ..loader.base.forks import in_child
 from ..loader.base.query import query
 from ..loader.ur.abi import UR
-from ..loader.ur.adapters import Plugin
 from ..loader.ur.devices import decode
+from ..loader.ur.plugin import Plugin
 from .errors import Errc, SYCLError, check
 
 #: `(c_void_p * n)` by n: made once each.
 _arrays: Final[dict[int, Any]] = {}
 
 
-def array(handles: Sequence[int]) -> Any:
+def handle_array(handles: Sequence[int]) -> Any:
     """Handles as a C array, None if there are none."""
     if not handles:
         return None
@@ -32,7 +33,7 @@ def array(handles: Sequence[int]) -> Any:
     return kind(*handles)
 
 
-def struct(name: str, **fields: Any) -> Any:
+def make_struct(name: str, **fields: Any) -> Any:
     """A structure of the API; `stype` follows from its name."""
     made = UR.struct(name)(**fields)
     if hasattr(made, "stype"):
@@ -40,7 +41,7 @@ def struct(name: str, **fields: Any) -> Any:
     return made
 
 
-class Adapter:
+class RuntimeAdapter:
     """An open Unified Runtime adapter: its functions, with errors as exceptions.
 
     `open` is whether it can still be called: not after it was closed or the process began to end, nor in a child that was forked, where
@@ -51,10 +52,10 @@ class Adapter:
         self.plugin = plugin
         self.ur = plugin.table
         self.open = not (plugin.closed or plugin.released)
-        plugin.on_close(self._shut)
+        plugin.on_close(self._close)
         _adapters.append(self)
 
-    def _shut(self, _: object = None) -> None:
+    def _close(self, _: object = None) -> None:
         self.open = False
 
     def check_open(self, routine: str) -> None:
@@ -70,9 +71,9 @@ class Adapter:
     def check(self, code: int, routine: str, detail: str = "", remedy: str = "") -> None:
         """Raise SYCLError unless a function of its succeeded, with what it says of its last error in this thread."""
         if code:
-            check(code, routine, detail, remedy, self._said)
+            check(code, routine, detail, remedy, self._last_error)
 
-    def _said(self) -> str:
+    def _last_error(self) -> str:
         words, number = ctypes.c_char_p(), ctypes.c_int32()
         code = self.ur.urAdapterGetLastError(
             self.plugin.handles[0], ctypes.byref(words), ctypes.byref(number)
@@ -85,7 +86,7 @@ class Adapter:
         self.check_open(routine)
         self.check(getattr(self.ur, routine)(*arguments), routine, detail)
 
-    def made(self, routine: str, *arguments: Any, detail: str = "") -> int:
+    def obtain(self, routine: str, *arguments: Any, detail: str = "") -> int:
         """What a function writes to its last parameter: a handle, an address."""
         self.check_open(routine)
         made = ctypes.c_void_p()
@@ -111,19 +112,19 @@ class Adapter:
         return self.plugin.has(routine)
 
     def __repr__(self) -> str:
-        return f"<Adapter {self.plugin.path}>"
+        return f"<RuntimeAdapter {self.plugin.path}>"
 
 
-_adapters: Final[list[Adapter]] = []
+_adapters: Final[list[RuntimeAdapter]] = []
 
 
 @in_child
-def _shut_all() -> None:
+def _close_all() -> None:
     for adapter in _adapters:
         adapter.open = False
 
 
-class Object:
+class URObject:
     """An object of an adapter that is counted: this holds one reference and gives it back in the end.
 
     Equality is that of handles: two objects for one handle are equal.
@@ -132,13 +133,13 @@ class Object:
     _release: ClassVar[str] = ""
     _native: ClassVar[str] = ""
 
-    def __init__(self, adapter: Adapter, handle: int) -> None:
+    def __init__(self, adapter: RuntimeAdapter, handle: int) -> None:
         self.adapter = adapter
         self.handle = handle
 
     def native(self) -> int:
         """The native handle behind it (OpenCL: its cl_…), of which no reference is given."""
-        return self.adapter.made(self._native, self.handle)
+        return self.adapter.obtain(self._native, self.handle)
 
     def __eq__(self, other: object) -> bool:
         return (

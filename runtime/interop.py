@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from ..loader.ur.abi import UR
 from .arguments import FOREIGN, MEMORY, POINTER, Argument
 from .buffer import Memory
-from .checks import no
+from .checks import wrong_type
 from .errors import Errc, SYCLError, invalid
 from .event import Event
-from .handles import array, struct
+from .handles import handle_array, make_struct
 from .platform import Device, platforms
 
 if TYPE_CHECKING:
@@ -55,12 +55,12 @@ def _check(value: Any, name: str, routine: str) -> None:
             if name in _OURS
             else f"give a pyopencl.{name}"
         )
-        raise no(value, name.removeprefix("Command"), routine, remedy)
+        raise wrong_type(value, name.removeprefix("Command"), routine, remedy)
 
 
 def _not_owned(kind: str) -> Any:
     """The properties of an object that is made of a native handle of which PyOpenCL has a reference of its own."""
-    return ctypes.byref(struct(f"ur_{kind}_native_properties_t", isNativeHandleOwned=False))
+    return ctypes.byref(make_struct(f"ur_{kind}_native_properties_t", isNativeHandleOwned=False))
 
 
 def device_of(device: Any) -> Device:
@@ -75,8 +75,8 @@ def device_of(device: Any) -> Device:
     if device.parent_device is not None:
         whole = device_of(device.parent_device)
         adapter = whole.adapter
-        return whole.part(
-            adapter.made(
+        return whole.sub_device(
+            adapter.obtain(
                 "urDeviceCreateWithNativeHandle",
                 wanted,
                 adapter.plugin.handles[0],
@@ -106,12 +106,12 @@ def context_of(context: Any) -> Context:
             return known
     members = [device_of(device) for device in context.devices]
     adapter = members[0].adapter
-    handle = adapter.made(
+    handle = adapter.obtain(
         "urContextCreateWithNativeHandle",
         native,
         adapter.plugin.handles[0],
         len(members),
-        array([device.handle for device in members]),
+        handle_array([device.handle for device in members]),
         _not_owned("context"),
     )
     return Context(members, handle=handle, keep=context)
@@ -133,7 +133,7 @@ def queue_of(queue: Any, routine: str = "queue_of") -> Queue:
         return known
     flags = pyopencl.command_queue_properties
     context, device = context_of(queue.context), device_of(queue.device)
-    handle = context.adapter.made(
+    handle = context.adapter.obtain(
         "urQueueCreateWithNativeHandle",
         queue.int_ptr,
         context.handle,
@@ -159,7 +159,7 @@ def event_of(event: Any, context: Context, routine: str = "event_of") -> Event:
         context = context_of(its_own)
     return Event(
         context,
-        context.adapter.made(
+        context.adapter.obtain(
             "urEventCreateWithNativeHandle", event.int_ptr, context.handle, _not_owned("event")
         ),
     )
@@ -179,11 +179,11 @@ def kernel_of(kernel: Any, context: Context, routine: str = "kernel_of") -> Kern
             routine=routine,
             remedy="keep the pyopencl.Program",
         ) from error
-    made = adapter.made(
+    made = adapter.obtain(
         "urProgramCreateWithNativeHandle", its_own.int_ptr, context.handle, _not_owned("program")
     )
     program = Program(context, b"", handle=made, built=True)
-    handle = adapter.made(
+    handle = adapter.obtain(
         "urKernelCreateWithNativeHandle", kernel.int_ptr, context.handle, made, _not_owned("kernel")
     )
     return Kernel(context, handle, program, keep=(kernel, its_own))
@@ -206,7 +206,7 @@ class PyOpenCLMemory(Memory):
                 )
             self._release()
             native = self.keep.int_ptr
-            handle = context.adapter.made(
+            handle = context.adapter.obtain(
                 "urMemBufferCreateWithNativeHandle", native, context.handle, _not_owned("mem")
             )
             self._made = context, handle

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import numpy
 
 from ..loader.base.memory import read_words
-from .arguments import IS_MEMORY, VALUE, Argument, of_number
+from .arguments import IS_MEMORY, VALUE, Argument, number_argument
 from .errors import Errc, SYCLError
 
 #: What a kernel declares: a dtype for a number, IS_MEMORY for a pointer, None for another type, or where the driver does not tell.
@@ -118,7 +118,7 @@ def fit(one: Argument, wanted: Declared, index: int, kernel: str, routine: str) 
         made = value.astype(wanted) if one.dtype.kind != "c" else None
     if made is None or (made.item() != value.item() and value == value):
         raise _misfit(index, kernel, name, f"{one.dtype} {value}", f"numpy.{wanted}(…)", routine)
-    return of_number(made)
+    return number_argument(made)
 
 
 def _misfit(

@@ -13,7 +13,7 @@ from .buffer import Accessor
 from .checks import MOST
 from .commands import Command
 from .errors import Errc, SYCLError
-from .handles import array
+from .handles import handle_array
 
 if TYPE_CHECKING:
     from .command_buffer import AdapterCommandBuffer
@@ -188,7 +188,7 @@ class KernelLaunch(Launch):
             len(self.arguments),
             pack(self.arguments, buffer.context),
             len(others),
-            array([other.handle for other in others]) if others else None,
+            handle_array([other.handle for other in others]) if others else None,
             count,
             sync_points,
             0,

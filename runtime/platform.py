@@ -17,14 +17,14 @@ from typing import Any, Final
 from ..loader.base.forks import new_lock
 from ..loader.base.search import secure_environ
 from ..loader.ur.abi import UR
-from ..loader.ur.adapters import Plugin, load
-from ..loader.ur.devices import Device as FoundDevice
-from ..loader.ur.devices import Platform as FoundPlatform
+from ..loader.ur.adapters import load
+from ..loader.ur.devices import PluginDevice, PluginPlatform
 from ..loader.ur.discovery import PluginCandidate
+from ..loader.ur.plugin import Plugin
 from ..loader.ur.plugins import environment_selector, open_plugins
-from .checks import several
+from .checks import as_list
 from .errors import Errc, SYCLError, invalid, unsupported
-from .handles import Adapter, struct
+from .handles import RuntimeAdapter, make_struct
 
 #: The reference adapter, as it lies in the package.
 REFERENCE: Final = Path(__file__).parents[1] / "plugins" / "libur_adapter_fairlead.so.0"
@@ -66,11 +66,11 @@ class Device:
         platform: Platform,
         handle: int,
         parent: Device | None = None,
-        found: FoundDevice | None = None,
+        found: PluginDevice | None = None,
     ) -> None:
         self.platform, self.handle, self.parent = platform, handle, parent
         self.adapter = platform.adapter
-        self._found = found or FoundDevice(handle, platform.found)
+        self._found = found or PluginDevice(handle, platform.found)
         _known[self._found] = self
 
     def info(self, name: str) -> Any:
@@ -129,7 +129,7 @@ class Device:
         kind, values = (
             ("EQUALLY", [equally])
             if equally
-            else ("BY_COUNTS", several(counts, int, "partition", _PARTS))
+            else ("BY_COUNTS", as_list(counts, int, "partition", _PARTS))
         )
         if not all(isinstance(value, int) and value > 0 for value in values) or not values:
             raise invalid(
@@ -140,7 +140,7 @@ class Device:
         for one, value in zip(properties, values, strict=True):
             one.type = UR[f"UR_DEVICE_PARTITION_{kind}"]
             setattr(one.value, "equally" if equally else "count", value)
-        how = struct(
+        how = make_struct(
             "ur_device_partition_properties_t",
             pProperties=ctypes.addressof(properties),
             PropCount=len(values),
@@ -158,17 +158,17 @@ class Device:
         self.adapter.call(
             "urDevicePartition", self.handle, ctypes.byref(how), count.value, handles, None
         )
-        return tuple(self.part(handle) for handle in handles if handle)
+        return tuple(self.sub_device(handle) for handle in handles if handle)
 
-    def part(self, handle: int) -> Device:
+    def sub_device(self, handle: int) -> Device:
         """The object for a part's handle, of which a reference is taken over."""
-        self.adapter.plugin.held.append(handle)
+        self.adapter.plugin.device_handles.append(handle)
         parts = self.platform.parts
         return parts.get(handle) or parts.setdefault(handle, Device(self.platform, handle, self))
 
     def native(self) -> int:
         """The native handle behind it: an OpenCL device's cl_device_id."""
-        return self.adapter.made("urDeviceGetNativeHandle", self.handle)
+        return self.adapter.obtain("urDeviceGetNativeHandle", self.handle)
 
     def __repr__(self) -> str:
         return f"<Device {self.name!r} ({self.backend} {self.type}, {self.platform.name})>"
@@ -177,7 +177,7 @@ class Device:
 class Platform:
     """A platform of an adapter, with its `devices`; `parts` are sub-devices of them, by handle."""
 
-    def __init__(self, adapter: Adapter, found: FoundPlatform) -> None:
+    def __init__(self, adapter: RuntimeAdapter, found: PluginPlatform) -> None:
         self.adapter, self.found, self.handle = adapter, found, found.handle
         self.parts: dict[int, Device] = {}
 
@@ -225,7 +225,7 @@ def _plugins(plugins: Iterable[Plugin] | Plugin | None, routine: str) -> tuple[P
         return (
             _default()
             if plugins is None
-            else tuple(several(plugins, Plugin, routine, remedy, "adapter"))
+            else tuple(as_list(plugins, Plugin, routine, remedy, "adapter"))
         )
 
 
@@ -259,10 +259,10 @@ def devices(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Device, .
 
 
 #: The Device for what `loader` found, sub-devices among them.
-_known: Final[dict[FoundDevice, Device]] = {}
+_known: Final[dict[PluginDevice, Device]] = {}
 
 
-def _device(found: FoundDevice) -> Device:
+def _device(found: PluginDevice) -> Device:
     """The object for a device, the same one each time."""
     if found not in _known:
         assert found.parent is not None  # a platform has entered its own devices
@@ -273,7 +273,7 @@ def _device(found: FoundDevice) -> Device:
 
 @cache
 def _platforms_of(plugin: Plugin) -> tuple[Platform, ...]:
-    adapter = Adapter(plugin)
+    adapter = RuntimeAdapter(plugin)
     return tuple(Platform(adapter, found) for found in plugin.platforms)
 
 

@@ -11,7 +11,7 @@ from ..loader.ur.abi import UR
 from .checks import expect
 from .context import Context, context_for
 from .errors import Errc, SYCLError, invalid, unsupported
-from .handles import Object, array, struct
+from .handles import URObject, handle_array, make_struct
 from .kernel_types import Declared, declared_types
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _SPIRV: Final = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
 
 
-class Kernel(Object):
+class Kernel(URObject):
     """A kernel of a built program. It has no arguments of its own: they are given with each launch."""
 
     _release, _native = "urKernelRelease", "urKernelGetNativeHandle"
@@ -45,21 +45,21 @@ class Kernel(Object):
             return (None,) * self.num_args
         if self.program is None or self.keep is not None:
             return declared_types(self.native(), self.num_args)
-        made = self.adapter.made("urKernelCreate", self.program.handle, self.name.encode())
-        asked = _Asked(self.adapter, made)  # which lives until it has answered
+        made = self.adapter.obtain("urKernelCreate", self.program.handle, self.name.encode())
+        asked = _QueriedKernel(self.adapter, made)  # which lives until it has answered
         return declared_types(asked.native(), self.num_args)
 
     def __repr__(self) -> str:
         return f"<Kernel {self.name}>"
 
 
-class _Asked(Object):
+class _QueriedKernel(URObject):
     """A kernel that is asked for its native handle, and for nothing else."""
 
     _release, _native = Kernel._release, Kernel._native
 
 
-class Program(Object):
+class Program(URObject):
     """A program that was built for the devices of a context: `program.kernel("name")`, or `program.name`.
 
     Args:
@@ -107,11 +107,11 @@ class Program(Object):
             (ctypes.c_size_t * 1)(len(binary)),
             (ctypes.c_void_p * 1)(ctypes.addressof(kept)),
         )
-        made = context.adapter.made(
+        made = context.adapter.obtain(
             "urProgramCreateWithBinary",
             context.handle,
             1,
-            array((context.devices[0].handle,)),
+            handle_array((context.devices[0].handle,)),
             lengths,
             addresses,
             None,
@@ -122,7 +122,7 @@ class Program(Object):
         """The program as its first device's driver has compiled it. (urProgramGetInfo, UR_PROGRAM_INFO_BINARIES)"""
         sizes = self.adapter.info("urProgramGetInfo", self.handle, "UR_PROGRAM_INFO_BINARY_SIZES")
         blocks = [ctypes.create_string_buffer(max(size, 1)) for size in sizes]
-        pointers = array([ctypes.addressof(block) for block in blocks])
+        pointers = handle_array([ctypes.addressof(block) for block in blocks])
         self.adapter.call(
             "urProgramGetInfo",
             self.handle,
@@ -160,7 +160,7 @@ class Program(Object):
         expect(name, str, "Program.kernel", 'program.kernel("name")')
         if name not in self._kernels:
             try:
-                handle = self.adapter.made("urKernelCreate", self.handle, name.encode())
+                handle = self.adapter.obtain("urKernelCreate", self.handle, name.encode())
             except SYCLError as error:
                 names = ", ".join(self.kernel_names)
                 raise invalid(
@@ -206,7 +206,7 @@ def _create(context: Context, code: str | bytes) -> int:
     data = code.encode() if isinstance(code, str) else code
     kept = ctypes.create_string_buffer(data, len(data))
     try:
-        return context.adapter.made(
+        return context.adapter.obtain(
             "urProgramCreateWithIL", context.handle, ctypes.addressof(kept), len(data), None
         )
     except SYCLError:
@@ -239,8 +239,8 @@ def _create_natively(context: Context, source: bytes) -> int:
         raise SYCLError(
             Errc.build, f"OpenCL error {code.value}", routine="clCreateProgramWithSource"
         )
-    owned = struct("ur_program_native_properties_t", isNativeHandleOwned=True)
-    return context.adapter.made(
+    owned = make_struct("ur_program_native_properties_t", isNativeHandleOwned=True)
+    return context.adapter.obtain(
         "urProgramCreateWithNativeHandle", native, context.handle, ctypes.byref(owned)
     )
 

@@ -24,11 +24,11 @@ from .context import Context, contexts, default_context, is_empty
 from .errors import invalid
 from .event import Event, Unfinished
 from .handler import Handler
-from .handles import Object, struct
+from .handles import URObject, make_struct
 from .launches import NDRange
 from .platform import Device, devices
 from .queue_order import QueueOrder
-from .scheduler import check_not_own
+from .scheduler import check_no_deadlock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ class Recorder(Protocol):
     def record(self, queue: Queue, handler: Handler) -> Event: ...
 
 
-class Queue(Object):
+class Queue(URObject):
     """A queue to a device.
 
     Args:
@@ -90,14 +90,14 @@ class Queue(Object):
         self.context.adapter.check_open("Queue")
         self.in_order, self.profiling = in_order, profiling
         flags = (0 if in_order else _OUT_OF_ORDER) | (_PROFILING if profiling else 0)
-        made = handle or self.context.adapter.made(
+        made = handle or self.context.adapter.obtain(
             "urQueueCreate",
             self.context.handle,
             self.device.handle,
-            ctypes.byref(struct("ur_queue_properties_t", flags=flags)),
+            ctypes.byref(make_struct("ur_queue_properties_t", flags=flags)),
         )
         super().__init__(self.context.adapter, made)
-        self.context.enter(self)
+        self.context.add_queue(self)
         self.keep = keep  # what its handle was made of
         self.recorder: Recorder | None = None
         self.lock = RLock()
@@ -126,8 +126,8 @@ class Queue(Object):
             except TypeError as error:
                 check_group(error, function, "submit")
                 raise
-            if recorder is None and (recorder := _joined(self, handler)) is None:
-                return self.run(handler.finished(), handler.dependencies)
+            if recorder is None and (recorder := _recorder_to_join(self, handler)) is None:
+                return self.run(handler.take_command(), handler.dependencies)
             return recorder.record(self, handler)
 
     def run(self, command: Command, dependencies: Sequence[Event]) -> Event:
@@ -146,7 +146,7 @@ class Queue(Object):
             before += accessor.buffer.dependencies(accessor.mode)
         event = self._run(command, before)
         for accessor in sorted(command.requirements, key=lambda accessor: accessor.writes):
-            accessor.buffer.used(where, accessor.mode, event)
+            accessor.buffer.record_use(where, accessor.mode, event)
         return event
 
     def _run(self, command: Command, dependencies: Sequence[Event]) -> Event:
@@ -167,7 +167,7 @@ class Queue(Object):
         if event.deferred is not None or event.error is not None or event.others:
             self._unsettled.add(event)
         if command.host_memory:
-            self.context.hold(event, command.keep)
+            self.context.keep_until_done(event, command.keep)
         return event
 
     # shortcuts
@@ -264,7 +264,7 @@ class Queue(Object):
             raise
         return self.run(command, ())
 
-    def adopt(self, events: Iterable[Event]) -> None:
+    def also_wait_for(self, events: Iterable[Event]) -> None:
         """Have `wait` wait for events that are elsewhere, too: of a submission that was refused when some of it had begun."""
         with self.lock:
             for event in events:
@@ -313,7 +313,7 @@ class Queue(Object):
                 remedy="end the recording first",
             )
         with self.lock:
-            check_not_own(self._unsettled, "Queue.wait")
+            check_no_deadlock(self._unsettled, "Queue.wait")
             unsettled, self._unsettled, self._busy = self._unsettled, Unfinished(), False
         failed = unsettled.error
         for event in unsettled:
@@ -332,7 +332,7 @@ class Queue(Object):
         except KeyboardInterrupt:
             self._busy = True
             raise
-        self.context.let_go()
+        self.context.drop_ended()
         with self.lock:
             last = self._order.last
             if last is not None and last.deferred is None:
@@ -344,7 +344,7 @@ class Queue(Object):
         handle = getattr(self, "handle", 0)
         if handle and self._busy and self.adapter.open:
             self.handle = 0
-            self.context.leave(handle)
+            self.context.release_later(handle)
         else:
             super().__del__()
 
@@ -355,13 +355,13 @@ class Queue(Object):
 
     def native(self) -> int:
         """The native queue behind it (OpenCL: cl_command_queue), of which no reference is given."""
-        return self.adapter.made("urQueueGetNativeHandle", self.handle, None)
+        return self.adapter.obtain("urQueueGetNativeHandle", self.handle, None)
 
     def __repr__(self) -> str:
         return f"<Queue to {self.device.name}{', in order' if self.in_order else ''}{', recording' if self.recorder else ''}>"
 
 
-def _joined(queue: Queue, handler: Handler) -> Recorder | None:
+def _recorder_to_join(queue: Queue, handler: Handler) -> Recorder | None:
     """The recorder of an event that the command depends on: a queue that comes after a recorded command is recorded too (SYCL-Graph,
     transitive queue recording)."""
     for event in handler.dependencies:

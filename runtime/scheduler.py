@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..loader.base.forks import in_child, new_lock
 from .errors import invalid
 from .event import Event
-from .handles import array
+from .handles import handle_array
 
 if TYPE_CHECKING:
     from .context import Context
@@ -109,7 +109,7 @@ _changed = threading.Condition()
 
 
 @contextmanager
-def in_adapters() -> Iterator[bool]:
+def adapter_call() -> Iterator[bool]:
     """Go to an adapter, unless the process is ending."""
     global _in_adapters
     with _changed:
@@ -123,20 +123,20 @@ def in_adapters() -> Iterator[bool]:
             _changed.notify_all()
 
 
-def stop() -> None:
+def stop_starting() -> None:
     """The process ends: nothing begins any more."""
     global _ended
     with _changed:
         _ended = True
 
 
-def leave_adapters() -> None:
+def wait_for_adapter_calls() -> None:
     """Wait until no thread is in an adapter on the scheduler's behalf: after that, adapters can be closed."""
     with _changed:
         _changed.wait_for(lambda: not _in_adapters)
 
 
-def in_worker(work: Callable[[], object]) -> None:
+def run_in_worker(work: Callable[[], object]) -> None:
     """Run `work`, which raises nothing, in a thread of the scheduler's."""
     _workers.add(work)
 
@@ -181,7 +181,7 @@ class Deferred:
     def wait(self) -> None:
         """Wait until the command is with the adapter, a host task until it has ended. Raises SYCLError (invalid) if it waits for this
         thread."""
-        check_not_own((self.event,), "wait")
+        check_no_deadlock((self.event,), "wait")
         self._done.wait()
 
     def start(self) -> None:
@@ -191,9 +191,9 @@ class Deferred:
                 if event.deferred is not None:
                     event.deferred.followers.append(self)
                     self._waiting += 1
-        self.one_less()
+        self.dependency_ended()
 
-    def one_less(self) -> None:
+    def dependency_ended(self) -> None:
         """One thing less to wait for."""
         with _lock:
             self._waiting -= 1
@@ -220,14 +220,14 @@ class Deferred:
             followers, self.followers = self.followers, []
         self.dependencies = ()
         self._done.set()
-        _let_go_on(followers)
+        _notify(followers)
 
 
 #: What waits for a thread: open host accessors, and the host tasks that run.
 _own: Final[dict[Deferred, int]] = {}
 
 
-def check_not_own(events: Iterable[Event], routine: str) -> None:
+def check_no_deadlock(events: Iterable[Event], routine: str) -> None:
     """Raise SYCLError (invalid) if events come after what this thread itself has to end: who waited for them would wait for ever."""
     me = threading.get_ident()
     if me not in _own.values():
@@ -249,14 +249,14 @@ def check_not_own(events: Iterable[Event], routine: str) -> None:
             waiting += [event.deferred for event in deferred.dependencies]
 
 
-class _Here(threading.local):
+class _ThreadAgenda(threading.local):
     agenda: deque[Deferred] | None = None
 
 
-_here: Final = _Here()
+_here: Final = _ThreadAgenda()
 
 
-def _let_go_on(followers: Iterable[Deferred]) -> None:
+def _notify(followers: Iterable[Deferred]) -> None:
     """They have one thing less to wait for; one after the other, and not one within the other: chains of commands can be long."""
     agenda = _here.agenda
     if agenda is not None:
@@ -265,7 +265,7 @@ def _let_go_on(followers: Iterable[Deferred]) -> None:
     agenda = _here.agenda = deque(followers)
     try:
         while agenda:
-            agenda.popleft().one_less()
+            agenda.popleft().dependency_ended()
     finally:
         _here.agenda = None
 
@@ -283,7 +283,7 @@ def submit(context: Context, dependencies: Sequence[Event], enqueue: Enqueue) ->
             return _submit_parts(context, dependencies, enqueue)
         if event.handle:
             handles.append(event.handle)
-    return Event(context, enqueue(len(handles), array(handles)))
+    return Event(context, enqueue(len(handles), handle_array(handles)))
 
 
 def _submit_parts(context: Context, dependencies: Iterable[Event], enqueue: Enqueue) -> Event:
@@ -297,21 +297,23 @@ def _submit_parts(context: Context, dependencies: Iterable[Event], enqueue: Enqu
         for part in all_parts
     ):
         handles = [part.handle for part in all_parts if part.handle]
-        event.handle = enqueue(len(handles), array(handles))
+        event.handle = enqueue(len(handles), handle_array(handles))
         return event
 
     def hand_over(deferred: Deferred) -> None:
         elsewhere = [part for part in all_parts if part.handle and part.context is not context]
         if elsewhere:
-            in_worker(lambda: _after_waiting(deferred, elsewhere, give))
+            run_in_worker(lambda: _after_waiting(deferred, elsewhere, give))
         else:
             give(deferred)
 
     def give(deferred: Deferred) -> None:
         here = [part.handle for part in all_parts if part.handle and part.context is context]
-        with in_adapters() as go:
+        with adapter_call() as go:
             if go:
-                _resolve_with(deferred, lambda: enqueue(len(here), array(here)), gives_handle=True)
+                _resolve_with(
+                    deferred, lambda: enqueue(len(here), handle_array(here)), gives_handle=True
+                )
 
     return _defer(Deferred(event, all_parts, hand_over))
 
@@ -327,7 +329,7 @@ def run_on_host(
     all_parts = [part for dependency in dependencies for part in dependency.parts()]
 
     def call(deferred: Deferred) -> None:
-        in_worker(lambda: _after_waiting(deferred, all_parts, run))
+        run_in_worker(lambda: _after_waiting(deferred, all_parts, run))
 
     def run(deferred: Deferred) -> None:
         deferred.running = True
@@ -337,7 +339,7 @@ def run_on_host(
     return _defer(Deferred(Event(context), all_parts, call, always=always))
 
 
-def held_open(context: Context | None) -> tuple[Event, Callable[[BaseException | None], None]]:
+def open_event(context: Context | None) -> tuple[Event, Callable[[BaseException | None], None]]:
     """An event that completes when the function is called, or fails if that is given an error: of a host accessor, which commands on its
     buffer have to wait for."""
     event = Event(context)
@@ -367,7 +369,7 @@ def _after_waiting(
 def _wait_for(events: Iterable[Event]) -> BaseException | None:
     """Wait for all events; the answer is the first error."""
     failed = None
-    with in_adapters() as go:
+    with adapter_call() as go:
         for event in events if go else ():
             try:
                 event.wait()

@@ -20,7 +20,7 @@ import numpy
 
 from .arguments import MAKERS, POINTER, Argument
 from .buffer import Accessor, Buffer
-from .checks import MOST, element_type, no, whole
+from .checks import MOST, as_integer, element_type, wrong_type
 from .context import Context, default_context
 from .errors import SYCLError, invalid, unsupported
 from .interop import memory_of
@@ -46,7 +46,7 @@ class _Allocation:
     def __del__(self) -> None:
         context = self.context
         if context.adapter.open:
-            context.after_all(partial(context.adapter.ur.urUSMFree, context.handle, self.address))
+            context.when_idle(partial(context.adapter.ur.urUSMFree, context.handle, self.address))
 
 
 class USM:
@@ -94,7 +94,7 @@ class USM:
         return numpy.frombuffer(block, self.dtype)
 
     def __add__(self, elements: int) -> USM:
-        step = whole(elements, "number of elements", "USM") * self.dtype.itemsize
+        step = as_integer(elements, "number of elements", "USM") * self.dtype.itemsize
         if not 0 <= step < self.nbytes:
             raise invalid(f"element {elements} is not within the {self.size} of it", routine="USM")
         return USM(
@@ -123,7 +123,7 @@ class USM:
         return f"<USM {self.kind} {self.nbytes} bytes at {self.pointer:#x}>"
 
 
-def _place(where: Any, kind: str, routine: str) -> tuple[Context, Device]:
+def _context_and_device(where: Any, kind: str, routine: str) -> tuple[Context, Device]:
     """The context and the device to allocate for. Raises SYCLError (invalid)."""
     if isinstance(where, Device):
         return default_context(where), where
@@ -141,7 +141,7 @@ def _place(where: Any, kind: str, routine: str) -> tuple[Context, Device]:
         else (getattr(where, n, None) for n in ("context", "device"))
     )
     if not isinstance(context, Context) or not isinstance(device, Device):
-        raise no(
+        raise wrong_type(
             where, "Queue, Device or (context, device)", routine, f"{routine}(count, dtype, queue)"
         )
     if device not in context:
@@ -160,9 +160,11 @@ def allocate(kind: str, count: int, dtype: Any, where: Place | Context, routine:
         raise invalid(
             f"there is no {kind!r} memory", routine=routine, remedy=f"one of {', '.join(KINDS)}"
         )
-    context, device = _place(where, kind, routine)
-    nbytes = whole(count, "number of elements", routine) * element_type(dtype, routine).itemsize
-    whole(nbytes, "number of bytes", routine)
+    context, device = _context_and_device(where, kind, routine)
+    nbytes = (
+        as_integer(count, "number of elements", routine) * element_type(dtype, routine).itemsize
+    )
+    as_integer(nbytes, "number of bytes", routine)
     if nbytes <= 0:
         raise invalid(
             "an allocation has at least one element",
@@ -172,7 +174,7 @@ def allocate(kind: str, count: int, dtype: Any, where: Place | Context, routine:
     context.adapter.check_open(routine)
     function, devices = f"urUSM{kind.capitalize()}Alloc", () if kind == "host" else (device.handle,)
     try:
-        address = context.adapter.made(function, context.handle, *devices, None, None, nbytes)
+        address = context.adapter.obtain(function, context.handle, *devices, None, None, nbytes)
     except SYCLError as error:
         if device.has(f"usm_{kind}_allocations"):
             raise
@@ -243,4 +245,4 @@ def pointer_of(
     remedy = "give USM memory, a NumPy array or an address"
     if isinstance(value, (Accessor, Buffer)):
         remedy = "of a buffer: queue.submit(lambda h: h.copy(h.access(buffer), memory)), or h.fill"
-    raise no(value, "memory for this", routine, remedy)
+    raise wrong_type(value, "memory for this", routine, remedy)

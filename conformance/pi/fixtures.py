@@ -20,9 +20,10 @@ from fairlead.icd.drivers import drivers
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.pi.abi import PI
-from fairlead.loader.ur.adapters import Plugin, load
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.discovery import PluginCandidate
+from fairlead.loader.ur.plugin import Plugin
 
 pytest_plugins = ["fairlead.conformance.shared"]
 
@@ -50,7 +51,7 @@ def pi(plugin: Plugin) -> DispatchTable:
 
 
 @pytest.fixture(scope="session")
-def chosen(target: Target, plugin: Plugin) -> Device:
+def chosen(target: Target, plugin: Plugin) -> PluginDevice:
     """The device under test."""
     if plugin.idle:
         raise FairleadError(plugin.idle, remedy=plugin.remedy)
@@ -64,7 +65,7 @@ def chosen(target: Target, plugin: Plugin) -> Device:
 
 
 @pytest.fixture(scope="session")
-def platform(chosen: Device) -> int:
+def platform(chosen: PluginDevice) -> int:
     """The handle of its platform."""
     return chosen.platform.handle
 
@@ -76,7 +77,7 @@ def make_objects(pi: DispatchTable, device: int) -> Callable[..., Objects]:
 
 
 @pytest.fixture(scope="session")
-def program(shared: Objects, chosen: Device) -> int:
+def program(shared: Objects, chosen: PluginDevice) -> int:
     """The program with the kernels of opencl/objects.py, built."""
     if chosen.backend != "opencl":
         unsupported("the cases with kernels are written in OpenCL C, and the backend is not OpenCL")

@@ -11,7 +11,7 @@ from fairlead.conformance.checks import equal, failed, forked, rule
 from fairlead.conformance.pi.objects import codes
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.pi.abi import API_VERSION, PI, TABLE_OFFSET, VERSION_SIZE
-from fairlead.loader.ur.adapters import Plugin
+from fairlead.loader.ur.plugin import Plugin
 
 INIT = "piPluginInit"
 _Init = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)

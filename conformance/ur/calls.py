@@ -15,8 +15,8 @@ from fairlead.conformance.checks import expect, failed, name_of, unsupported
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin
 from fairlead.loader.ur.devices import decode
+from fairlead.loader.ur.plugin import Plugin
 
 from .listed import LISTED
 

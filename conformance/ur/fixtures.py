@@ -13,9 +13,10 @@ from fairlead.conformance.device import choose
 from fairlead.icd.drivers import drivers
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin, load
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.discovery import PluginCandidate
+from fairlead.loader.ur.plugin import Plugin
 
 from .calls import Calls
 from .objects import Objects
@@ -25,7 +26,7 @@ from .world import World
 class Opened:
     """The open adapter, the device under test, and objects on it that all cases may use."""
 
-    def __init__(self, plugin: Plugin, device: Device) -> None:
+    def __init__(self, plugin: Plugin, device: PluginDevice) -> None:
         self.plugin, self.device = plugin, device
         self.ur = Calls(plugin, device.handle)
         self.world = World(self.ur, plugin.handles[0], device.platform.handle, device.handle)

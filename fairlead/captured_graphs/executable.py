@@ -14,7 +14,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 from ..graph.executable import ExecutableGraph, Snapshot
-from ..graph.picture import Pictured
+from ..graph.picture import Drawable
 from ..icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
 from ..icd.calls import call, enqueue_marker
 from ..icd.capture.recording import CaptureError, is_captured
@@ -46,7 +46,7 @@ def _has(queue: Any, name: str) -> bool:
     return bool(queue.properties & getattr(pyopencl.command_queue_properties, name))
 
 
-class Executable(Pictured):
+class Executable(Drawable):
     """What `graph.finalize()` gives. It keeps the graph, and with it all memory that the commands use, alive.
 
     Thread-safe: replays from several threads follow each other.
@@ -220,7 +220,7 @@ class Executable(Pictured):
         else:
             ended = None
             natives = [
-                self.context.adapter.made("urEventGetNativeHandle", part.handle)
+                self.context.adapter.obtain("urEventGetNativeHandle", part.handle)
                 for part in parts
                 if part.handle
             ]

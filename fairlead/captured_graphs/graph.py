@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..graph.command_graph import Addable, CommandGraph, cut_edges, explicit_while_recording
 from ..graph.node import Node
 from ..graph.nodes import Nodes
-from ..graph.picture import Pictured
+from ..graph.picture import Drawable
 from ..icd.capture.recording import CaptureError
 from .block import CapturedBlock
 from .commands import CapturedLaunch
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..runtime.queue import Queue
 
 
-class CapturedGraph(Nodes, Pictured):
+class CapturedGraph(Nodes, Drawable):
     """The commands of a capture block. It can be looked at, changed and finalized once the block has ended.
 
     `graph[3]`, slices, iteration and `nodes` give nodes in the order of recording, added ones at the end; `edges` gives pairs of their

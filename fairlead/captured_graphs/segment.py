@@ -22,7 +22,7 @@ from ..icd.errors import OpenCLError, describe
 from ..loader.base.forks import new_lock
 from ..loader.base.interrupts import slices
 from ..runtime.event import Event
-from ..runtime.handles import struct
+from ..runtime.handles import make_struct
 from .block import CapturedBlock
 from .commands import Captured, as_captured
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..runtime.context import Context
     from ..runtime.queue import Queue
 
-_OWNED: Final = struct("ur_event_native_properties_t", isNativeHandleOwned=True)
+_OWNED: Final = make_struct("ur_event_native_properties_t", isNativeHandleOwned=True)
 
 
 class ReplayError(OpenCLError):
@@ -188,7 +188,9 @@ class CapturedSegment:
     def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:
         """Enqueue it on a runtime queue after `count` events; the handle of its event."""
         adapter, native = queue.adapter, queue.native()
-        before = [adapter.made("urEventGetNativeHandle", waits[number]) for number in range(count)]
+        before = [
+            adapter.obtain("urEventGetNativeHandle", waits[number]) for number in range(count)
+        ]
         end, first = self.run(native, 1, before)
         call(native, "clFlush")  # SPEC clFlush: a queue whose events are waited for elsewhere
         made = event_from(end, queue.context)
@@ -296,5 +298,5 @@ class CapturedSegment:
 
 def event_from(event: int, context: Context) -> int:
     """A runtime event's handle for a native event, whose reference is taken over."""
-    made = context.adapter.made
+    made = context.adapter.obtain
     return made("urEventCreateWithNativeHandle", event, context.handle, ctypes.byref(_OWNED))

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, Final
 from ..icd import trace_layer
 from ..loader.base.errors import FairleadError
 from ..loader.trace.summary import Span, Summary, summary_of
-from ..loader.trace.trace import event, line, save_events
+from ..loader.trace.trace import chrome_event, line, save_events
 
 if TYPE_CHECKING:
-    from ..loader.trace.printing import Call
+    from ..loader.trace.printing import TracedCall
 
 _SIGNALLED: Final = 128  # and the signal's number: the exit code that shells give
 
@@ -67,7 +67,7 @@ class Gathered:
     """
 
     events: list[dict[str, Any]] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
+    calls: list[TracedCall] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -174,7 +174,7 @@ def gather(folder: Path) -> Gathered:
                     "args": who,
                 }
             )
-        found.events += [event(call, process.pid) for call in process.calls]
+        found.events += [chrome_event(call, process.pid) for call in process.calls]
         found.calls += process.calls
     return found
 
@@ -190,7 +190,7 @@ def _span(event: Mapping[str, Any]) -> Span:
 
 
 def _failed(event: Mapping[str, Any]) -> bool:
-    """As `Call.failed`: an error code, or NULL where an object was wanted."""
+    """As `TracedCall.failed`: an error code, or NULL where an object was wanted."""
     result = event["args"].get("result", "")
     return result == "nullptr" or bool(re.fullmatch(r"-\d+|(?!\w+_SUCCESS$)(UR|PI|CL)_\w+", result))
 

@@ -1,1 +1,1 @@
-"""The common ground of every API: ABI data, errors, search, libraries, tables, layers, probes, logs."""
+"""What every API needs: ABI data, errors, search, libraries, tables, layers, probes, logs."""

@@ -1,15 +1,18 @@
-"""An API's ABI as data: one text file a C API, read lazily, from which everything else is made.
+"""The ABI of a C API as data: one text file for each API, parsed lazily.
 
-The files (`icd/opencl.abi`, `loader/ur/ur.abi`, `loader/pi/pi.abi`) have the sections `[types]`, `[structs]`, `[functions]`, `[errors]`,
-`[constants]` and, where a table's layout changed between versions, one `[tables VERSION]` each; their own comments say how a line
-reads. From them come the ctypes prototypes (`Function.prototype`), the generated C (`Function.c_declaration`), the readable codes
-(`Api.errors`), and all that the printing of a call needs: directions, lengths, the names of constants.
+The files are `icd/opencl.abi`, `loader/ur/ur.abi` and `loader/pi/pi.abi`. Their sections are
+`[types]`, `[structs]`, `[functions]`, `[errors]` and `[constants]`. An API whose tables differ
+between versions has one section `[tables VERSION]` for each. Comments in the files explain the
+lines.
+
+From this data come ctypes prototypes (`Function.prototype`), generated C
+(`Function.c_declaration`), names of codes (`Api.errors`), and the text of traced calls.
 
     >>> from fairlead.icd.abi import OPENCL
     >>> OPENCL.functions["clGetPlatformInfo"].slot
     1
 
-Nothing here knows OpenCL, and nothing here loads a library.
+This module knows nothing of OpenCL and loads no library.
 """
 
 from __future__ import annotations
@@ -49,7 +52,8 @@ _PROTOTYPE = re.compile(
     r"\s*(?P<slot>\d+|-) (?P<since>\S+) (?P<returns>\S+) (?P<name>\w+)\((?P<parameters>.*)\)"
 )
 _PARAMETER = re.compile(
-    r"(?P<const>const )?(?P<type>\w+) (?P<stars>\**)(?P<name>\w+)(?:\[(?P<length>\w+)\])?(?P<words>(?: \w+)*)"
+    r"(?P<const>const )?(?P<type>\w+) (?P<stars>\**)(?P<name>\w+)"
+    r"(?:\[(?P<length>\w+)\])?(?P<words>(?: \w+)*)"
 )
 _STRUCT = re.compile(r"(?P<name>\w+): (?P<kind>struct|union): (?P<fields>.*)")
 
@@ -58,9 +62,15 @@ _STRUCT = re.compile(r"(?P<name>\w+): (?P<kind>struct|union): (?P<fields>.*)")
 class Parameter:
     """One parameter, or one field of a struct: `const type *...name[length] words`.
 
-    `stars` counts the levels of pointer. `length` is the parameter (or the constant, or the number) that says how many elements it
-    leads to, bytes for a `void *`; "" means one. `words` are `out`, `inout`, `optional` (may be NULL), `alloc`, `release`, `retain`
-    (what becomes of the object), and `of NAME` (its type is that which the constant in the parameter NAME stands for).
+    Attributes:
+        name: the name of the parameter.
+        type: the name of its C type, without pointers.
+        stars: the number of pointer levels.
+        const: whether the memory behind the pointer is const.
+        length: the parameter, constant or number that gives the number of elements behind the
+            pointer. For a `void *` it counts bytes. "" means one element.
+        words: `out`, `inout`, `optional` (may be NULL), `alloc`, `release`, `retain` (what happens
+            to the object), and `of NAME` (the constant in the parameter NAME determines the type).
     """
 
     name: str
@@ -72,26 +82,38 @@ class Parameter:
 
     @property
     def c_type(self) -> str:
-        """The parameter's type as C writes it, `cl_uint *`."""
+        """The type as C writes it, such as `cl_uint *`."""
         base = "void *" if self.type == "callback" else self.type.replace("_char", " char") + " "
         return ("const " if self.const else "") + base + "*" * self.stars
 
     @property
     def is_out(self) -> bool:
-        """Whether the function writes where it points. Without a word for it: a pointer to what is neither const nor raw memory."""
+        """Whether the function writes to the memory behind the pointer.
+
+        Without `words`, every pointer counts that is neither const nor `void *`.
+        """
         if "out" in self.words or "inout" in self.words:
             return True
         return not self.words and bool(self.stars) and not self.const and self.type != "void"
 
     @property
     def type_from(self) -> str:
-        """The parameter whose constant says what this one leads to, "" if its own type does."""
+        """The parameter whose constant determines this one's type, "" if there is none."""
         return self.words[self.words.index("of") + 1] if "of" in self.words else ""
 
 
 @dataclass(frozen=True)
 class Function:
-    """One function: `slot` in the dispatch table (None if it has none), and `since`, the API version that a table must have."""
+    """One function of an API.
+
+    Attributes:
+        api: the ABI data that it belongs to.
+        slot: its index in the dispatch table, None if it has none.
+        since: the API version that introduced it (major, minor).
+        returns: the name of the C type that it returns.
+        name: the name of the function.
+        parameters: its parameters in order.
+    """
 
     api: Api
     slot: int | None
@@ -102,7 +124,10 @@ class Function:
 
     @cached_property
     def prototype(self) -> Any:
-        """The ctypes function type: call it with an address to get a callable. Pointers travel as `c_void_p`, except `char *`."""
+        """The ctypes function type. Called with an address, it returns a callable.
+
+        Pointers are `c_void_p`, except `const char *`, which is `c_char_p`.
+        """
         return ctypes.CFUNCTYPE(
             self.api.ctype(self.returns),
             *(self.api.ctype(p.type, p.stars, p.const) for p in self.parameters),
@@ -110,7 +135,11 @@ class Function:
 
     @cached_property
     def error_channel(self) -> str:
-        """How the function says that it failed: "errcode_ret" (and NULL), "return" (the code itself), or "null" (NULL, or nothing)."""
+        """How the function reports an error.
+
+        "errcode_ret": it writes the code there and returns NULL. "return": it returns the code.
+        "null": it returns NULL, or nothing.
+        """
         if self.parameters and self.parameters[-1].name == "errcode_ret":
             return "errcode_ret"
         return "return" if self.api.resolve(self.returns) == "int32_t" else "null"
@@ -121,14 +150,20 @@ class Function:
         return ", ".join(f"{p.c_type}{p.name}" for p in self.parameters) or "void"
 
     def c_declaration(self, name: str) -> str:
-        """The function's prototype in C, under another name."""
+        """Return the function's prototype in C under another name."""
         return f"{self.returns} {name}({self.c_parameters})"
 
 
 @dataclass(frozen=True)
 class Constant:
-    """A constant and the type (group) that it belongs to, such as `cl_device_info`. `answer` is the type that a query for it gives,
-    "char[]"; "" if the data does not say."""
+    """A constant of an API.
+
+    Attributes:
+        name: the name of the constant.
+        value: its value.
+        group: the type that it belongs to, such as `cl_device_info`.
+        answer: the type of the answer to a query for it, such as "char[]". "" if unknown.
+    """
 
     name: str
     value: int
@@ -138,7 +173,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Struct:
-    """A struct, or a union, and its fields. A field's `length` is the number of its elements if it is no pointer."""
+    """A struct or a union. A field that is no pointer and has a `length` is an array."""
 
     name: str
     kind: str
@@ -146,7 +181,7 @@ class Struct:
 
     @property
     def c_definition(self) -> str:
-        """The definition in C; the type's name must be declared already."""
+        """The definition in C. The name of the type must be declared already."""
         fields = (
             f"{f.c_type}{f.name}[{f.length}]; "
             if f.length and not f.stars
@@ -157,7 +192,7 @@ class Struct:
 
 
 class Api:
-    """The contents of one ABI file; each section is parsed when it is first asked for."""
+    """The contents of one ABI file. Each section is parsed at its first use."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -177,12 +212,12 @@ class Api:
 
     @cached_property
     def types(self) -> dict[str, str]:
-        """Type name → "handle", "struct", a C scalar, or another name of this dictionary."""
+        """Type name to "handle", "struct", a C scalar, or another name of this dictionary."""
         return dict(line.split(" = ") for line in self._sections["types"])
 
     @cached_property
     def functions(self) -> dict[str, Function]:
-        """Function name → Function: first the table's slots in order, then the functions that have no slot."""
+        """Function name to Function: the slots in order, then the functions without a slot."""
         return {
             function.name: function for function in map(self._function, self._sections["functions"])
         }
@@ -194,14 +229,17 @@ class Api:
 
     @cached_property
     def structs(self) -> dict[str, Struct]:
-        """Struct name → Struct."""
+        """Struct name to Struct."""
         return {
             struct.name: struct for struct in map(self._struct, self._sections.get("structs", ()))
         }
 
     @cached_property
     def layouts(self) -> dict[str, dict[str, tuple[str | None, ...]]]:
-        """Version → table name → the names of its functions in order; None for an entry that is not known. The newest is first."""
+        """Version to table name to the names of the table's functions in order.
+
+        The newest version is first. None stands for an entry that is not known.
+        """
         layouts = {}
         for section, lines in self._sections.items():
             if section.startswith("tables "):
@@ -214,46 +252,49 @@ class Api:
 
     @cached_property
     def errors(self) -> dict[int, tuple[str, str]]:
-        """Code → (symbolic name, sentence in plain words)."""
+        """Code to symbolic name and sentence."""
         fields = (line.split(" ", 2) for line in self._sections["errors"])
         return {int(code): (name, sentence) for code, name, sentence in fields}
 
     @cached_property
     def codes(self) -> dict[str, int]:
-        """Symbolic name → code."""
+        """Symbolic name to code."""
         return {name: code for code, (name, _) in self.errors.items()}
 
     @cached_property
     def constants(self) -> dict[str, Constant]:
-        """Constant name → Constant."""
+        """Constant name to Constant."""
         return {constant.name: constant for constant in self._constants()}
 
     @cached_property
     def groups(self) -> dict[str, dict[int, str]]:
-        """Type name → value → the name of the constant; of several names for a value the first."""
+        """Type name to value to the name of the constant, the first one if there are several."""
         groups: dict[str, dict[int, str]] = {}
         for constant in self.constants.values():
             groups.setdefault(constant.group, {}).setdefault(constant.value, constant.name)
         return groups
 
     def is_bitfield(self, type_name: str) -> bool:
-        """Whether values of the type are bits that are or-ed together: it resolves through a type called `…bitfield`."""
+        """Return whether values of the type are combined bits.
+
+        Such a type resolves through a type whose name ends with `bitfield`.
+        """
         while type_name in self.types and not type_name.endswith("bitfield"):
             type_name = self.types[type_name]
         return type_name.endswith("bitfield")
 
     def __getitem__(self, name: str) -> int:
-        """The value of a constant: `OPENCL["CL_DEVICE_NAME"]`."""
+        """Return the value of a constant: `OPENCL["CL_DEVICE_NAME"]`."""
         return self.constants[name].value
 
     def resolve(self, type_name: str) -> str:
-        """What a type is in the end: "handle", "struct" or a C scalar."""
+        """Resolve a type name to "handle", "struct" or a C scalar."""
         while type_name in self.types:
             type_name = self.types[type_name]
         return type_name
 
     def ctype(self, type_name: str, stars: int = 0, const: bool = False) -> Any:
-        """The ctypes type of `type_name` behind `stars` levels of pointer."""
+        """Return the ctypes type of `type_name` with `stars` pointer levels."""
         if type_name.endswith("*"):
             type_name, stars = type_name.rstrip("*"), stars + 1
         if stars:
@@ -264,7 +305,7 @@ class Api:
         return self._struct_type(type_name) if base == "struct" else _SCALARS[base]
 
     def struct(self, name: str) -> Any:
-        """The ctypes class of a struct or union; pointers in it are `c_void_p`."""
+        """Return the ctypes class of a struct or union. Pointers in it are `c_void_p`."""
         return self._struct_type(name)
 
     @cached_property

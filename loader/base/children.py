@@ -52,7 +52,12 @@ answer(*sys.argv[1:5])
 
 @dataclass(frozen=True)
 class Request:
-    """What one child shall do: call `main` of a module, by its full name, with `data`: what JSON knows, and paths (as text)."""
+    """What one child does: it calls `main(data)` of a module.
+
+    Attributes:
+        module: the module's full name.
+        data: values of the types that JSON has; paths become texts.
+    """
 
     module: str
     data: Any
@@ -122,7 +127,7 @@ def candidate_from(data: dict[str, Any]) -> Candidate:
 
 
 def _environment() -> dict[str, str]:
-    """The child's environment: nothing is probed in it again, and what its parent traces is no business of its own."""
+    """The child's environment: it probes nothing itself, and does not trace."""
     own = (*TRACE_VARIABLES, "FAIRLEAD_TRACE_FILE", "FAIRLEAD_TRACE_LOG")
     trusted = {name: value for name, value in secure_environ().items() if name not in own}
     return {**trusted, "FAIRLEAD_PROBE": "0"}
@@ -220,7 +225,7 @@ class _Child:
             os.close(self.pipes.pop(name))
 
     def _outcome(self, code: int | None) -> Outcome:
-        """The child's own report if it wrote one and came to an end; `code` is its exit status, None if it had to be killed."""
+        """The child's report if it wrote one and ended; `code` is None if it was killed."""
         late = f"within {self.timeout:g} s"
         if not self.begun:
             ending = (
@@ -246,7 +251,7 @@ class _Child:
         )
 
     def _lines(self) -> list[dict[str, Any]]:
-        """What the child wrote, a line each; without what was cut off or torn by others who wrote at the same time."""
+        """The lines that the child wrote, without those that another writer has damaged."""
         mark, lines = self.mark.encode(), []
         for line in self.kept["answer"].split(b"\n")[:-1]:
             if line.startswith(mark):
@@ -284,7 +289,7 @@ def _ending(code: int) -> str:
 
 
 def _python() -> str:
-    """This interpreter; where Python is embedded in a program, sys.executable may be that program or nothing."""
+    """This interpreter. In a program that embeds Python, sys.executable may be that program, or ""."""
     places = (sys.executable or "", os.path.join(sys.exec_prefix, "bin", "python3"))
     for path in places:
         if os.path.basename(path).startswith(("python", "pypy")) and os.access(path, os.X_OK):
@@ -301,7 +306,14 @@ def _timeout() -> float:
 
 
 def answer(descriptor: str, mark: str, module: str, data: str) -> None:
-    """What the child does: call the module's `main`, and write steps and report to the pipe, each as a line that has the mark."""
+    """The child's work: call the module's `main`, and write steps and report as lines to the pipe.
+
+    Args:
+        descriptor: the number of the pipe's end.
+        mark: what each line begins with.
+        module: the module's full name.
+        data: the request's data as JSON.
+    """
     pipe = int(descriptor)
     os.set_inheritable(pipe, False)
 

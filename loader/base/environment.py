@@ -1,8 +1,8 @@
-"""Sets environment variables for a while without disturbing threads that read the environment.
+"""Sets environment variables in a block without disturbing threads that read the environment.
 
-setenv moves and frees what a driver's thread may be reading: getenv takes no lock. So `variables`
-builds a new array and exchanges the C library's `environ` pointer. Arrays and strings that were ever
-in use are never changed and never freed.
+setenv moves and frees memory that a driver's thread may be reading, because getenv takes no lock.
+So `variables` builds a new array and exchanges the C library's `environ` pointer. Arrays and
+strings are never changed and never freed.
 """
 
 from __future__ import annotations

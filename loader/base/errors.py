@@ -1,7 +1,8 @@
-"""Typed errors: every exception names the routine, the symbolic code, what happened in plain words, and the remedy.
+"""Typed errors. Each names the routine, the symbolic code, what happened, and the remedy.
 
-`FairleadError` is the root of all of them, so `except fairlead.FairleadError` catches whatever fairlead itself raises.
-Each API (OpenCL, Unified Runtime, PI) derives one class from `CodeError`, which takes names and sentences from the API's ABI data.
+`FairleadError` is the base class: `except fairlead.FairleadError` catches every error of fairlead.
+Each API (OpenCL, Unified Runtime, PI) derives one class from `CodeError`. It takes the names and
+sentences of codes from the API's ABI data.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class FairleadError(Exception):
-    """Something failed, and this says what and what to do.
+    """An operation failed.
 
     Attributes:
         message: what happened, one sentence in plain words.
-        routine: the C function or file operation that failed, "" when there is none.
-        code: the symbolic code, such as "CL_INVALID_OPERATION", "" when there is none.
-        remedy: what to do next, "" when nothing is known to help.
+        routine: the C function or file operation that failed, "" if there is none.
+        code: the symbolic code, such as "CL_INVALID_OPERATION", "" if there is none.
+        remedy: what to do next, "" if nothing is known to help.
     """
 
     def __init__(
@@ -40,9 +41,13 @@ class FairleadError(Exception):
 
 
 class LibraryError(FairleadError):
-    """A shared library was refused: unreadable, not ELF, of another architecture, a dependency missing, no entry point.
+    """A shared library cannot be used.
 
-    `missing` names the shared libraries that it needs and that were not found, in the order of the search.
+    It is unreadable, is not ELF, is for another architecture, lacks a dependency, or lacks an entry
+    point.
+
+    Attributes:
+        missing: the shared libraries that it needs and that were not found, in search order.
     """
 
     def __init__(
@@ -53,14 +58,23 @@ class LibraryError(FairleadError):
 
 
 def reason_of(error: FairleadError, *, with_code: bool = False) -> str:
-    """What an exception says, as a Refusal has it: the file that a LibraryError names is known there."""
+    """Return the text of an error for a `Refusal`, which names the file itself.
+
+    Args:
+        error: the error to describe.
+        with_code: whether the text contains the symbolic code.
+    """
     parts = (error.routine, f"[{error.code}]" if with_code and error.code else "")
     head = "" if isinstance(error, LibraryError) else " ".join(filter(None, parts))
     return f"{head}: {error.message}" if head else error.message
 
 
 class NotFoundError(FairleadError):
-    """A search found nothing usable. `reasons` holds every place and candidate with why it was passed over."""
+    """A search found nothing usable.
+
+    Attributes:
+        reasons: every place and candidate, each with the reason why it was not used.
+    """
 
     def __init__(self, message: str, reasons: Sequence[str] = (), **parts: str) -> None:
         super().__init__("\n".join([message, *(f"  - {reason}" for reason in reasons)]), **parts)
@@ -68,10 +82,16 @@ class NotFoundError(FairleadError):
 
 
 class CodeError(FairleadError):
-    """A function of an API answered with an error code; `value` is the number.
+    """A function of an API returned an error code.
 
-    A subclass names its `api` and how users call that, how a code is called that the API does not define, and the remedies that are
-    known for some codes.
+    A subclass defines the class attributes.
+
+    Attributes:
+        api: the ABI data that defines the codes.
+        api_name: the name of the API in messages.
+        unknown: a format for the name of a code that the API does not define.
+        remedies: symbolic code to remedy, for the codes whose remedy is known.
+        value: the number that the function returned.
     """
 
     api: ClassVar[Api]
@@ -88,7 +108,7 @@ class CodeError(FairleadError):
 
     @classmethod
     def describe(cls, code: int) -> tuple[str, str]:
-        """The symbolic name and the plain sentence of a code."""
+        """Return the symbolic name of a code and its sentence."""
         unknown = (
             cls.unknown.format(value=code),
             f"The function returned a code that {cls.api_name} does not define.",
@@ -97,7 +117,14 @@ class CodeError(FairleadError):
 
     @classmethod
     def of(cls, code: int, routine: str, detail: str = "", remedy: str = "") -> Self:
-        """The exception for `code`; `detail` is put after the code's own sentence."""
+        """Return the exception for a code.
+
+        Args:
+            code: the number that the function returned.
+            routine: the function.
+            detail: text to append to the code's sentence.
+            remedy: what to do next; by default the known remedy for the code.
+        """
         name, sentence = cls.describe(code)
         text = f"{sentence} {detail}" if detail else sentence
         return cls(

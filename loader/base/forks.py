@@ -1,6 +1,7 @@
-"""Locks that a forked child can take: the thread that held one at the time of the fork is not in the child.
+"""Locks that work in a forked child, although their owner thread does not exist there.
 
-`new_lock` makes them all re-entrant, because a finalizer or a signal handler may come back to what its own thread is doing.
+`new_lock` returns re-entrant locks, because a finalizer or a signal handler may run in a thread
+that already owns the lock.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def new_lock() -> Any:
-    """A re-entrant lock that nobody holds in a forked child."""
+    """Return a re-entrant lock that is free in every forked child."""
     lock = threading.RLock()
     _locks.add(lock)
     return lock
 
 
 def in_child(action: Callable[[], None]) -> Callable[[], None]:
-    """Have `action` called in every forked child, after the locks were freed. A decorator, too."""
+    """Call `action` in every forked child, after the locks are free. Usable as a decorator."""
     os.register_at_fork(after_in_child=action)
     return action
 
@@ -31,11 +32,15 @@ _forks = 0
 
 
 def forks() -> int:
-    """How many forks led to this process since fairlead was imported: what two answers differ by was made in another process."""
+    """Return the number of forks between this process and the one that imported fairlead.
+
+    If it changes, the process that made an object is not the running one.
+    """
     return _forks
 
 
 def _free_all() -> None:
+    """Free all locks: the threads that owned them do not exist in the child."""
     global _forks
     _forks += 1
     for lock in list(_locks):

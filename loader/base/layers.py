@@ -1,11 +1,13 @@
-"""Layers: dispatch tables that stand in front of another table and see every call.
+"""Layers: dispatch tables that see each call before they forward it to another table.
 
-A `Layer` is a C table of thunks (native/layer.h). Each thunk puts its arguments into an array, asks the handler `before`, calls the
-next table, tells the handler `after`. A handler is C (`log`: the call is written down in memory) or Python (`handle`). A layer with
-no next table is one that Python answers altogether. Its table can be given to C code: it is never freed, and once its handlers are
-gone, or Python is, it only forwards.
+A `Layer` is a C table of thunks (native/layer.h). A thunk puts the arguments into an array, calls
+the `before` handler, calls the next table, and calls the `after` handler. The handlers are either C
+functions (`log`: write the call into memory) or Python functions (`handle`). A layer without a next
+table is answered by Python alone. C code may use a layer's table: it is never freed. Once its
+handlers or the interpreter are gone, it only forwards.
 
-An API can have 16 layers at a time: C has no closures, so each layer has compiled thunks of its own.
+An API can have 16 layers at a time. C has no closures, so each layer has compiled thunks of its
+own.
 """
 
 from __future__ import annotations
@@ -20,25 +22,29 @@ from .abi import Api
 from .errors import FairleadError
 from .forks import new_lock
 
-#: Told of a call before it is forwarded: (slot, arguments). None forwards it, a number answers it.
+#: Called as (slot, arguments) before a call is forwarded. None forwards it, a number answers it.
 Before: TypeAlias = Callable[[int, Sequence[int]], int | None]
-#: Told of a call that came back: (slot, arguments, result).
+#: Called as (slot, arguments, result) when a call has returned.
 After: TypeAlias = Callable[[int, Sequence[int], int], object]
 
 _POINTER: Final = "void *const *"
 
-#: What was generated for an API, `fl_thunks`: that of Unified Runtime and PI is in `_native`.
+#: The generated `fl_thunks` of each API. Those of Unified Runtime and PI are in `_native`.
 _thunks: dict[Api, Any] = {}
-_leases: dict[
-    int, Layer
-] = {}  # every layer that was ever taken, by its key, and who has it or had it last
-_idle: list[Layer] = []  # given back, the longest ago first
-_handled: dict[Any, Layer] = {}  # by their C layer
+#: The key of each C layer that was ever used, and its current or latest owner.
+_leases: dict[int, Layer] = {}
+_idle: list[Layer] = []  # released layers, the oldest release first
+_handled: dict[Any, Layer] = {}  # layers with Python handlers, by their C layer
 _lock = new_lock()
 
 
 def provide(api: Api, thunks: int) -> None:
-    """Make layers possible for another API: `thunks` is the address of its `fl_thunks` (native/build.py generates it)."""
+    """Enable layers for another API.
+
+    Args:
+        api: the ABI data of the API.
+        thunks: the address of its `fl_thunks`, which native/build.py generates.
+    """
     _thunks[api] = ffi.cast("const fl_thunks *", thunks)
 
 
@@ -49,13 +55,26 @@ def _thunks_of(api: Api) -> Any:
 
 
 def stubs(api: Api, name: str) -> list[int]:
-    """The addresses of an API's stubs, "unsupported" or "uninitialized": one for each slot, each of them answers that code."""
+    """Return the addresses of an API's stubs, one for each slot.
+
+    Args:
+        api: the ABI data of the API.
+        name: the code that the stubs return: "unsupported" or "uninitialized".
+    """
     table = getattr(_thunks_of(api), name)
     return [int(ffi.cast("uintptr_t", table[slot])) for slot in range(_thunks_of(api).slots)]
 
 
 def new_table(api: Api) -> tuple[int, Any]:
-    """The address of a new table full of "unsupported" stubs, and an array to write its slots with. The array owns nothing."""
+    """Allocate a table that is never freed, with "unsupported" stubs in all slots.
+
+    Returns:
+        The address of the table, and a ctypes array that writes its slots. The array owns no
+        memory.
+
+    Raises:
+        MemoryError: no memory is left.
+    """
     address = int(ffi.cast("uintptr_t", lib.fl_new_table_of(_thunks_of(api))))
     if not address:
         raise MemoryError("no memory for a dispatch table")
@@ -63,49 +82,66 @@ def new_table(api: Api) -> tuple[int, Any]:
 
 
 class Layer:
-    """A table in front of the table at the address `next` (0: nothing is behind it, and what no handler answers gets `orphan`).
+    """A table whose entries see each call and forward it to the table at the address `next`.
 
-    It is a lease: `give_back` ends it, and another one may get the same C table. Raises FairleadError when all layers of the API are
-    taken.
+    `release` frees the C table for another layer.
+
+    Args:
+        api: the ABI data of the API.
+        next: the address of the table to forward to; 0 if the handler answers every call.
+        orphan: what a call returns that no handler answers, if `next` is 0.
+
+    Raises:
+        FairleadError: all 16 layers of the API are in use.
     """
 
     def __init__(self, api: Api, next: int, orphan: int = 0) -> None:
         self.api = api
         self.next = next
         self.orphan = orphan
-        self.given_back = False
+        self.released = False
         with _lock:
             self.pointer = _c_layer(api, next, orphan)
             _leases[int(ffi.cast("uintptr_t", self.pointer))] = self
         self.address = int(ffi.cast("uintptr_t", lib.fl_layer_table(self.pointer)))
-        self.key = int(ffi.cast("uintptr_t", self.pointer))  # what records in a log call it
+        self.key = int(ffi.cast("uintptr_t", self.pointer))  # its id in the records of a log
         self._before: Before | None = None
         self._after: After | None = None
 
-    def give_back(self) -> None:
-        """Forward everything from now on; nobody should keep a function of its table. A second call does nothing."""
+    def release(self) -> None:
+        """Forward every call from now on, and free the C table for another layer.
+
+        The caller must not use functions of the table afterwards. A second call does nothing.
+        """
         with _lock:
-            if self.given_back:
+            if self.released:
                 return
-            self.given_back = True
+            self.released = True
             self.log(None)
             _handled.pop(self.pointer, None)
             _idle.append(self)
 
-    def turn(self, next: int) -> None:
-        """Lead to another table from now on: what was in between has been taken out."""
+    def redirect(self, next: int) -> None:
+        """Forward calls to the table at `next` from now on."""
         with _lock:
             self.next = next
-            lib.fl_turn_layer(
+            lib.fl_redirect_layer(
                 self.pointer, ffi.cast(_POINTER, next), self.orphan & 0xFFFFFFFFFFFFFFFF
             )
 
     def log(self, log: Log | None) -> None:
-        """Write the calls into `log`, without Python in the way; None forwards everything again."""
+        """Write the calls into `log`, without running Python. None stops that."""
         lib.fl_log_calls(self.pointer, log.pointer if log else ffi.NULL)
 
     def handle(self, before: Before | None = None, after: After | None = None) -> None:
-        """Hand the calls to Python. The handlers run on the calling thread; an exception in one is printed and the call forwarded."""
+        """Call Python before and after each call, on the calling thread.
+
+        An exception in a handler is printed, and the call is forwarded.
+
+        Args:
+            before: called before the call is forwarded. It may answer the call itself.
+            after: called when the call has returned.
+        """
         self._before, self._after = before, after
         with _lock:
             _handled[self.pointer] = self
@@ -117,7 +153,11 @@ class Layer:
 
 
 def _c_layer(api: Api, next: int, orphan: int) -> Any:
-    """A C layer that leads to `next`: one that did so before, a new one, or the one that was given back the longest time ago."""
+    """Return a C layer that forwards to `next`.
+
+    It is a released layer that forwarded there before, a new one, or the one that was released the
+    longest time ago.
+    """
     behind = ffi.cast(_POINTER, next), orphan & 0xFFFFFFFFFFFFFFFF
     idle = [layer for layer in _idle if layer.api is api]
     same = [layer for layer in idle if next and layer.next == next]
@@ -128,20 +168,24 @@ def _c_layer(api: Api, next: int, orphan: int) -> Any:
     spare = same or [layer for layer in idle if layer.key not in in_use]
     if not spare:
         raise FairleadError(
-            f"all {api.path.stem} layers are taken: a process can have 16 traced, validated or served tables of an API",
+            f"all {api.path.stem} layers are in use: "
+            "a process can trace, validate or serve 16 tables of an API at a time",
             remedy="trace or validate fewer adapters at a time",
         )
     _idle.remove(spare[0])
-    lib.fl_turn_layer(spare[0].pointer, *behind)
+    lib.fl_redirect_layer(spare[0].pointer, *behind)
     return spare[0].pointer
 
 
 def _led_through(api: Api) -> set[int]:
-    """The keys of the layers through which calls still go: those that are taken, and those to which such a one leads."""
+    """Return the keys of the layers that still forward calls.
+
+    These are the layers in use, and those that they forward to.
+    """
     by_address = {layer.address: layer for layer in _leases.values() if layer.api is api}
     found: set[int] = set()
     for layer in by_address.values():
-        here: Layer | None = None if layer.given_back else layer
+        here: Layer | None = None if layer.released else layer
         while here is not None and here.key not in found:
             found.add(here.key)
             here = by_address.get(here.next)
@@ -149,7 +193,7 @@ def _led_through(api: Api) -> set[int]:
 
 
 class Log:
-    """Calls that were written down in memory, `limit` bytes at most; what comes later is only counted (`lost`)."""
+    """Calls written into memory, at most `limit` bytes. Later calls are only counted (`lost`)."""
 
     def __init__(self, limit: int = 1 << 30) -> None:
         self.pointer = lib.fl_new_log(limit)
@@ -157,7 +201,7 @@ class Log:
             raise MemoryError("no memory for a log")
 
     def words(self, start: int = 0) -> memoryview:
-        """What was logged after the first `start` words, as 64-bit words; native/log.c says what they mean."""
+        """Return the log after its first `start` words, as 64-bit words (format: native/log.c)."""
         size = max(lib.fl_log_size(self.pointer) - 8 * start, 0)
         data = bytearray(size)
         done = lib.fl_log_copy(self.pointer, 8 * start, ffi.from_buffer(data), size) if size else 0
@@ -165,11 +209,11 @@ class Log:
 
     @property
     def lost(self) -> int:
-        """The number of calls for which there was no room."""
+        """The number of calls that were not logged because the log was full."""
         return lib.fl_log_lost(self.pointer)
 
     def clear(self) -> None:
-        """Give up what was logged."""
+        """Free the memory of the log."""
         lib.fl_clear_log(self.pointer)
 
 
@@ -197,6 +241,6 @@ def _python_after(call: Any) -> None:
 
 @atexit.register
 def _forward_everything() -> None:
-    """The interpreter ends: whoever still holds one of our tables gets its calls forwarded."""
+    """Remove all Python handlers before the interpreter ends: C code may still use the tables."""
     for layer in list(_handled.values()):
         lib.fl_set_handlers(layer.pointer, ffi.NULL, ffi.NULL)

@@ -1,9 +1,10 @@
-"""Lines for people: the loggers that UR_LOG_<NAME> configures, and the messages of SYCL_PI_TRACE.
+"""Prints messages: the loggers that UR_LOG_<NAME> configures, and the lines of SYCL_PI_TRACE.
 
-`logger("LOADER").info(...)` prints `<LOADER>[INFO]: ...` where, and if, the variable UR_LOG_LOADER says so; a variable is read when its
-logger is first used. Without a variable a logger is quiet. `pi_trace` prints what the DPC++ runtime prints about its plugins.
+`logger("LOADER").info(...)` prints `<LOADER>[INFO]: ...` as the variable UR_LOG_LOADER says. A
+logger reads its variable at its first use. Without a variable it prints nothing. `pi_trace` prints
+what the DPC++ runtime prints about its plugins.
 
-In a set-uid process the variables are ignored: one of them names a file to write.
+A set-uid process ignores the variables, because one of them names a file to write.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from .forks import new_lock
 from .search import secure_environ
 
 LEVELS: Final = ("debug", "info", "warning", "error", "quiet")
-LEGAL: Final = "level:debug|info|warning|error|quiet;flush:debug|info|warning|error|quiet;output:stdout|stderr|file,<path>;fileline:0|1"
+LEGAL: Final = (
+    "level:debug|info|warning|error|quiet;flush:debug|info|warning|error|quiet;"
+    "output:stdout|stderr|file,<path>;fileline:0|1"
+)
 
 _loggers: dict[str, Logger] = {}
 _lock = new_lock()
@@ -27,7 +31,15 @@ _lock = new_lock()
 
 @dataclass(frozen=True)
 class Settings:
-    """What a UR_LOG variable asks for. `level` and `flush` are places in LEVELS; `path` is the file, "" for a standard stream."""
+    """The value of a UR_LOG variable.
+
+    Attributes:
+        level: the lowest level that is printed, an index into LEVELS.
+        flush: the lowest level that is flushed at once, an index into LEVELS.
+        output: "stdout", "stderr" or "file".
+        path: the file, "" for a standard stream.
+        fileline: whether a line names the file and line of its caller.
+    """
 
     level: int
     flush: int = LEVELS.index("error")
@@ -37,7 +49,7 @@ class Settings:
 
 
 class Logger:
-    """Prints messages of a level and above; messages of the flush level and above are there at once. Any thread may use it."""
+    """Prints messages from a level upwards. Any thread may use it."""
 
     def __init__(self, name: str, settings: Settings) -> None:
         self.name = name
@@ -46,27 +58,27 @@ class Logger:
         self._file: TextIO | None = None
 
     def debug(self, text: str) -> None:
-        """What only the author of an adapter wants to know."""
+        """Print details that only the author of an adapter needs."""
         self._message("debug", text)
 
     def info(self, text: str) -> None:
-        """What happened."""
+        """Print what happened."""
         self._message("info", text)
 
     def warning(self, text: str) -> None:
-        """What is probably not as it was meant."""
+        """Print what is probably a mistake."""
         self._message("warning", text)
 
     def error(self, text: str) -> None:
-        """What failed."""
+        """Print what failed."""
         self._message("error", text)
 
     def enabled(self, level: str) -> bool:
-        """Whether messages of a level are printed."""
+        """Return whether messages of a level are printed."""
         return LEVELS.index(level) >= self.settings.level
 
     def write(self, level: str, text: str) -> None:
-        """Print `text` as it is, without a prefix and with its own ends of line, if messages of the level are printed."""
+        """Print `text` unchanged if messages of the level are printed."""
         if not self.enabled(level):
             return
         with self._lock:
@@ -81,18 +93,20 @@ class Logger:
         self.write(level, f"<{self.name}>[{level.upper()}]: {where}{text}\n")
 
     def _stream(self) -> TextIO | None:
-        """Where to print to: the standard stream as it is now, or the file, which is opened once."""
+        """Return the current standard stream, or the file, which is opened once."""
         if not self.settings.path:
             return sys.stdout if self.settings.output == "stdout" else sys.stderr
         if self._file is None:
             try:
-                # line-buffered, whatever the flush level is: the last lines before a crash are those that are wanted
-                self._file = open(  # noqa: SIM115 - it stays open
+                # Line-buffered whatever the flush level is: the last lines before a crash
+                # are the most useful ones.
+                self._file = open(  # noqa: SIM115 - open until the process ends
                     self.settings.path, "w", 1, encoding="utf-8", errors="backslashreplace"
                 )
             except OSError as error:
                 warn(
-                    f"the log file {self.settings.path} of UR_LOG_{self.name} cannot be written ({error.strerror}): logging to stderr"
+                    f"the log file {self.settings.path} of UR_LOG_{self.name} "
+                    f"cannot be written ({error.strerror}): logging to stderr"
                 )
                 self.settings = Settings(
                     self.settings.level, self.settings.flush, fileline=self.settings.fileline
@@ -102,7 +116,12 @@ class Logger:
 
 
 def logger(name: str, default: str = "quiet") -> Logger:
-    """The logger of a name ("LOADER"), made when it is first asked for; without UR_LOG_<name> its level is `default`."""
+    """Return the logger of a name, such as "LOADER". It is created at the first call.
+
+    Args:
+        name: the part of the variable's name after UR_LOG_.
+        default: its level if the variable is not set.
+    """
     with _lock:
         if name not in _loggers:
             _loggers[name] = Logger(name, settings(name, default=default))
@@ -112,7 +131,10 @@ def logger(name: str, default: str = "quiet") -> Logger:
 def settings(
     name: str, environ: Mapping[str, str] | None = None, default: str = "quiet"
 ) -> Settings:
-    """What UR_LOG_<name> asks for; a value that cannot be read is named in one warning line, and the defaults hold."""
+    """Return the settings of UR_LOG_<name>.
+
+    If the value is malformed, a warning line says so and the defaults apply.
+    """
     text = secure_environ(environ).get(f"UR_LOG_{name}", "")
     plain = Settings(LEVELS.index(default))
     try:
@@ -123,9 +145,10 @@ def settings(
 
 
 def trace_bits(name: str, environ: Mapping[str, str] | None = None) -> int:
-    """The bits of SYCL_PI_TRACE or SYCL_UR_TRACE: 1 discovery, 2 calls, -1 everything; 0 if the variable is not set.
+    """Return the bits of SYCL_PI_TRACE or SYCL_UR_TRACE, 0 if the variable is not set.
 
-    A number as C reads it: 0x01, else the digits at the beginning, else 0.
+    1 means discovery, 2 means calls, -1 means everything. The number is read as C does: hexadecimal
+    after 0x, else the leading digits, else 0.
     """
     text = secure_environ(environ).get(name, "").strip()
     if hexadecimal := re.fullmatch(r"([+-]?)0[xX]([0-9a-fA-F]+)", text):
@@ -135,19 +158,25 @@ def trace_bits(name: str, environ: Mapping[str, str] | None = None) -> int:
 
 
 def pi_trace(level: str, text: str, environ: Mapping[str, str] | None = None) -> None:
-    """Print `SYCL_PI_TRACE[level]: text` to stderr, if SYCL_PI_TRACE asks for it: "basic" by bit 1; "all" and "-1" by -1."""
+    """Print `SYCL_PI_TRACE[level]: text` to stderr if SYCL_PI_TRACE asks for it.
+
+    Args:
+        level: "basic" needs bit 1; "all" and "-1" need the value -1.
+        text: the message.
+        environ: where the variable is read, `os.environ` by default.
+    """
     bits = trace_bits("SYCL_PI_TRACE", environ)
     if bits & 1 if level == "basic" else bits == -1:
         put(sys.stderr, f"SYCL_PI_TRACE[{level}]: {text}\n")
 
 
 def warn(text: str) -> None:
-    """One warning line on stderr, whatever the levels are: for variables that do not mean what their author thinks."""
+    """Print a warning line to stderr, whatever the levels are."""
     put(sys.stderr, f"fairlead: warning: {text}\n")
 
 
 def put(stream: TextIO | None, text: str, flush: bool = True) -> None:
-    """Write to a stream that may be closed, or may not be there at all: a message is not worth an exception."""
+    """Write to a stream that may be closed or absent. Errors are ignored."""
     try:
         if stream is not None:
             stream.write(text)
@@ -158,7 +187,17 @@ def put(stream: TextIO | None, text: str, flush: bool = True) -> None:
 
 
 def parse(text: str, plain: Settings) -> Settings:
-    """The settings that a text says. Blanks, quotes, upper case and empty elements do no harm. Raises ValueError with what is wrong."""
+    """Parse the value of a UR_LOG variable.
+
+    Blanks, quotes, upper case and empty elements are accepted.
+
+    Args:
+        text: the value.
+        plain: the settings for what the value does not mention.
+
+    Raises:
+        ValueError: the value is malformed. The message says where.
+    """
     found: dict[str, str] = {}
     for element in filter(None, map(str.strip, text.split(";"))):
         key, colon, word = (part.strip().strip("'\"") for part in element.partition(":"))

@@ -1,4 +1,4 @@
-"""Looks at memory that may not be there: an address that a driver or a program gave is read through the kernel, never directly."""
+"""Reads memory at addresses that may be invalid. The kernel does the access, so nothing crashes."""
 
 from __future__ import annotations
 
@@ -9,23 +9,28 @@ from typing import Final
 from ._native import ffi, lib
 
 POINTER_SIZE: Final = ctypes.sizeof(ctypes.c_void_p)
-_CHUNK: Final = 256  # what one safe read gives at most
+_CHUNK: Final = 256  # the most bytes that fl_safe_read reads at once
 
 
 def read(address: int, size: int) -> bytes:
-    """`size` bytes (256 at most) at an address that may lead nowhere; b"" if they cannot all be read."""
+    """Return `size` bytes at an address, b"" if not all of them can be read.
+
+    Args:
+        address: any number.
+        size: in bytes, at most 256.
+    """
     into = ffi.new("char[]", size)
     done = lib.fl_safe_read(ffi.cast("void *", address), into, size)
     return ffi.buffer(into, size)[:] if done == size else b""
 
 
 def read_word(address: int) -> int | None:
-    """The pointer at an address, None if it cannot be read."""
+    """Return the pointer at an address, None if it cannot be read."""
     return read_words(address, 1)[0]
 
 
 def read_words(address: int, count: int) -> list[int | None]:
-    """`count` pointers at an address; None for each that cannot be read."""
+    """Return `count` pointers at an address, with None for each that cannot be read."""
     words: list[int | None] = []
     while len(words) < count:
         here, size = (
@@ -33,14 +38,14 @@ def read_words(address: int, count: int) -> list[int | None]:
             min(_CHUNK // POINTER_SIZE, count - len(words)),
         )
         data = read(here, size * POINTER_SIZE)
-        if not data:  # memory ends somewhere in this chunk: go on word by word
+        if not data:  # memory ends in this chunk: continue word by word
             size, data = 1, read(here, POINTER_SIZE)
         words += struct.unpack(f"@{size}P", data) if data else (None,)
     return words
 
 
 def read_text(address: int, limit: int = 64) -> bytes:
-    """The C string at an address that may lead nowhere, at most `limit` bytes of it."""
+    """Return the C string at an address without its NUL, at most `limit` bytes of it."""
     found = b""
     while len(found) < limit:
         byte = read(address + len(found), 1)

@@ -1,6 +1,7 @@
-"""The two ways in which C APIs answer with values of unknown length: ask for the length, then for the value.
+"""Asks C functions for values of unknown length: first for the length, then for the value.
 
-`query` is for `…GetInfo(…, size, value, size_ret)`, `handles` for `…Get(…, num_entries, entries, num_entries_ret)`.
+`query` calls functions like `…GetInfo(…, size, value, size_ret)`. `handles` calls functions like
+`…Get(…, num_entries, entries, num_entries_ret)`.
 """
 
 from __future__ import annotations
@@ -20,15 +21,24 @@ _MOST_HANDLES: Final = 1 << 16
 
 
 def query(call: Any, routine: str, check: Check, *arguments: Any, detail: str = "") -> bytes:
-    """The value that `call(*arguments, size, value, size_ret)` gives.
+    """Return the bytes that `call(*arguments, size, value, size_ret)` writes.
 
-    Raises what `check` raises, with `detail` after the code's sentence; FairleadError if the size is no sensible one.
+    Args:
+        call: the ctypes function.
+        routine: its name, for errors.
+        check: raises an error unless a code means success.
+        *arguments: the arguments before the size.
+        detail: text to append to the error's sentence.
+
+    Raises:
+        FairleadError: the size is impossibly large. Also whatever `check` raises.
     """
     size = ctypes.c_size_t()
     check(call(*arguments, 0, None, ctypes.byref(size)), routine, detail)
     if size.value > _LARGEST_ANSWER:
         raise FairleadError(
-            f"the answer is said to have {size.value} bytes, which cannot be", routine=routine
+            f"it reports an answer of {size.value} bytes, which is impossible",
+            routine=routine,
         )
     buffer = ctypes.create_string_buffer(max(size.value, 1))
     if size.value:
@@ -37,12 +47,18 @@ def query(call: Any, routine: str, check: Check, *arguments: Any, detail: str = 
 
 
 def handles(call: Any, routine: str, check: Check, *arguments: Any, detail: str = "") -> list[int]:
-    """The handles that `call(*arguments, count, entries, count_ret)` gives; a NULL among them is left out."""
+    """Return the handles that `call(*arguments, count, entries, count_ret)` writes, without NULLs.
+
+    The arguments are those of `query`.
+
+    Raises:
+        FairleadError: the number is impossibly large. Also whatever `check` raises.
+    """
     count = ctypes.c_uint32()
     check(call(*arguments, 0, None, ctypes.byref(count)), routine, detail)
     if count.value > _MOST_HANDLES:
         raise FairleadError(
-            f"there are said to be {count.value} of them, which cannot be", routine=routine
+            f"it reports {count.value} handles, which is impossible", routine=routine
         )
     if not count.value:
         return []
@@ -52,7 +68,7 @@ def handles(call: Any, routine: str, check: Check, *arguments: Any, detail: str 
 
 
 def text(value: bytes) -> str:
-    """A C string that was given as a value, up to its NUL."""
+    """Decode a C string up to its NUL, without the blanks around it."""
     return value.split(b"\0", 1)[0].decode("utf-8", "replace").strip()
 
 

@@ -1,12 +1,12 @@
-"""A dispatch table seen from Python: a run of C function pointers whose entries are called by name.
+"""Dispatch tables: C function pointers that Python calls by name.
 
-`DispatchTable` makes a ctypes function for a slot when the slot is first used and keeps it in the instance, so that the second
-`table.clGetPlatformInfo(...)` is an attribute look-up and a ctypes call and nothing else. It owns no memory: the table it looks at
-is immortal (docs/architecture.md).
+`DispatchTable` creates the ctypes function of a slot at its first use and stores it as an
+attribute. The second `table.clGetPlatformInfo(...)` is only an attribute look-up and a ctypes call.
+The object owns no memory, because C tables are never freed (docs/architecture.md).
 
-What wants to see the calls (a trace, a validation) puts a *layer*, which is a table too, in front: `push` and `remove`. Calls then
-go to the layer's table, and without one nothing is tested or looked up. `live_tables` and `watch` tell who there is to put one in
-front of.
+A trace or a validation puts a *layer* in front of a table (`push`, `remove`). A layer is a table
+too, and calls go to it. Without a layer nothing is checked or looked up. `live_tables` and `watch`
+find the tables of the process.
 """
 
 from __future__ import annotations
@@ -23,24 +23,27 @@ from .search import secure_environ
 POINTER_SIZE = ctypes.sizeof(ctypes.c_void_p)
 
 
-#: The variables that start a trace (trace.follow_environment).
+#: The variables that start a trace (loader/trace/environment.py).
 TRACE_VARIABLES: Final = ("SYCL_PI_TRACE", "SYCL_UR_TRACE", "UR_ENABLE_LAYERS", "FAIRLEAD_TRACE")
 
 
 class TableLayer(Protocol):
-    """What `push` takes: the address of a table that leads on to the one that was on top, `next` (`layers.Layer` is one)."""
+    """What `DispatchTable.push` accepts: a table that forwards to `next` (`layers.Layer`)."""
 
     address: int
     next: int
 
-    def turn(self, next: int) -> None: ...
-    def give_back(self) -> None: ...
+    def redirect(self, next: int) -> None: ...
+    def release(self) -> None: ...
 
 
 class DispatchTable:
-    """The table of `api`'s slots at `address`. `table.NAME(...)` calls the slot's function with converted arguments.
+    """The table of an API's slots at an address. `table.NAME(...)` calls a slot's function.
 
-    `label` says in traces whose table it is.
+    Args:
+        api: the ABI data of the API.
+        address: the address of the C table.
+        label: the name of the table in traces.
     """
 
     def __init__(self, api: Api, address: int, label: str = "") -> None:
@@ -57,29 +60,32 @@ class DispatchTable:
 
     @property
     def top(self) -> int:
-        """The address of the table that calls go to: that of the last layer, else its own."""
+        """The address of the table that receives the calls: the last layer's, else its own."""
         return self.layers[-1].address if self.layers else self.address
 
     def push(self, layer: TableLayer) -> None:
-        """Send calls through `layer`, which must lead on to `top`."""
-        with changing:
+        """Send calls through `layer`, which must forward to `top`."""
+        with layers_lock:
             self.layers += (layer,)
             self._forget_functions()
 
     def remove(self, layer: TableLayer) -> None:
-        """Take a layer out again. The one in front of it leads past it from now on; calls that are under way end as they began."""
-        with changing:
+        """Remove a layer. The layer in front of it forwards to the next table from now on.
+
+        Calls that are running finish through the removed layer.
+        """
+        with layers_lock:
             for front in (
                 front
                 for behind, front in zip(self.layers, self.layers[1:], strict=False)
                 if behind is layer
             ):
-                front.turn(layer.next)
+                front.redirect(layer.next)
             self.layers = tuple(other for other in self.layers if other is not layer)
             self._forget_functions()
 
     def pointer(self, slot: int) -> int:
-        """The function pointer in a slot of the table itself, 0 if it is NULL."""
+        """Return the function pointer in a slot of the table itself, 0 if it is NULL."""
         return ctypes.c_void_p.from_address(self.address + slot * POINTER_SIZE).value or 0
 
     def __getattr__(self, name: str) -> Any:
@@ -92,22 +98,20 @@ class DispatchTable:
         address = ctypes.c_void_p.from_address(top + function.slot * POINTER_SIZE).value
         call = function.prototype(address)
         setattr(self, name, call)
-        if self.top != top:  # another thread has put a layer in front, or has taken one away, since
+        if self.top != top:  # another thread has pushed or removed a layer meanwhile
             self._forget_functions()
         return call
 
     def __dir__(self) -> list[str]:
-        """What can be called, too: a shell completes it."""
+        """Return the attributes and the functions, for completion in a shell."""
         return [*super().__dir__(), *(function.name for function in self.api.slots)]
 
     def refresh(self) -> None:
-        """The table's slots have changed: make its functions anew."""
+        """Forget the ctypes functions, because the slots of the table have changed."""
         self._forget_functions()
 
     def _forget_functions(self) -> None:
-        for name in list(
-            self.__dict__
-        ):  # a copy: another thread may call a function for the first time just now
+        for name in list(self.__dict__):  # a copy, because other threads may add functions
             if name in self.api.functions:
                 self.__dict__.pop(name, None)
 
@@ -120,41 +124,39 @@ class DispatchTable:
 
 
 def live_tables() -> list[DispatchTable]:
-    """Every table object of this process, in no particular order."""
+    """Return every table object of this process, in no particular order."""
     with _lock:
         return list(_live)
 
 
 def watch(watcher: Callable[[DispatchTable], None]) -> None:
-    """Tell `watcher` about every table object that is made from now on."""
+    """Call `watcher` with every table object that is created from now on."""
     with _lock:
         _watchers.append(watcher)
 
 
 def unwatch(watcher: Callable[[DispatchTable], None]) -> None:
-    """Do not tell it any longer."""
+    """Stop calling `watcher` for new tables."""
     with _lock:
         _watchers.remove(watcher)
 
 
 def _follow_environment() -> None:
-    """Once, before the first table is told of: start the traces that the environment asks for."""
+    """Start the traces that the environment asks for, once, before the first table is announced."""
     global _followed
-    with changing:
+    with layers_lock:
         if _followed:
             return
         _followed = True
         environ = secure_environ()
         if any(environ.get(name) for name in TRACE_VARIABLES):
-            from ..trace import (
-                trace,
-            )  # it imports this module, and most processes need nothing of it
+            from ..trace import environment  # a late import: most processes do not trace
 
-            trace.follow_environment(environ)
+            environment.follow_environment(environ)
 
 
-#: Held from the look at `top` to the `push` of what leads on to it: one at a time puts layers in front of tables.
-changing = new_lock()
+#: A caller holds it from reading `top` until `push`, so that two layers never forward to one `top`.
+layers_lock = new_lock()
 _followed = False
 _lock = new_lock()
 _live: weakref.WeakSet[DispatchTable] = weakref.WeakSet()

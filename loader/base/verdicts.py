@@ -1,9 +1,9 @@
 """Remembers which libraries passed their probe, so that the next process opens them at once.
 
-`judge` is what everyone asks who is about to open drivers ("cl"), adapters ("ur") or plugins ("pi"); the kind is part of what a
-verdict is about. Verdicts are kept in `$XDG_CACHE_HOME/fairlead/probes.json`: a good one for as long as neither the library's file
-nor fairlead changes; a bad one for an hour at most, and no longer than what a user would change to follow its remedy stays the
-same. In a process with more rights than its user nothing is read or written.
+`judge` is called before drivers ("cl"), adapters ("ur") or plugins ("pi") are opened. Verdicts are kept
+in `$XDG_CACHE_HOME/fairlead/probes.json`. A good one holds until the library's file or fairlead
+changes. A bad one holds for an hour at most, and ends when something changes that its remedy names. A
+process with more rights than its user reads and writes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Protocol
 
-from .library import find_library
+from .linker import find_library
 from .search import Candidate, Refusal, in_secure_process, secure_environ
 
 _BAD_VERDICT_LASTS: Final = 3600.0  # seconds
@@ -32,7 +32,7 @@ _FOLDERS: Final = (
 
 
 class Report(Protocol):
-    """What a probe must say: of which candidate, whether it is sound, else why not, and whether it could be tried at all."""
+    """What `judge` needs of a probe's report; `probed` is False if nothing is known."""
 
     @property
     def candidate(self) -> Candidate: ...
@@ -69,10 +69,16 @@ def judge(
     kind: str,
     locate: Callable[[Candidate], str] = lambda candidate: candidate.library,
 ) -> dict[Candidate, Refusal]:
-    """The candidates that failed their probe, now or within the last hour, each with the reason; none if FAIRLEAD_PROBE=0.
+    """The candidates that failed their probe, now or within the last hour.
 
-    `probe_all` probes those about which nothing is known, `kind` tells the APIs apart ("cl", "ur", "pi"), and `locate` says which
-    path or soname will be opened for a candidate.
+    Args:
+        candidates: what is about to be opened.
+        probe_all: probes those about which nothing is known.
+        kind: the API: "cl", "ur" or "pi".
+        locate: the path or soname that will be opened for a candidate.
+
+    Returns:
+        A refusal for each that failed; none if FAIRLEAD_PROBE is 0.
     """
     if secure_environ().get("FAIRLEAD_PROBE") == "0":
         return {}
@@ -84,9 +90,7 @@ def judge(
     for candidate, identity in identities.items():
         verdict = verdicts.get(identity or "")
         if verdict is None or not verdict.holds(paths[candidate]):
-            if (
-                identity is not None
-            ):  # a file that is not there needs no child: opening it runs no code and says why
+            if identity is not None:  # opening a missing file runs no code, and says why
                 unknown.append(candidate)
         elif not verdict.ok:
             reason = f"{verdict.reason} (remembered; `fairlead doctor` tries it again)"
@@ -159,7 +163,7 @@ def _age_of_fairlead() -> int:
 
 
 def _surroundings(path: str) -> str:
-    """What may change when a user follows a remedy: libraries beside this one, the linker's cache and search path."""
+    """What changes when a user follows a remedy: the library's folder, the linker's cache and path."""
     ages = []
     for place in (os.path.dirname(os.path.realpath(path)), "/etc/ld.so.cache"):
         try:
@@ -183,7 +187,7 @@ def _read() -> dict[str, _Verdict]:
 
 
 def _write(verdicts: dict[str, _Verdict]) -> None:
-    """Remember the newest verdicts, those of other processes among them. The rename makes the file whole or leaves it as it was."""
+    """Remember the newest verdicts, those of other processes included. The file is replaced at once."""
     file = _file()
     if file is None:
         return

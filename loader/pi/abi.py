@@ -1,7 +1,8 @@
-"""The DPC++ Plugin Interface (PI 15.47): `PI` is the content of `pi.abi`; here are also the few facts of it that are not a list.
+"""The ABI of DPC++'s Plugin Interface (PI 15.47): the contents of `pi.abi`, and a few constants.
 
-A plugin exports `piPluginInit(struct _pi_plugin *)`, which compares versions and fills in the plugin's own version and the table of
-its functions. Their order is that of pi.def, and it differs between versions; `binding` checks it against the exported names.
+A plugin exports `piPluginInit(struct _pi_plugin *)`. It compares versions, and writes its own
+version and the table of its functions. Their order is that of pi.def, which differs between
+versions. `binding` checks it against the exported names.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 PI: Final = Api(Path(__file__).with_name("pi.abi"))
 
-#: The version that we tell a plugin we are (`_PI_H_VERSION_STRING`); it must begin with the plugin's own major version or a later one.
+#: The version that fairlead reports to a plugin (`_PI_H_VERSION_STRING`). Its major version must be
+#: the plugin's or a later one.
 API_VERSION: Final = "15.47"
 
 #: struct _pi_plugin: char PiVersion[20], char PluginVersion[20], char *Targets, then the table.
@@ -28,7 +30,7 @@ PI_SUCCESS: Final = 0
 
 
 class PIError(CodeError):
-    """A PI function answered with an error code (pi_result); `value` is the number."""
+    """A PI function returned an error code (pi_result). `value` is the number."""
 
     api = PI
     api_name = "PI"
@@ -42,10 +44,13 @@ def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
 
 
 def serve(table: DispatchTable) -> DispatchTable:
-    """A PI table that is answered from the Unified Runtime adapter behind `table`: see `pi_from_ur`, which also says what is not.
+    """Return a PI table that the Unified Runtime adapter behind `table` answers.
 
-    Raises FairleadError if `table` is none of UR, or if 16 tables of PI are layered or served already.
+    See `loader/pi/serve.py`.
+
+    Raises:
+        FairleadError: `table` is no table of Unified Runtime, or 16 tables of PI are in use.
     """
-    from . import serve as pi_from_ur  # it needs this module, and few programs need it
+    from . import serve as pi_from_ur  # it imports this module, and few programs need it
 
     return pi_from_ur.serve(table)

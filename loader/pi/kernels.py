@@ -1,7 +1,8 @@
-"""Kernels of PI served from Unified Runtime: their arguments, their launches, and where the releases of UR differ.
+"""Kernels of PI, served from Unified Runtime: arguments and launches.
 
-Adapters up to 2026.1 take arguments one by one (urKernelSetArg…), as PI gives them. One of 2026.2 takes all of them with the launch, so
-that they wait in `Service.kernels` until then. What the adapter has decides, not what it calls itself.
+Adapters up to 2026.1 take arguments one by one (urKernelSetArg…), as PI does. Adapters of 2026.2
+take all of them with the launch. Until then, `Service.kernels` stores them. The functions of the
+adapter decide, not its version.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..ur.abi import UR, URError
 from .abi import PI
-from .mapping import ENUMS, new
+from .mapping import ENUMS, new_struct
 from .queries import context_devices
 from .translation import serves, text, word_of
 
@@ -25,12 +26,16 @@ _VALUE, _POINTER, _MEM_OBJ, _LOCAL, _SAMPLER = (
     UR[f"UR_EXP_KERNEL_ARG_TYPE_{kind}"]
     for kind in ("VALUE", "POINTER", "MEM_OBJ", "LOCAL", "SAMPLER")
 )
-_SET: Final = "urKernelSetArgValue"  # stands for all that set one argument
+_SET: Final = "urKernelSetArgValue"  # an adapter has all functions that set an argument, or none
 
 
 class KernelArguments:
-    """The arguments of a kernel that wait for a launch: `array`, in the order of their indices, is what a launch takes. What an entry
-    points to lies in `_values`; to set an argument again changes it there."""
+    """The arguments of a kernel until its launch.
+
+    Attributes:
+        array: the entries that a launch takes, in the order of their indices. They point into
+            `_values`, where a new value for an argument replaces the old one.
+    """
 
     def __init__(self) -> None:
         self.array: Any = (_Entry * 0)()
@@ -38,7 +43,15 @@ class KernelArguments:
         self._values: dict[int, Any] = {}
 
     def set(self, index: int, kind: int, size: int, word: int = 0, flags: int = 0) -> None:
-        """Set an argument of a type UR_EXP_KERNEL_ARG_TYPE_…; of a value `word` is its address."""
+        """Set an argument.
+
+        Args:
+            index: the argument.
+            kind: its type, UR_EXP_KERNEL_ARG_TYPE_….
+            size: its size in bytes.
+            word: the address of a value, otherwise the handle or the pointer.
+            flags: how a memory object is accessed.
+        """
         entry = self._entries.get(index)
         if entry is None:
             entry = self._insert(index)
@@ -55,36 +68,40 @@ class KernelArguments:
             entry.value.pointer = word
 
     def _insert(self, index: int) -> Any:
-        """A new entry: the array is made anew."""
+        """Insert an entry, which needs a new array."""
         old = {**self._entries, index: _Entry(stype=_STYPE, index=index)}
         self.array = (_Entry * len(old))(*[old[key] for key in sorted(old)])
         self._entries = dict(zip(sorted(old), self.array, strict=True))
         return self._entries[index]
 
 
-#: Those of a kernel that has none.
+#: The arguments of a kernel without arguments.
 _NONE: Final = KernelArguments()
 
 
 @serves("piKernelCreate")
 def _kernel_create(service: Service, program: int, name: int, kernel: int) -> int:
-    return _fresh(service, service.call("urKernelCreate", program, text(name), kernel), kernel)
+    return _forget_arguments(
+        service, service.call("urKernelCreate", program, text(name), kernel), kernel
+    )
 
 
 @serves("piextKernelCreateWithNativeHandle")
 def _kernel_from_native(
     service: Service, native: int, context: int, program: int, owned: int, kernel: int
 ) -> int:
-    given = ctypes.byref(new("ur_kernel_native_properties_t", isNativeHandleOwned=bool(owned)))
-    return _fresh(
+    given = ctypes.byref(
+        new_struct("ur_kernel_native_properties_t", isNativeHandleOwned=bool(owned))
+    )
+    return _forget_arguments(
         service,
         service.call("urKernelCreateWithNativeHandle", native, context, program, given, kernel),
         kernel,
     )
 
 
-def _fresh(service: Service, code: int, kernel: int) -> int:
-    """A new kernel may have the handle of one that is gone: it has none of its arguments."""
+def _forget_arguments(service: Service, code: int, kernel: int) -> int:
+    """Forget the arguments of a freed kernel whose handle a new kernel has got."""
     if not code:
         service.kernels.pop(ctypes.c_uint64.from_address(kernel).value, None)
     return code
@@ -92,7 +109,7 @@ def _fresh(service: Service, code: int, kernel: int) -> int:
 
 @serves("piKernelRelease")
 def _kernel_release(service: Service, kernel: int) -> int:
-    """The last reference takes the arguments along."""
+    """The last release also frees the stored arguments."""
     is_last = kernel in service.kernels and _references(service, kernel) == 1
     code = service.call("urKernelRelease", kernel)
     if is_last and not code:
@@ -109,10 +126,10 @@ def _references(service: Service, kernel: int) -> int:
         return 0
 
 
-def _wait(
+def _store_argument(
     service: Service, kernel: int, index: int, kind: int, size: int, word: int = 0, flags: int = 0
 ) -> int:
-    """Keep an argument until the kernel is launched."""
+    """Store an argument until the kernel is launched."""
     arguments = service.kernels.get(kernel)
     if arguments is None:
         arguments = service.kernels.setdefault(kernel, KernelArguments())
@@ -122,9 +139,9 @@ def _wait(
 
 @serves("piKernelSetArg")
 def _set_arg(service: Service, kernel: int, index: int, size: int, value: int) -> int:
-    """Without a value it is local memory."""
+    """Without a value, the argument is local memory."""
     if not service.has(_SET):
-        return _wait(service, kernel, index, _VALUE if value else _LOCAL, size, value)
+        return _store_argument(service, kernel, index, _VALUE if value else _LOCAL, size, value)
     if value:
         return service.call("urKernelSetArgValue", kernel, index, size, None, value)
     return service.call("urKernelSetArgLocal", kernel, index, size, None)
@@ -132,10 +149,10 @@ def _set_arg(service: Service, kernel: int, index: int, size: int, value: int) -
 
 @serves("piextKernelSetArgPointer")
 def _set_arg_pointer(service: Service, kernel: int, index: int, size: int, value: int) -> int:
-    """PI gives the address of the pointer, UR wants the pointer."""
+    """PI passes the address of the pointer, UR the pointer."""
     pointer = _word_at(value)
     if not service.has(_SET):
-        return _wait(service, kernel, index, _POINTER, size, pointer)
+        return _store_argument(service, kernel, index, _POINTER, size, pointer)
     return service.call("urKernelSetArgPointer", kernel, index, None, pointer)
 
 
@@ -145,9 +162,9 @@ def _set_arg_mem(service: Service, kernel: int, index: int, properties: int, val
     if properties:
         access = PI.struct("pi_mem_obj_property").from_address(properties).mem_access
         flags = ENUMS["pi_mem_obj_access"].to_ur(access)
-        given = ctypes.byref(new("ur_kernel_arg_mem_obj_properties_t", memoryAccess=flags))
+        given = ctypes.byref(new_struct("ur_kernel_arg_mem_obj_properties_t", memoryAccess=flags))
     if not service.has(_SET):
-        return _wait(service, kernel, index, _MEM_OBJ, 8, mem, flags)
+        return _store_argument(service, kernel, index, _MEM_OBJ, 8, mem, flags)
     return service.call("urKernelSetArgMemObj", kernel, index, given, mem)
 
 
@@ -155,7 +172,7 @@ def _set_arg_mem(service: Service, kernel: int, index: int, properties: int, val
 def _set_arg_sampler(service: Service, kernel: int, index: int, value: int) -> int:
     sampler = _word_at(value)
     if not service.has(_SET):
-        return _wait(service, kernel, index, _SAMPLER, 8, sampler)
+        return _store_argument(service, kernel, index, _SAMPLER, 8, sampler)
     return service.call("urKernelSetArgSampler", kernel, index, None, sampler)
 
 
@@ -165,9 +182,16 @@ def _word_at(address: int) -> int:
 
 @serves("piEnqueueKernelLaunch")
 def _launch(service: Service, queue: int, kernel: int, *arguments: int, flags: int = 0) -> int:
-    """`arguments`: dimensions, offset, global size, local size; number of events, events, event."""
+    """Launch a kernel.
+
+    `arguments` are dimensions, offset, global size, local size, number of events, events, event.
+    """
     sizes, events = arguments[:4], arguments[4:]
-    extra = ctypes.byref(new("ur_kernel_launch_ext_properties_t", flags=flags)) if flags else None
+    extra = (
+        ctypes.byref(new_struct("ur_kernel_launch_ext_properties_t", flags=flags))
+        if flags
+        else None
+    )
     if not service.has(_SET):
         values = service.kernels.get(kernel, _NONE).array
         return service.call(
@@ -202,14 +226,18 @@ def _launch_cooperative(service: Service, queue: int, kernel: int, *arguments: i
 
 
 class _LaunchProperty(ctypes.Structure):
-    """An element of the list that 2025.3 takes: 24 bytes, an id (1: cooperative) and its value."""
+    """A launch property of 2025.3: 24 bytes, an id (1: cooperative) and its value."""
 
     _fields_ = (("id", ctypes.c_uint32), ("value", ctypes.c_uint64 * 2))
 
 
 @serves("piextCommandBufferNDRangeKernel")
 def _append_launch(service: Service, buffer: int, kernel: int, *arguments: int) -> int:
-    """`arguments`: dimensions, offset, global size, local size; number of sync points, sync points, sync point."""
+    """Append a launch to a command-buffer.
+
+    `arguments` are dimensions, offset, global size, local size, number of sync points, sync points,
+    sync point.
+    """
     *first, sync_point = arguments
     sizes, waits = first[:4], first[4:]
     rest = (0, None, *waits, 0, None, sync_point, None, None)
@@ -224,7 +252,7 @@ def _append_launch(service: Service, buffer: int, kernel: int, *arguments: int) 
 def _suggest_group_count(
     service: Service, kernel: int, local_size: int, dynamic_size: int, count: int
 ) -> int:
-    """UR asks for a device: the first of the kernel's context."""
+    """UR also takes a device. It is the first one of the kernel's context."""
     context = word_of(service.query("urKernelGetInfo", kernel, UR["UR_KERNEL_INFO_CONTEXT"]))
     size = ctypes.byref(ctypes.c_size_t(local_size))
     device = context_devices(service, context)[0]
@@ -235,7 +263,7 @@ def _suggest_group_count(
 
 @serves("piKernelSetExecInfo")
 def _set_exec_info(service: Service, kernel: int, name: int, size: int, value: int) -> int:
-    """A pi_bool has four bytes, UR's one; pointers are the same in both."""
+    """A pi_bool has four bytes, UR's bool has one. Pointers are equal in both."""
     asked = ENUMS["pi_kernel_exec_info"].to_ur(name)
     given: Any = value
     if name == PI["PI_USM_INDIRECT_ACCESS"]:

@@ -1,10 +1,12 @@
-"""The words of PI in those of Unified Runtime: `pi_from_ur.map` read, and values converted by it.
+"""Converts between PI and Unified Runtime as `pi_from_ur.map` says.
 
-A conversion follows from two types, that of the PI parameter (or constant, or field) and that of the UR one: constants by `ENUMS`,
-structs by `STRUCTS`, structs that UR takes by value are read where PI's pointer leads. `argument` makes it for a parameter, PI to
-UR; `answer` for what an info query answers, UR to PI. `result` is the same for result codes.
+The types of a PI parameter (constant, field) and of its UR counterpart determine the conversion:
+constants by `ENUMS`, structs by `STRUCTS`. Structs that UR takes by value are read from PI's
+pointer. `argument` converts a parameter from PI to UR. `answer` converts the answer of an info
+query from UR to PI. `result` converts result codes.
 
-Nothing here calls an adapter. What has no counterpart is refused with a PIError whose `value` goes back to the caller.
+Nothing here calls an adapter. A value without a counterpart raises a PIError, whose `value` is
+returned to the caller.
 """
 
 from __future__ import annotations
@@ -24,16 +26,23 @@ _Lines: TypeAlias = "list[str]"
 
 
 def refuse(name: str, detail: str) -> PIError:
-    """The exception that makes a call answer with the PI result code called `name`."""
+    """Return the exception that makes a call return the PI code called `name`."""
     return PIError.of(PI.codes[name], "", detail)
 
 
 @dataclass
 class Enum:
-    """A PI type's constants and their counterparts in a UR type.
+    """The constants of a PI type and their counterparts in a UR type.
 
-    `constants`: PI name to the UR constant. `answers`: UR value to PI value. `fixed`: queries that are always answered with a number.
-    `missing`: PI name to the reason why it has no counterpart. Of a UR type that holds bits, each bit is converted for itself.
+    If values of the UR type are combined bits, each bit is converted separately.
+
+    Attributes:
+        pi: the PI type.
+        ur: the UR type.
+        constants: PI name to UR constant.
+        answers: UR value to PI value.
+        fixed: queries that always have the same number as answer.
+        missing: PI name to the reason why it has no counterpart.
     """
 
     pi: str
@@ -48,7 +57,7 @@ class Enum:
         self.bits = UR.is_bitfield(self.ur)
 
     def pair(self, pi: str, ur: str, both_ways: bool = True) -> None:
-        """Make two constants counterparts; what was paired before stays."""
+        """Make two constants counterparts. Earlier pairs have precedence."""
         value = int(pi) if pi.lstrip("-").isdecimal() else PI[pi]
         if both_ways:
             self.constants.setdefault(pi, UR.constants[ur])
@@ -56,7 +65,11 @@ class Enum:
         self.answers.setdefault(UR[ur], value)
 
     def to_ur(self, value: int) -> int:
-        """The UR value for one of PI. A bit or value without a counterpart is refused."""
+        """Return the UR value for a PI value.
+
+        Raises:
+            PIError: the value or one of its bits has no counterpart.
+        """
         if value in self.values:
             return self.values[value]
         found = 0
@@ -70,7 +83,11 @@ class Enum:
         return found
 
     def to_pi(self, value: int) -> int:
-        """The PI value for one of UR. Bits without a counterpart are left out, any other value is refused."""
+        """Return the PI value for a UR value. Bits without a counterpart are dropped.
+
+        Raises:
+            PIError: the value has no counterpart.
+        """
         if value in self.answers:
             return self.answers[value]
         if not self.bits:
@@ -103,7 +120,7 @@ def _sections() -> dict[str, _Lines]:
 
 
 def _enums(lines: _Lines) -> Iterator[Enum]:
-    """Explicit pairs come before patterns, which only add to them."""
+    """Yield the enums of the map. Explicit pairs have precedence over patterns."""
     blocks: list[tuple[Enum, list[str]]] = []
     for line in lines:
         if line.startswith(" "):
@@ -154,32 +171,38 @@ def _structs(lines: _Lines) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:
 
 _SECTIONS: Final = _sections()
 
-#: PI function → the UR function and its arguments, as the map has them.
+#: PI function to the UR function and its arguments, as written in the map.
 FUNCTIONS: Final[Mapping[str, str]] = dict(line.split(" = ", 1) for line in _SECTIONS["functions"])
-#: PI function → why UR has nothing to serve it from: it answers PI_ERROR_UNSUPPORTED_FEATURE.
+#: PI function to the reason why UR cannot serve it. It returns PI_ERROR_UNSUPPORTED_FEATURE.
 UNSUPPORTED: Final[Mapping[str, str]] = dict(
     line.split(": ", 1) for line in _SECTIONS["unsupported"]
 )
-#: All pairs of types whose constants are converted.
+#: All pairs of types with constants.
 ALL_ENUMS: Final = tuple(_enums(_SECTIONS["enums"]))
-#: PI type → its Enum.
+#: PI type to its Enum.
 ENUMS: Final[Mapping[str, Enum]] = {enum.pi: enum for enum in ALL_ENUMS}
-#: UR struct → the PI struct that it is filled from, and UR field → PI field.
+#: UR struct to the PI struct that fills it, and UR field to PI field.
 STRUCTS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = dict(_structs(_SECTIONS["structs"]))
-#: UR result code → PI result code.
+#: UR result code to PI result code.
 RESULTS: Final[Mapping[int, int]] = _results(_SECTIONS["results"])
 
 
 def result(code: int) -> int:
-    """The PI result code for one of UR; PI_ERROR_UNKNOWN for a code that UR does not define."""
+    """Return the PI code for a UR code, PI_ERROR_UNKNOWN if UR does not define it."""
     return RESULTS.get(code, PI.codes["PI_ERROR_UNKNOWN"])
 
 
 # Structs
 
 
-def new(name: str, **fields: Any) -> Any:
-    """A UR struct with these fields, its `stype` filled in, the rest 0. A field may be given another struct to point to."""
+def new_struct(name: str, **fields: Any) -> Any:
+    """Return a UR struct.
+
+    Args:
+        name: the struct. Its `stype` is set.
+        **fields: the values of its fields, all others are 0. A pointer may be given as the struct
+            or array that it points to.
+    """
     kind = UR.struct(name)
     struct = kind()
     if kind._fields_[0][0] == "stype":
@@ -197,12 +220,12 @@ def new(name: str, **fields: Any) -> Any:
 
 
 def struct_at(address: int, name: str) -> Any:
-    """The UR struct `name`, filled from the PI struct at `address`."""
+    """Return the UR struct `name`, filled from the PI struct at `address`."""
     pi, fields = STRUCTS[name]
     source = PI.struct(pi).from_address(address)
     types = {f.name: f.type for f in PI.structs[pi].fields}
     values = {ur: getattr(source, of) for ur, of in fields.items()}
-    return new(
+    return new_struct(
         name,
         **{
             ur: ENUMS[types[of]].to_ur(values[ur]) if types[of] in ENUMS else values[ur]
@@ -215,7 +238,7 @@ def struct_at(address: int, name: str) -> Any:
 
 
 def argument(source: Parameter, target: Parameter) -> Callable[[int], Any] | None:
-    """How the word that came for a PI parameter becomes the UR argument; None: as it is."""
+    """Return how to convert the word of a PI parameter to the UR argument, None if unchanged."""
     if target.stars == 1 and target.type in STRUCTS and source.stars:
         return lambda address: ctypes.byref(struct_at(address, target.type)) if address else None
     if not target.stars and UR.resolve(target.type) == "struct":
@@ -237,7 +260,7 @@ def _read_struct(address: int, name: str, parameter: str) -> Any:
 
 
 def answer(pi: Constant, ur: Constant) -> Callable[[bytes], bytes] | None:
-    """How the bytes that UR answers to a query become those of PI; None: as they are."""
+    """Return how to convert the answer of a UR query to PI's, None if unchanged."""
     special = {
         "ur_image_format_t": _image_format,
         "ur_device_partition_property_t[]": _partition,
@@ -254,9 +277,8 @@ def answer(pi: Constant, ur: Constant) -> Callable[[bytes], bytes] | None:
     def convert(data: bytes) -> bytes:
         step = ur_size if is_list else max(len(data), 1)
         words = (int.from_bytes(data[at : at + step], "little") for at in range(0, len(data), step))
-        end = (
-            b"\0" * pi_size if ur_type == "ur_device_partition_t" else b""
-        )  # PI's list of them ends with a 0
+        # PI's list of partition types ends with a 0.
+        end = b"\0" * pi_size if ur_type == "ur_device_partition_t" else b""
         return b"".join(_word(enum.to_pi(word) if enum else word, pi_size) for word in words) + end
 
     return convert
@@ -275,7 +297,10 @@ def _image_format(data: bytes) -> bytes:
 
 
 def _partition(data: bytes) -> bytes:
-    """UR's (type, value) pairs as PI's list: the type, its values, 0; a list of counts has an end of its own."""
+    """Convert UR's pairs of type and value to PI's list: the type, its values, 0.
+
+    The list of a partition by counts has a 0 of its own at the end.
+    """
     pairs = [
         (
             int.from_bytes(data[at : at + 4], "little"),

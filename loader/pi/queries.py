@@ -1,6 +1,7 @@
-"""The info queries of PI that Unified Runtime answers elsewhere, or not at once; the others are in `pi_from_ur.map`.
+"""Info queries of PI that Unified Runtime answers elsewhere. The others are in `pi_from_ur.map`.
 
-A function of `ANSWERS` gets the `Service` and the arguments of the PI call as words, and returns the answer's bytes. Raises URError.
+A function of `ANSWERS` takes the `Service` and the arguments of the PI call as words. It returns
+the bytes of the answer, or raises URError.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
 
 
 def context_devices(service: Service, context: int) -> list[int]:
-    """The devices of a context. Raises URError."""
+    """Return the devices of a context.
+
+    Raises:
+        URError: the adapter refuses the query.
+    """
     data = service.query("urContextGetInfo", context, UR["UR_CONTEXT_INFO_DEVICES"])
     return [word_of(data[at : at + 8]) for at in range(0, len(data), 8)]
 
@@ -30,7 +35,7 @@ def _context_platform(service: Service, context: int, *rest: int) -> bytes:
 
 
 def _of_all_devices(enum: str, asked: str) -> Callable[..., bytes]:
-    """What all devices of the context are capable of."""
+    """Return a function that answers with the capabilities that all devices of a context have."""
 
     def answer(service: Service, context: int, *rest: int) -> bytes:
         found = (
@@ -48,7 +53,7 @@ def _number_of_registers(service: Service, kernel: int, *rest: int) -> bytes:
 
 
 def _extensions(service: Service, device: int, *rest: int) -> bytes:
-    """DPC++ of PI looks there for command-buffers, for which UR has a property of its own."""
+    """PI reports command-buffers as an extension, UR as a property."""
     names = service.query("urDeviceGetInfo", device, UR["UR_DEVICE_INFO_EXTENSIONS"]).rstrip(b"\0")
     try:
         supported = word_of(
@@ -63,11 +68,11 @@ def _extensions(service: Service, device: int, *rest: int) -> bytes:
 
 
 def _source(service: Service, program: int, *rest: int) -> bytes:
-    """UR answers IL, or nothing; PI a text, which has an end."""
+    """UR answers with IL or nothing, PI with a C string."""
     return service.query("urProgramGetInfo", program, UR["UR_PROGRAM_INFO_IL"]) or b"\0"
 
 
-#: PI info constant → the function that gives its answer.
+#: PI info constant to the function that returns its answer.
 ANSWERS: Final[dict[str, Callable[..., bytes]]] = {
     "PI_CONTEXT_INFO_PLATFORM": _context_platform,
     "PI_DEVICE_INFO_EXTENSIONS": _extensions,

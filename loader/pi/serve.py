@@ -1,12 +1,14 @@
-"""PI calls served from a Unified Runtime adapter: `serve` makes of an adapter's table a PI table, so that one library has both.
+"""Serves PI from a Unified Runtime adapter: `serve` creates a PI table for an adapter's table.
 
-The PI table is a C table without anything behind it (`layers.Layer`), so that C code can call it too. A call comes to
-`Service.before` as (slot, words). Most functions are one line of `pi_from_ur.map`: a `Call` converts the words by the types of the
-two prototypes (`pi_mapping`) and calls UR; a `Query` also converts the name that is asked for and the answer. The others are written
-out in `pi_translation`, `pi_kernels` and `pi_queries`. Result codes are converted on the way back. The handles of PI are those of UR.
+The PI table is a layer without a next table (`layers.Layer`), so C code can call it. A call arrives
+at `Service.before` as slot and words. Most functions are one line of `pi_from_ur.map`. A
+`MappedCall` converts the words by the types of both prototypes (mapping.py) and calls UR. A
+`MappedQuery` also converts the name that is asked for and the answer. All other functions are
+Python (translation.py, queries.py). Result codes are converted back. PI's handles are UR's.
 
-What UR has nothing for is in `UNSUPPORTED`, with the reason, and answers PI_ERROR_UNSUPPORTED_FEATURE; so does what this one adapter
-does not have. `piTearDown` releases the adapter, and everything answers PI_ERROR_UNINITIALIZED from then on.
+`UNSUPPORTED` lists what UR cannot serve, with the reason. These functions return
+PI_ERROR_UNSUPPORTED_FEATURE, like those that the adapter lacks. `piTearDown` releases the adapter.
+From then on every function returns PI_ERROR_UNINITIALIZED.
 """
 
 from __future__ import annotations
@@ -24,18 +26,17 @@ from ..base.forks import new_lock
 from ..base.query import handles, query
 from ..base.table import DispatchTable
 from ..ur.abi import UR, URError, check
-from . import kernels as pi_kernels
-from . import queries as pi_queries
-from . import translation as pi_translation
+from . import devices, kernels, memory, programs, queries  # noqa: F401 - they fill TRANSLATIONS
 from .abi import PI, PIError
-from .mapping import ENUMS, FUNCTIONS, UNSUPPORTED, answer, argument, new, refuse, result
+from .mapping import ENUMS, FUNCTIONS, UNSUPPORTED, answer, argument, new_struct, refuse, result
+from .translation import FUNCTIONS as TRANSLATIONS
 
 __all__ = ["UNSUPPORTED", "Service", "serve"]
 
-#: Makes one argument of a UR call from the words of the PI call.
+#: Makes an argument of a UR call from the words of the PI call.
 _Maker: TypeAlias = "Callable[[Service, Sequence[int]], Any]"
 
-#: Which result answers a NULL handle of a type; an adapter would read through it.
+#: Type to the result of a call with a NULL handle of it. An adapter would crash.
 _NULL_HANDLE: Final = {
     "pi_platform": "PI_ERROR_INVALID_PLATFORM",
     "pi_device": "PI_ERROR_INVALID_DEVICE",
@@ -48,7 +49,7 @@ _NULL_HANDLE: Final = {
     "pi_sampler": "PI_ERROR_INVALID_SAMPLER",
     "pi_ext_command_buffer": "PI_ERROR_INVALID_COMMAND_BUFFER_KHR",
 }
-#: NULL is right here too, though the header does not say so.
+#: Parameters that may be NULL, although the header does not say so.
 _MAY_BE_NULL: Final = {
     ("piextKernelCreateWithNativeHandle", "program"),
     ("piextMemGetNativeHandle", "dev"),
@@ -58,14 +59,21 @@ _TOKEN: Final = re.compile(r"[^,{}]*\{(?:[^{}]|\{[^{}]*\})*\}|[^,{}]+")
 
 
 def serve(table: DispatchTable, ended: Callable[[], object] = lambda: None) -> DispatchTable:
-    """A PI 15.47 table that is answered from the UR adapter behind `table`.
+    """Return a PI 15.47 table that the UR adapter behind `table` answers.
 
-    It is never freed; call its `piTearDown` when it is not used any longer, which calls `ended` at last. Raises FairleadError if
-    `table` is none of UR, or if 16 tables of PI are layered or served already.
+    The table is never freed. Call its `piTearDown` when it is no longer used.
+
+    Args:
+        table: the table of a bound adapter.
+        ended: called at the end of `piTearDown`.
+
+    Raises:
+        FairleadError: `table` is no table of Unified Runtime, or 16 tables of PI are in use.
     """
     if table.api is not UR:
         raise FairleadError(
-            f"PI can only be served from a Unified Runtime adapter, and {table!r} is a table of {table.api.path.stem}",
+            f"PI can only be served from a Unified Runtime adapter, and {table!r} is a table of "
+            f"{table.api.path.stem}",
             remedy="give the table of a bound UR adapter; a PI plugin has a PI table already",
         )
     layer = layers.Layer(PI, 0, PI.codes["PI_ERROR_UNINITIALIZED"])
@@ -75,7 +83,13 @@ def serve(table: DispatchTable, ended: Callable[[], object] = lambda: None) -> D
 
 
 class Service:
-    """One adapter that PI is served from. `kernels` holds the arguments of each kernel whose adapter takes them with the launch."""
+    """An adapter that serves PI.
+
+    Attributes:
+        ur: the adapter's table.
+        layer: the layer that is the PI table.
+        kernels: the stored arguments of each kernel, if the adapter takes them with the launch.
+    """
 
     def __init__(
         self, ur: DispatchTable, layer: layers.Layer, ended: Callable[[], object] = lambda: None
@@ -83,7 +97,7 @@ class Service:
         self.ur = ur
         self.layer = layer
         self._when_ended = ended
-        self.kernels: dict[int, pi_kernels.KernelArguments] = {}
+        self.kernels: dict[int, kernels.KernelArguments] = {}
         self._ended = False
         self._adapters: list[int] | None = None
         self._lock = new_lock()
@@ -94,7 +108,10 @@ class Service:
         self._told = False
 
     def before(self, slot: int, arguments: Sequence[int]) -> int:
-        """Answer a PI call: its pi_result. Whatever goes wrong in here is told once, and the call answers PI_ERROR_UNKNOWN."""
+        """Answer a PI call with its pi_result.
+
+        An unexpected error is printed once, and the call returns PI_ERROR_UNKNOWN.
+        """
         try:
             required, translation = _plans.get(slot) or _plan(slot)
             for index, code in required:
@@ -114,28 +131,46 @@ class Service:
     # What translations use
 
     def has(self, name: str) -> bool:
-        """Whether the adapter has a function of its own for this."""
+        """Return whether the adapter implements a UR function."""
         if name not in self._has:
             self._has[name] = self.ur.pointer(UR.functions[name].slot or 0) not in self._absent
         return self._has[name]
 
     def call(self, name: str, *arguments: Any) -> int:
-        """Call a UR function; the result as one of PI."""
+        """Call a UR function and return the PI result code."""
         function = getattr(self.ur, name, None)
         return (
             result(function(*arguments)) if function else PI.codes["PI_ERROR_UNSUPPORTED_FEATURE"]
         )
 
     def query(self, name: str, *arguments: Any) -> bytes:
-        """The whole answer of a UR info query; `arguments` end with what is asked for. Raises URError."""
+        """Return the answer of a UR info query. The last argument is what is asked for.
+
+        Raises:
+            URError: the adapter refuses the query.
+        """
         return query(getattr(self.ur, name), name, check, *arguments)
 
     def handles(self, name: str, *arguments: Any) -> list[int]:
-        """The handles that a UR function lists. Raises URError."""
+        """Return the handles that a UR function lists.
+
+        Raises:
+            URError: the adapter refuses the call.
+        """
         return handles(getattr(self.ur, name), name, check, *arguments)
 
     def answer(self, data: bytes, size: int, value: int, size_ret: int) -> int:
-        """Write the answer of a query where the caller wants it: `size` bytes at `value`, its length at `size_ret`."""
+        """Write the answer of a query to the caller's memory.
+
+        Args:
+            data: the answer.
+            size: the size of the memory at `value` in bytes.
+            value: where the answer is written, 0 if it is not wanted.
+            size_ret: where its length is written, 0 if it is not wanted.
+
+        Returns:
+            The pi_result.
+        """
         if value and size < len(data):
             return PI.codes["PI_ERROR_INVALID_VALUE"]
         if value:
@@ -146,7 +181,11 @@ class Service:
 
     @property
     def adapters(self) -> list[int]:
-        """The adapter's handles; usually it has one. Raises URError."""
+        """The adapter's handles, usually one.
+
+        Raises:
+            URError: the adapter refuses to list them.
+        """
         with self._lock:
             if self._adapters is None:
                 self._adapters = self.handles("urAdapterGet")
@@ -154,13 +193,17 @@ class Service:
 
     @property
     def adapter(self) -> int:
-        """The first of them. Refuses if there is none."""
+        """The adapter's first handle.
+
+        Raises:
+            PIError: it has none.
+        """
         if not self.adapters:
             raise refuse("PI_ERROR_UNINITIALIZED", "The adapter has no driver to work with.")
         return self.adapters[0]
 
     def end(self) -> None:
-        """Release the adapter and answer nothing any longer. Another `serve` may use the table again."""
+        """Release the adapter and stop answering. Another `serve` may use the table again."""
         with self._lock:
             adapters, self._adapters = self._adapters or [], []
         for adapter in adapters:
@@ -169,15 +212,20 @@ class Service:
         with self._lock:
             ended, self._ended = self._ended, True
         if not ended:
-            self.layer.give_back()
+            self.layer.release()
             self._when_ended()
 
 
 # Functions that follow from the map
 
 
-class Call:
-    """A PI function that is one UR function; `line` is its right side in the map."""
+class MappedCall:
+    """A PI function that calls one UR function.
+
+    Args:
+        function: the PI function.
+        line: the right side of its line in the map.
+    """
 
     def __init__(self, function: Function, line: str) -> None:
         self.pi = function
@@ -188,19 +236,20 @@ class Call:
         ]
         if len(texts) != len(self.ur.parameters):
             raise ValueError(
-                f"{self.name} has {len(self.ur.parameters)} parameters, and {function.name} gives it {len(texts)}"
+                f"{self.name} has {len(self.ur.parameters)} parameters, and {function.name} gives "
+                f"it {len(texts)}"
             )
         self.makers = [
             self._maker(text, target)
             for text, target in zip(texts, self.ur.parameters, strict=True)
         ]
-        #: Whether UR gets the words of PI as they came.
-        self.as_it_is = texts == [p.name for p in function.parameters] and not any(
+        #: Whether UR takes PI's words unchanged.
+        self.is_unchanged = texts == [p.name for p in function.parameters] and not any(
             map(argument, function.parameters, self.ur.parameters)
         )
 
     def __call__(self, service: Service, arguments: Sequence[int]) -> int:
-        if self.as_it_is:
+        if self.is_unchanged:
             return service.call(self.name, *arguments)
         return service.call(self.name, *[make(service, arguments) for make in self.makers])
 
@@ -232,7 +281,7 @@ class Call:
             else:
                 index = self._index(value)
                 fields[key] = lambda service, arguments, index=index: arguments[index]
-        return lambda service, arguments: new(
+        return lambda service, arguments: new_struct(
             name, **{key: make(service, arguments) for key, make in fields.items()}
         )
 
@@ -242,8 +291,8 @@ class Call:
         )
 
 
-class Query(Call):
-    """An info query: the last three parameters of both functions are the size, the value and the size that the answer has."""
+class MappedQuery(MappedCall):
+    """An info query. Both functions end with the size, the value and the answer's size."""
 
     def __init__(self, function: Function, line: str) -> None:
         super().__init__(function, line)
@@ -259,7 +308,7 @@ class Query(Call):
 
     def __call__(self, service: Service, arguments: Sequence[int]) -> int:
         name = PI.groups[self.info.pi].get(arguments[self.asked], "")
-        own = pi_queries.ANSWERS.get(name)
+        own = queries.ANSWERS.get(name)
         if own:
             return service.answer(own(service, *arguments), *arguments[-3:])
         if name in self.info.fixed:
@@ -269,20 +318,22 @@ class Query(Call):
             return PI.codes["PI_ERROR_INVALID_VALUE"]
         convert = answer(PI.constants[name], self.info.constants[name])
         values = [make(service, arguments) for make in self.makers]
-        no_room = (
-            not arguments[-3] and arguments[-2]
-        )  # enough for an empty answer, but UR refuses it in any case
+        # UR refuses a size of 0 even if the answer is empty.
+        no_room = not arguments[-3] and arguments[-2]
         if convert is None and not no_room:
             return service.call(self.name, *values)
         data = service.query(self.name, *values[:-3])
         return service.answer(
-            _narrowed(convert(data) if convert else data, len(data), arguments[-3]), *arguments[-3:]
+            _cut_to_caller(convert(data) if convert else data, len(data), arguments[-3]),
+            *arguments[-3:],
         )
 
 
-def _narrowed(data: bytes, before: int, size: int) -> bytes:
-    """A converted answer for a caller with `size` bytes: plugins of 2024 answered in UR's width (a bool in one byte), and clients give
-    no more room than that. So a number is cut to the caller's size if it loses nothing, and if UR's own fitted."""
+def _cut_to_caller(data: bytes, before: int, size: int) -> bytes:
+    """Cut a converted number to the size that the caller has room for, if that loses nothing.
+
+    Plugins of 2024 answered in UR's width (a bool in one byte), and clients give only that room.
+    """
     return (
         data[:size]
         if before <= size < len(data) and not any(data[size:]) and len(data) <= 8
@@ -293,26 +344,30 @@ def _narrowed(data: bytes, before: int, size: int) -> bytes:
 def _make_translation(function: Function) -> Callable[[Service, Sequence[int]], int]:
     if function.name in UNSUPPORTED:
         return lambda service, arguments: PI.codes["PI_ERROR_UNSUPPORTED_FEATURE"]
-    written = pi_translation.FUNCTIONS.get(function.name)
+    written = TRANSLATIONS.get(function.name)
     if written:
         return lambda service, arguments: written(service, *arguments)
     is_query = any(p.type_from for p in function.parameters if p.name == "param_value")
-    return (Query if is_query else Call)(function, FUNCTIONS[function.name])
+    return (MappedQuery if is_query else MappedCall)(function, FUNCTIONS[function.name])
 
 
-#: What must not be NULL in a call, (parameter, result if it is), and what answers it; by slot.
+#: Slot to its plan: (parameter, result if it is NULL) for each that must not be NULL, and what
+#: answers the call.
 _plans: dict[int, tuple[tuple[tuple[int, int], ...], Callable[[Service, Sequence[int]], int]]] = {}
 
 
 def _plan(slot: int) -> Any:
-    """The plan of a slot, made when it is first called."""
+    """Return the plan of a slot, which is made at its first call."""
     function = PI.slots[slot]
     _plans[slot] = tuple(_required(function)), _make_translation(function)
     return _plans[slot]
 
 
 def _required(function: Function) -> Iterator[tuple[int, int]]:
-    """The parameters that must not be NULL, and the result if one is: handles, and pointers for what comes out."""
+    """Yield the parameters that must not be NULL, and the result if one is NULL.
+
+    They are handles and pointers to outputs.
+    """
     for index, p in enumerate(function.parameters):
         handle = not p.stars and p.type in _NULL_HANDLE
         if "optional" in p.words or (function.name, p.name) in _MAY_BE_NULL:
@@ -322,8 +377,11 @@ def _required(function: Function) -> Iterator[tuple[int, int]]:
 
 
 def translated() -> Mapping[str, str]:
-    """PI function → the UR function that serves it, "" where Python decides; without those of `UNSUPPORTED`."""
+    """Return PI function to the UR function that serves it, "" for those that Python serves.
+
+    Functions of `UNSUPPORTED` are not included.
+    """
     return {
         **{name: line.partition("(")[0] for name, line in FUNCTIONS.items()},
-        **dict.fromkeys(pi_translation.FUNCTIONS, ""),
+        **dict.fromkeys(TRANSLATIONS, ""),
     }

@@ -1,4 +1,4 @@
-"""The summary of a trace: how often each function was called, how often it failed, and what time it took."""
+"""Summarizes a trace: how often each function was called, how often it failed, how long it took."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """A call that has come back: in what thread, and when it began and ended, in ns."""
+    """A call that has returned: its thread, and when it began and ended, in ns."""
 
     name: str
     thread: Hashable
@@ -16,8 +16,16 @@ class Span(NamedTuple):
     failed: bool
 
 
-class Row(NamedTuple):
-    """One function in a summary; times in ns. `self_ns` is without the traced calls that the same thread made meanwhile."""
+class SummaryRow(NamedTuple):
+    """One function in a summary. Times are in ns.
+
+    Attributes:
+        name: the function.
+        calls: the number of calls.
+        failed: the number of calls that failed.
+        total_ns: the time of all calls.
+        self_ns: the same without the traced calls that the same thread made meanwhile.
+    """
 
     name: str
     calls: int
@@ -26,8 +34,8 @@ class Row(NamedTuple):
     self_ns: int
 
 
-class Summary(tuple[Row, ...]):
-    """The functions that were called, the longest total first; as text an aligned table with times in µs."""
+class Summary(tuple[SummaryRow, ...]):
+    """The functions that were called, the longest total time first. As text, a table in µs."""
 
     __slots__ = ()
 
@@ -52,7 +60,7 @@ class Summary(tuple[Row, ...]):
 
 
 def summary_of(calls: Iterable[Span]) -> Summary:
-    """The summary of calls, in whatever order."""
+    """Return the summary of calls, which may be in any order."""
     rows: dict[str, list[int]] = {}
     open_calls: dict[Hashable, list[Span]] = {}
     for call in sorted(calls, key=lambda call: (call.begin, -call.end)):
@@ -65,5 +73,5 @@ def summary_of(calls: Iterable[Span]) -> Summary:
         row = rows.setdefault(call.name, [0, 0, 0, 0])
         for place, number in enumerate((1, call.failed, took, took)):
             row[place] += number
-    found = (Row(name, *numbers) for name, numbers in rows.items())
+    found = (SummaryRow(name, *numbers) for name, numbers in rows.items())
     return Summary(sorted(found, key=lambda row: (-row.total_ns, row.name)))

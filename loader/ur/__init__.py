@@ -1,1 +1,1 @@
-"""Unified Runtime adapters: found, bound, adapted, selected, validated. PI plugins are found and opened here too."""
+"""Unified Runtime: its ABI, and how adapters (and PI plugins) are found, opened and checked."""

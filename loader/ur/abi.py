@@ -1,8 +1,9 @@
-"""The Unified Runtime ABI: `UR` is the content of `ur.abi`; here are also the few facts of it that are not a list, and its errors.
+"""The ABI of Unified Runtime: the contents of `ur.abi`, a few constants, and the error class.
 
-A *layout* is the order of the functions in an adapter's tables. Several releases that all call themselves 0.12 have different ones
-(`UR.layouts`), so that the number says nothing; `binding` tells them by what an adapter does. The slots of `UR` are those of the
-newest layout, followed by the functions that were retired.
+A *layout* is the order of the functions in an adapter's tables. Several releases that all report
+version 0.12 have different layouts (`UR.layouts`). `binding` detects the layout from the adapter's
+behaviour. The slots of `UR` are those of the newest layout, followed by the functions that were
+removed.
 """
 
 from __future__ import annotations
@@ -15,22 +16,23 @@ from ..base.errors import CodeError
 
 UR: Final = Api(Path(__file__).with_name("ur.abi"))
 
-#: The version of the API that we speak, as file names and messages have it.
+#: The version of the API that fairlead uses, as in file names and messages.
 VERSION: Final = "0.12"
 
-#: What every table getter is given: UR_API_VERSION_CURRENT of 0.12. An adapter of another version answers UNSUPPORTED_VERSION.
+#: The version that table getters take: UR_API_VERSION_CURRENT of 0.12. An adapter of another
+#: version returns UNSUPPORTED_VERSION.
 API_VERSION: Final = 0x0000000C
 
 UR_RESULT_SUCCESS: Final = 0
 
 
 def getter(table: str) -> str:
-    """The exported function that fills a table: `urGetKernelProcAddrTable` for "Kernel"."""
+    """Return the exported function that fills a table: `urGetKernelProcAddrTable` for "Kernel"."""
     return f"urGet{table}ProcAddrTable"
 
 
 class URError(CodeError):
-    """A Unified Runtime function answered with an error code (ur_result_t); `value` is the number."""
+    """A Unified Runtime function returned an error code (ur_result_t). `value` is the number."""
 
     api = UR
     api_name = "Unified Runtime"

@@ -1,8 +1,9 @@
-"""Leads the newest forms of Unified Runtime's functions to what an adapter of an earlier layout has instead.
+"""Provides the newest Unified Runtime functions on adapters of an earlier layout.
 
-2025.3 has functions of the same names with other parameters (in `UR` they are called `…_2025_3`), and sets a kernel's arguments one by
-one where the newest API gives them with the launch. `adapt` puts a function of ours into each such slot of a bound table; it is one
-entry of a layer (`layers`) whose handler converts the arguments and calls what the adapter has. No other slot is touched.
+2025.3 has functions of the same names with other parameters (`…_2025_3` in `UR`). It sets a
+kernel's arguments one by one, where the newest API passes them with the launch. `adapt` writes a
+function of fairlead into each such slot of a bound table. It is an entry of a layer (`layers`),
+whose handler converts the arguments and calls the adapter. No other slot changes.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ from ..base.layers import Layer
 from ..base.table import POINTER_SIZE, DispatchTable
 from .abi import UR, UR_RESULT_SUCCESS
 
-#: What answers a call: given the adapter's functions and the arguments.
+#: Answers a call, given the adapter's functions and the arguments.
 Adaptation: TypeAlias = Callable[["_Functions", Sequence[int]], int]
 
 
 class _Functions:
-    """The functions in a table, by name, behind whatever layers are in front of it: these calls are the bridge's, not the program's."""
+    """The functions in a table by name, without the layers in front of it.
+
+    The program did not make these calls, so traces must not contain them.
+    """
 
     def __init__(self, table: DispatchTable) -> None:
         self._table = table
         self._lock = new_lock()
-        self._turns: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        self._kernel_locks: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
     def __getattr__(self, name: str) -> Any:
         function = UR.functions[name]
@@ -37,19 +41,27 @@ class _Functions:
         setattr(self, name, call)
         return call
 
-    def turn(self, kernel: int) -> Any:
-        """The lock of whoever sets this kernel's arguments, for as long as the launch has not taken them: the newest API gives them with
-        the launch, so that threads may launch one kernel at the same time."""
+    def kernel_lock(self, kernel: int) -> Any:
+        """Return the lock for setting a kernel's arguments and launching it.
+
+        The newest API passes arguments with the launch, so threads may launch one kernel at once.
+        """
         with self._lock:
-            lock = self._turns.get(kernel)
+            lock = self._kernel_locks.get(kernel)
             if lock is None:
-                lock = self._turns[kernel] = new_lock()
+                lock = self._kernel_locks[kernel] = new_lock()
             return lock
 
 
 @dataclass(frozen=True)
-class _Bridge:
-    """`function` of the newest API can be answered by `answer` where the adapter has all that it `needs`."""
+class _Adaptation:
+    """How to provide a function.
+
+    Attributes:
+        function: the function of the newest API.
+        needs: the functions of the adapter that `answer` calls.
+        answer: answers a call.
+    """
 
     function: str
     needs: tuple[str, ...]
@@ -57,64 +69,80 @@ class _Bridge:
 
 
 def adapt(table: DispatchTable, has: frozenset[str]) -> tuple[frozenset[str], Layer | None]:
-    """Fill what the adapter lacks of the newest API and can be had by calling what it `has`.
+    """Fill the slots that an adapter lacks and that can be served by its other functions.
 
-    The answer is what was filled, and the layer whose entries stand in the table (None if nothing was): it is to be given back when
-    they do not any longer.
+    Args:
+        table: the table of the adapter.
+        has: the functions of the adapter.
+
+    Returns:
+        The functions that were filled, and the layer whose entries are in the table (None if there
+        is none). Release the layer when the table no longer uses it.
     """
     usable = [
-        bridge for bridge in BRIDGES if bridge.function not in has and has.issuperset(bridge.needs)
+        adaptation
+        for adaptation in ADAPTATIONS
+        if adaptation.function not in has and has.issuperset(adaptation.needs)
     ]
     if not usable:
         return frozenset(), None
-    answers = {UR.functions[bridge.function].slot: bridge.answer for bridge in usable}
+    answers = {UR.functions[adaptation.function].slot: adaptation.answer for adaptation in usable}
     try:
         layer = Layer(
             UR, 0, UR_ERROR_UNSUPPORTED
         )  # nothing is behind it: its entries answer that when Python is gone
-    except FairleadError:  # all are taken: the adapter works as far as it goes by itself
+    except FairleadError:  # all layers are in use: the adapter works without the adaptations
         return frozenset(), None
     functions = _Functions(table)
     layer.handle(lambda slot, arguments: answers[slot](functions, arguments))
     for slot in answers:
         entry = slice((slot or 0) * POINTER_SIZE, ((slot or 0) + 1) * POINTER_SIZE)
         ctypes.memmove(table.address + entry.start, layer.address + entry.start, POINTER_SIZE)
-    return frozenset(bridge.function for bridge in usable), layer
+    return frozenset(adaptation.function for adaptation in usable), layer
 
 
 def _without(index: int, routine: str, *inserted: int) -> Adaptation:
-    """Call `routine` without the argument at `index`, which must be 0, and with `inserted` before the next one."""
+    """Return an adaptation that calls `routine` with one argument less.
+
+    Args:
+        index: the argument to drop, which must be 0.
+        routine: the function to call.
+        *inserted: arguments to insert in its place.
+    """
 
     def answer(functions: _Functions, arguments: Sequence[int]) -> int:
         if arguments[index]:
             return UR_ERROR_UNSUPPORTED
         return getattr(functions, routine)(
-            *_converted(routine, [*arguments[:index], *inserted, *arguments[index + 1 :]])
+            *_ctypes_arguments(routine, [*arguments[:index], *inserted, *arguments[index + 1 :]])
         )
 
     return answer
 
 
 def _with_arguments(routine: str, first: int) -> Adaptation:
-    """Set the kernel's arguments, which are `arguments[first]` structs at `arguments[first + 1]`, then call `routine` without them."""
+    """Return an adaptation that sets a kernel's arguments and then calls `routine` without them.
+
+    They are `arguments[first]` structs at the address `arguments[first + 1]`.
+    """
 
     def answer(functions: _Functions, arguments: Sequence[int]) -> int:
         kernel, count, where = arguments[1], arguments[first], arguments[first + 1]
         if count and not where:
             return UR.codes["UR_RESULT_ERROR_INVALID_NULL_POINTER"]
-        rest = _converted(routine, [*arguments[:first], *arguments[first + 2 :]])
-        with functions.turn(kernel):
+        others = _ctypes_arguments(routine, [*arguments[:first], *arguments[first + 2 :]])
+        with functions.kernel_lock(kernel):
             for argument in (_argument_type() * count).from_address(where) if count else ():
                 code = _set_argument(functions, kernel, argument)
                 if code != UR_RESULT_SUCCESS:
                     return code
-            return getattr(functions, routine)(*rest)
+            return getattr(functions, routine)(*others)
 
     return answer
 
 
 def _set_argument(functions: _Functions, kernel: int, argument: Any) -> int:
-    """ur_exp_kernel_arg_properties_t by the function for its type."""
+    """Set an argument (ur_exp_kernel_arg_properties_t) with the function for its type."""
     index, size, value = argument.index, argument.size, argument.value
     kind = UR.groups["ur_exp_kernel_arg_type_t"].get(argument.type, "").rsplit("TYPE_", 1)[-1]
     if kind == "VALUE":
@@ -139,8 +167,8 @@ def _argument_type() -> Any:
     return UR.struct("ur_exp_kernel_arg_properties_t")
 
 
-def _converted(routine: str, arguments: Sequence[int]) -> list[Any]:
-    """Words as what ctypes takes for the parameters: a `char *` is a c_char_p, which does not take a number."""
+def _ctypes_arguments(routine: str, arguments: Sequence[int]) -> list[Any]:
+    """Convert words to what ctypes accepts: a c_char_p parameter does not accept a number."""
     parameters = UR.functions[routine].parameters
     return [
         ctypes.cast(word, ctypes.c_char_p)
@@ -157,34 +185,34 @@ _SET_ARGUMENTS: Final = tuple(
 )
 
 
-BRIDGES: Final = (
-    _Bridge(
+ADAPTATIONS: Final = (
+    _Adaptation(
         "urEnqueueKernelLaunch",
         ("urEnqueueKernelLaunch_2025_3",),
         _without(6, "urEnqueueKernelLaunch_2025_3", 0, 0),
     ),
-    _Bridge(
+    _Adaptation(
         "urEnqueueKernelLaunchWithArgsExp",
         ("urEnqueueKernelLaunch_2025_3", *_SET_ARGUMENTS),
         _with_arguments("urEnqueueKernelLaunch", 6),
     ),
-    _Bridge(
+    _Adaptation(
         "urCommandBufferAppendKernelLaunchWithArgsExp",
         ("urCommandBufferAppendKernelLaunchExp", *_SET_ARGUMENTS),
         _with_arguments("urCommandBufferAppendKernelLaunchExp", 6),
     ),
-    _Bridge(
+    _Adaptation(
         "urProgramBuildExp", ("urProgramBuildExp_2025_3",), _without(3, "urProgramBuildExp_2025_3")
     ),
-    _Bridge(
+    _Adaptation(
         "urProgramCompileExp",
         ("urProgramCompileExp_2025_3",),
         _without(3, "urProgramCompileExp_2025_3"),
     ),
-    _Bridge(
+    _Adaptation(
         "urProgramLinkExp", ("urProgramLinkExp_2025_3",), _without(3, "urProgramLinkExp_2025_3")
     ),
-    _Bridge(
+    _Adaptation(
         "urBindlessImagesImageCopyExp",
         ("urBindlessImagesImageCopyExp_2025_3",),
         _without(9, "urBindlessImagesImageCopyExp_2025_3"),

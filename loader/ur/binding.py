@@ -1,15 +1,16 @@
-"""Binds a plugin: from an open library to one complete dispatch table that is safe to call.
+"""Binds a plugin: makes one complete, safe dispatch table from an open library.
 
-A UR adapter exports up to 26 functions `urGet<Table>ProcAddrTable(version, table)`, each of which fills one table; all of them are
-optional. `bind_adapter` calls each with a buffer larger than any known table, in which every word holds a mark: how far the marks are
-overwritten is how long the adapter believes the table to be. From that the *layout* is told (`ur.py` says why the version number
-cannot tell it), and the functions are put where the newest layout has them.
+A UR adapter exports up to 26 optional functions `urGet<Table>ProcAddrTable(version, table)`. Each
+fills one table. `bind_adapter` passes a buffer that is larger than any known table and filled with
+a marker. The first markers that remain show the length of the adapter's table. The lengths
+determine the *layout* (abi.py says why the version cannot). Then the functions are copied to where
+the newest layout has them.
 
-A PI plugin exports `piPluginInit(struct _pi_plugin *)`. `bind_plugin` fills the table from what it wrote, after comparing every entry
-with the function that is exported under the name which belongs there.
+A PI plugin exports `piPluginInit(struct _pi_plugin *)`. `bind_plugin` copies the table that it
+writes, after it has compared every entry with the exported function of that name.
 
-In the table that comes out a slot for which the plugin has nothing answers UNSUPPORTED_FEATURE, one of a table that it does not have
-UNINITIALIZED, as through the real loader. Nothing of it is ever NULL, and it is never freed.
+In the resulting table, a missing function returns UNSUPPORTED_FEATURE. A function of a missing
+table returns UNINITIALIZED, as with the real loader. No slot is NULL, and the table is never freed.
 """
 
 from __future__ import annotations
@@ -29,20 +30,28 @@ from ..pi.abi import PI, PI_SUCCESS, TABLE_OFFSET, VERSION_SIZE, PIError
 from .abi import API_VERSION, UR, VERSION, URError, getter
 from .adapt import adapt
 
-_ROOM: Final = 1024  # words: several times the longest table that was ever seen
+_BUFFER_WORDS: Final = 1024  # words: several times the longest table that was ever seen
 _MARK: Final = 0x4C44_4146_0000_0001  # not an address: bits 48 to 63 of a user's address are 0
 _GetTable = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint32, ctypes.c_void_p)
 _PluginInit = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 
 class BindError(FairleadError):
-    """A library was refused: it is no plugin, or does not keep to the protocol of one."""
+    """A library is no plugin, or violates the protocol of plugins."""
 
 
 @dataclass(frozen=True)
-class Binding:
-    """How a plugin was bound: its table, its `version` ("0.12", "15.47.1"), for UR the `layout` of its tables ("2026.2"), the names of
-    the functions that it does not have, remarks for the user, and the layer that adapts an older layout."""
+class PluginBinding:
+    """The result of binding a plugin.
+
+    Attributes:
+        table: its dispatch table.
+        version: the version of its interface, such as "0.12" or "15.47.1".
+        layout: the layout of an adapter's tables, such as "2026.2".
+        missing: the functions that it does not have.
+        notes: remarks for the user.
+        adapted_by: the layer that adapts an older layout, None if there is none.
+    """
 
     table: DispatchTable
     version: str
@@ -55,12 +64,17 @@ class Binding:
 # Unified Runtime
 
 
-def bind_adapter(library: Library, *, layout: str | None = None) -> Binding:
-    """Bind a Unified Runtime adapter. With `layout`, one of `UR.layouts`, an adapter of any other layout is refused.
+def bind_adapter(library: Library, *, layout: str | None = None) -> PluginBinding:
+    """Bind a Unified Runtime adapter.
 
-    Raises BindError if it is no adapter, refuses our version, or has tables of a layout that is not known.
+    Args:
+        library: the open library.
+        layout: refuse an adapter that does not have this layout of `UR.layouts`.
+
+    Raises:
+        BindError: it is no adapter, refuses the version, or has tables of an unknown layout.
     """
-    filled = {table: _fill(library, table) for table in _all_tables()}
+    filled = {table: _call_getter(library, table) for table in _all_tables()}
     tables = {table: words for table, words in filled.items() if words is not None}
     if not tables:
         raise BindError(
@@ -69,14 +83,17 @@ def bind_adapter(library: Library, *, layout: str | None = None) -> Binding:
         )
     if not any(tables.get("Adapter", ())[:1]):
         raise BindError(
-            "it has no urAdapterGet (urGetAdapterProcAddrTable gives none), so that no platform can be found through it",
+            "it has no urAdapterGet (urGetAdapterProcAddrTable gives none), so that no platform "
+            "can be found through it",
             remedy="update or reinstall the adapter",
         )
     found, exact = layout_of({table: len(words) for table, words in tables.items()})
     if layout not in (None, found):
         raise BindError(
-            f"its tables have the layout of {found}, not that of {layout}: functions would be called in each other's place",
-            remedy=f"use the adapter of release {layout}, or let fairlead adapt it by not asking for a layout",
+            f"its tables have the layout of {found}, not that of {layout}: functions would be "
+            "called in each other's place",
+            remedy=f"use the adapter of release {layout}, or let fairlead adapt it by not asking "
+            "for a layout",
         )
     newest = next(iter(UR.layouts))
     notes = (
@@ -86,14 +103,20 @@ def bind_adapter(library: Library, *, layout: str | None = None) -> Binding:
         notes += (
             f"its tables have the layout of {found}; fairlead calls it through one of {newest}",
         )
-    return _bound_adapter(tables, found, notes, library.path)
+    return _make_adapter_binding(tables, found, notes, library.path)
 
 
 def layout_of(lengths: Mapping[str, int]) -> tuple[str, bool]:
-    """The layout of an adapter whose tables have these lengths, and whether it fits exactly.
+    """Return the layout of an adapter, and whether its tables match it exactly.
 
-    An adapter need not have every table, nor fill all of one, so that what is no layout's exact picture is taken for the one of which
-    most tables are whole, the newest of several. Raises BindError if it fits into none, or if the layouts that it could be of disagree.
+    An adapter may lack tables or functions at the end of a table. Without an exact match, the
+    layout with the most complete tables is used, the newest of several.
+
+    Args:
+        lengths: table to the number of its entries.
+
+    Raises:
+        BindError: no layout fits, or the fitting layouts contradict each other.
     """
     complete = {
         name: {table: len(functions) for table, functions in tables.items()}
@@ -138,7 +161,8 @@ def layout_of(lengths: Mapping[str, int]) -> tuple[str, bool]:
     )
     if doubtful:
         raise BindError(
-            f"its tables are not complete, and which functions are in {doubtful} cannot be told from its {given[doubtful]} entries",
+            f"its tables are not complete, and which functions are in {doubtful} cannot be told "
+            f"from its {given[doubtful]} entries",
             code=code,
             remedy=remedy,
         )
@@ -146,7 +170,10 @@ def layout_of(lengths: Mapping[str, int]) -> tuple[str, bool]:
 
 
 def _is_doubtful(table: str, length: int, best: str, candidates: Sequence[str]) -> bool:
-    """Whether layouts disagree on the entries that a table has: the candidates, and all of them where `best` has more entries."""
+    """Return whether layouts disagree on the entries of a table.
+
+    The candidates are compared, or all layouts if `best` has more entries.
+    """
     rivals = candidates if length == len(UR.layouts[best][table]) else UR.layouts
     return (
         len({UR.layouts[name][table][:length] for name in rivals if table in UR.layouts[name]}) > 1
@@ -157,13 +184,15 @@ def _all_tables() -> Sequence[str]:
     return list(dict.fromkeys(table for tables in UR.layouts.values() for table in tables))
 
 
-def _fill(library: Library, table: str) -> list[int] | None:
-    """What the adapter's getter wrote: the words up to the last one that it touched. None if it has no such getter."""
+def _call_getter(library: Library, table: str) -> list[int] | None:
+    """Return the words that the adapter's getter wrote, None if it has no such getter."""
     name = getter(table)
     address = library.own_symbol(name)
     if address is None:
         return None
-    words = (ctypes.c_uint64 * _ROOM).from_buffer_copy(_MARK.to_bytes(8, sys.byteorder) * _ROOM)
+    words = (ctypes.c_uint64 * _BUFFER_WORDS).from_buffer_copy(
+        _MARK.to_bytes(8, sys.byteorder) * _BUFFER_WORDS
+    )
     code = _GetTable(address)(API_VERSION, words)
     if code:
         result, meaning = URError.describe(code)
@@ -179,7 +208,7 @@ def _fill(library: Library, table: str) -> list[int] | None:
             code=result,
             remedy=remedy,
         )
-    if words[_ROOM - 1] != _MARK:
+    if words[_BUFFER_WORDS - 1] != _MARK:
         raise BindError(
             "it wrote beyond the end of the table",
             routine=name,
@@ -191,9 +220,9 @@ def _fill(library: Library, table: str) -> list[int] | None:
     return [word if word != _MARK else 0 for word in written]
 
 
-def _bound_adapter(
+def _make_adapter_binding(
     tables: Mapping[str, Sequence[int]], layout: str, notes: tuple[str, ...], path: str
-) -> Binding:
+) -> PluginBinding:
     address, slots = layers.new_table(UR)
     uninitialized = layers.stubs(UR, "uninitialized")
     has: set[str] = set()
@@ -209,17 +238,22 @@ def _bound_adapter(
                 has.add(name)
     table = DispatchTable(UR, address, label=path.rsplit("/", 1)[-1])
     filled, layer = adapt(table, frozenset(has))
-    return Binding(table, VERSION, layout, frozenset(UR.functions) - has - filled, notes, layer)
+    return PluginBinding(
+        table, VERSION, layout, frozenset(UR.functions) - has - filled, notes, layer
+    )
 
 
 # PI
 
 
-def bind_plugin(library: Library) -> Binding:
+def bind_plugin(library: Library) -> PluginBinding:
     """Bind a PI plugin.
 
-    Raises BindError if it is no plugin, refuses our version, or if neither its version nor its exported names say which function is
-    where in its table.
+    Args:
+        library: the open library.
+
+    Raises:
+        BindError: it is no plugin, refuses the version, or the order of its functions is unknown.
     """
     address = library.own_symbol("piPluginInit")
     if address is None:
@@ -227,7 +261,9 @@ def bind_plugin(library: Library) -> Binding:
             "it does not export piPluginInit, so it is no PI plugin",
             remedy="name the library of a plugin, libpi_….so",
         )
-    block = (ctypes.c_uint64 * (_ROOM + TABLE_OFFSET // 8))(*[_MARK] * (_ROOM + TABLE_OFFSET // 8))
+    block = (ctypes.c_uint64 * (_BUFFER_WORDS + TABLE_OFFSET // 8))(
+        *[_MARK] * (_BUFFER_WORDS + TABLE_OFFSET // 8)
+    )
     ctypes.memset(block, 0, TABLE_OFFSET)
     ctypes.memmove(block, PI_VERSION.encode() + b"\0", len(PI_VERSION) + 1)
     code = _PluginInit(address)(ctypes.addressof(block))
@@ -243,7 +279,8 @@ def bind_plugin(library: Library) -> Binding:
     version = header[VERSION_SIZE : 2 * VERSION_SIZE].split(b"\0", 1)[0].decode("ascii", "replace")
     if version.split(".")[0] != PI_VERSION.split(".")[0]:
         raise BindError(
-            f"it speaks PI {version or 'of no version'}, which differs from {PI_VERSION} in the parameters of its functions",
+            f"it speaks PI {version or 'of no version'}, which differs from {PI_VERSION} in the "
+            "parameters of its functions",
             routine="piPluginInit",
             code="PI_ERROR_INVALID_OPERATION",
             remedy="install a plugin of PI 15 (DPC++ 2024), the last version there was",
@@ -255,11 +292,14 @@ def bind_plugin(library: Library) -> Binding:
             routine="piPluginInit",
             remedy="update or reinstall the plugin",
         )
-    return _bound_plugin(library, version, words)
+    return _make_plugin_binding(library, version, words)
 
 
-def _bound_plugin(library: Library, version: str, words: Sequence[int]) -> Binding:
-    """The table by position in the version whose order is known, as long as no exported name speaks against it; else by names."""
+def _make_plugin_binding(library: Library, version: str, words: Sequence[int]) -> PluginBinding:
+    """Fill the table by position if the order is known and no exported name contradicts it.
+
+    Otherwise fill it by exported names.
+    """
     exported = {function.name: library.own_symbol(function.name) for function in PI.slots}
     elsewhere = [
         f.name
@@ -269,7 +309,8 @@ def _bound_plugin(library: Library, version: str, words: Sequence[int]) -> Bindi
     known = version.split(".")[:2] == PI_VERSION.split(".")
     if not known and not any(exported.values()):
         raise BindError(
-            f"it speaks PI {version} and exports none of its functions, so that their order in its table is not known",
+            f"it speaks PI {version} and exports none of its functions, so that their order in its "
+            "table is not known",
             routine="piPluginInit",
             remedy=f"install a plugin of PI {PI_VERSION}",
         )
@@ -294,20 +335,23 @@ def _bound_plugin(library: Library, version: str, words: Sequence[int]) -> Bindi
     why = why or ("" if known else f"the order of the functions of PI {version} is not known")
     notes = (f"{why}: bound by exported names",) if why else ()
     table = DispatchTable(PI, address, label=library.path.rsplit("/", 1)[-1])
-    return Binding(
+    return PluginBinding(
         table, version, "", frozenset(function.name for function in PI.slots) - has, notes
     )
 
 
-def unbind(binding: Binding) -> None:
-    """Every slot of the table answers UNINITIALIZED from now on: its library is about to be closed. Whatever traces it lets it go."""
+def unbind(binding: PluginBinding) -> None:
+    """Make every slot of the table return UNINITIALIZED, because its library will be closed.
+
+    The layers in front of the table are removed.
+    """
     api: Any = binding.table.api
     slots = (ctypes.c_void_p * len(api.slots)).from_address(binding.table.address)
     for slot, stub in enumerate(layers.stubs(api, "uninitialized")):
         slots[slot] = stub
     for layer in reversed(binding.table.layers):
         binding.table.remove(layer)
-        layer.give_back()
+        layer.release()
     binding.table.refresh()
     if binding.adapted_by:
-        binding.adapted_by.give_back()
+        binding.adapted_by.release()

@@ -1,7 +1,8 @@
-"""Platforms and devices of an open plugin, and what its two interfaces call the functions that list them (`DIALECTS`).
+"""Platforms and devices of an open plugin, and the names that its interface uses (`DIALECTS`).
 
-Unified Runtime and PI differ in names here and in little else: a platform lists devices, a device answers queries and can be divided.
-The answers to queries become Python values by the types that the ABI data has for them (`decode`).
+Unified Runtime and PI differ little except in names: a platform lists devices, a device answers
+queries and has sub-devices. `decode` converts answers to Python values by the types in the ABI
+data.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from .abi import UR, URError
 from .abi import check as check_ur
 
 if TYPE_CHECKING:
-    from .adapters import Plugin
+    from .plugin import Plugin
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """What differs between the interfaces: the names of the functions that list things, of the queries, and of values."""
+    """The names in which the interfaces differ: functions, queries and constants."""
 
     api: Api
     check: Check
@@ -91,15 +92,21 @@ DIALECTS: Final = {
 
 
 @dataclass(frozen=True, eq=False)
-class Device:
-    """A device of a plugin. `handle` is what the interface's functions take; a sub-device has a `parent`."""
+class PluginDevice:
+    """A device of a plugin.
+
+    Attributes:
+        handle: its handle in the plugin's interface.
+        platform: its platform.
+        parent: the device that it is a part of, None for a root device.
+    """
 
     handle: int
-    platform: Platform
-    parent: Device | None = None
+    platform: PluginPlatform
+    parent: PluginDevice | None = None
 
     def info(self, name: str) -> Any:
-        """The answer to a query: `info("UR_DEVICE_INFO_NAME")`, or without the prefix: `info("NAME")`. See `Plugin.info`."""
+        """Query the device: `info("UR_DEVICE_INFO_NAME")` or `info("NAME")`. See `Plugin.info`."""
         dialect = self.platform.plugin.dialect
         return self.platform.plugin.info(
             dialect.device_info, self.handle, name, dialect.device_prefix
@@ -107,12 +114,12 @@ class Device:
 
     @cached_property
     def name(self) -> str:
-        """What its plugin calls it."""
+        """The name that the plugin reports."""
         return self.info("NAME")
 
     @cached_property
     def driver_version(self) -> str:
-        """The version of the driver behind it."""
+        """The version of its driver."""
         return self.info("DRIVER_VERSION")
 
     @property
@@ -132,21 +139,21 @@ class Device:
 
     @property
     def backend(self) -> str:
-        """What device selectors call its platform's backend, "opencl"."""
+        """The backend of its platform in device selectors, such as "opencl"."""
         return self.platform.backend
 
     @cached_property
-    def _sub_devices(self) -> tuple[Device, ...]:
+    def _sub_devices(self) -> tuple[PluginDevice, ...]:
         plugin = self.platform.plugin
         try:
             found = _partition(plugin, self.handle)
-        except FairleadError:  # a device that cannot be divided has none
+        except FairleadError:  # it cannot be partitioned
             return ()
-        plugin.held += found
-        return tuple(Device(handle, self.platform, self) for handle in found)
+        plugin.device_handles += found
+        return tuple(PluginDevice(handle, self.platform, self) for handle in found)
 
-    def sub_devices(self) -> Sequence[Device]:
-        """Its parts by affinity (the next partitionable domain), which device selectors number; none if it cannot be divided."""
+    def sub_devices(self) -> Sequence[PluginDevice]:
+        """Return its parts by the next partitionable affinity domain, none if it has none."""
         return self._sub_devices
 
     def __repr__(self) -> str:
@@ -156,25 +163,30 @@ class Device:
 
 
 @dataclass(frozen=True, eq=False)
-class Platform:
-    """A platform of a plugin; its `devices` are listed when they are first asked for."""
+class PluginPlatform:
+    """A platform of a plugin.
+
+    Attributes:
+        handle: its handle in the plugin's interface.
+        plugin: the plugin.
+    """
 
     handle: int
     plugin: Plugin
 
     def info(self, name: str) -> Any:
-        """The answer to a query: `info("UR_PLATFORM_INFO_NAME")`, or without the prefix: `info("NAME")`."""
+        """Query the platform: `info("UR_PLATFORM_INFO_NAME")` or `info("NAME")`."""
         dialect = self.plugin.dialect
         return self.plugin.info(dialect.platform_info, self.handle, name, dialect.platform_prefix)
 
     @cached_property
     def name(self) -> str:
-        """What its plugin calls it."""
+        """The name that the plugin reports."""
         return self.info("NAME")
 
     @cached_property
     def version(self) -> str:
-        """The version that it reports, "OpenCL 3.0 …"."""
+        """The version that it reports, such as "OpenCL 3.0 …"."""
         return self.info("VERSION")
 
     @cached_property
@@ -184,7 +196,7 @@ class Platform:
 
     @cached_property
     def backend(self) -> str:
-        """What device selectors call its backend; the plugin's own if it does not answer."""
+        """Its backend in device selectors; the plugin's if the query fails."""
         dialect = self.plugin.dialect
         try:
             value = self.info(dialect.backend)
@@ -195,8 +207,12 @@ class Platform:
         return word if word != "unknown" else self.plugin.candidate.backend
 
     @cached_property
-    def devices(self) -> tuple[Device, ...]:
-        """Its root devices, in the plugin's order. Raises URError or PIError."""
+    def devices(self) -> tuple[PluginDevice, ...]:
+        """Its root devices in the plugin's order.
+
+        Raises:
+            CodeError: the plugin cannot list them (URError or PIError).
+        """
         plugin, dialect = self.plugin, self.plugin.dialect
         call = getattr(plugin.table, dialect.list_devices)
         try:
@@ -211,15 +227,15 @@ class Platform:
             if error.code.endswith("DEVICE_NOT_FOUND"):
                 return ()
             raise
-        plugin.held += found
-        return tuple(Device(handle, self) for handle in found)
+        plugin.device_handles += found
+        return tuple(PluginDevice(handle, self) for handle in found)
 
     def __repr__(self) -> str:
         return f"<{self.plugin.interface} platform {self.name!r}>"
 
 
 def _partition(plugin: Plugin, handle: int) -> list[int]:
-    """The parts of a device by the next partitionable affinity domain (clCreateSubDevices and its likes)."""
+    """Return the parts of a device by the next partitionable affinity domain."""
     api, dialect = plugin.dialect.api, plugin.dialect
     if api is UR:
         kind = api.struct("ur_device_partition_property_t")
@@ -243,7 +259,13 @@ def _partition(plugin: Plugin, handle: int) -> list[int]:
 
 
 def decode(api: Api, answer: str, value: bytes) -> Any:
-    """The bytes of an answer as Python knows them; `answer` is the C type that the ABI data tells."""
+    """Convert the bytes of an answer to a Python value.
+
+    Args:
+        api: the ABI data.
+        answer: the C type of the answer in the ABI data.
+        value: the bytes.
+    """
     if answer == "char[]":
         return text(value)
     name, is_array = answer.removesuffix("[]"), answer.endswith("[]")
@@ -254,6 +276,6 @@ def decode(api: Api, answer: str, value: bytes) -> Any:
     if is_array:
         items = (ctype * (len(value) // size)).from_buffer_copy(value[: len(value) // size * size])
         return tuple(items)
-    # some plugins answer with fewer bytes than the type has
+    # Some plugins answer with fewer bytes than the type has.
     number = ctype.from_buffer_copy(value[:size].ljust(size, b"\0")).value
     return bool(number) if name.endswith("_bool_t") or name == "pi_bool" else number

@@ -1,73 +1,58 @@
-"""Where Unified Runtime adapters and PI plugins are looked for, and what becomes of each environment variable. Nothing is opened.
+"""Finds Unified Runtime adapters and PI plugins. Nothing is opened.
 
-The names come from plugins.conf (`plugin_config`). `find_adapters` and `find_plugins` turn each table of `Step`s into an ordered
-list of places, look every name up in them, and yield what they found, passed over and where they looked; `search.collect` sorts
-that. The first usable file of a name wins, as in the Unified Runtime's own loader, where the first that dlopen accepts does.
-UR_ADAPTERS_FORCE_LOAD takes the place of the whole search. `VARIABLES` is every variable that bears on this, and
-`explain_variables()` says what each one that is set did.
+The names come from plugins.conf (`plugin_config`), the places from a table of search steps
+(`plugin_places`). `find_adapters` and `find_plugins` look up every name in every place.
+`search.collect` sorts what they find. The first usable file of a name is taken, as in the Unified
+Runtime loader, which takes the first that dlopen accepts. UR_ADAPTERS_FORCE_LOAD replaces the whole
+search. `plugin_variables` lists all variables.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from ..base import search
+from ..base.elf import check_file
 from ..base.errors import LibraryError
-from ..base.library import check_file, find_library
 from ..base.search import (
     Candidate,
     Finding,
     Place,
     Refusal,
     SearchResult,
-    Variable,
-    VariableInUse,
     collect,
     secure_environ,
 )
 from .plugin_config import UNKNOWN, PluginEntry, deduce, read_config, shipped_config
-
-_UR_LOADER, _LIBSYCL, _FAIRLEAD = "Unified Runtime loader", "DPC++ runtime", "fairlead"
-
-_FORCE, _SEARCH_PATH, _FILTER = (
-    "UR_ADAPTERS_FORCE_LOAD",
-    "UR_ADAPTERS_SEARCH_PATH",
-    "UR_LOADER_PRELOAD_FILTER",
+from .plugin_places import PI_STEPS, UR_STEPS, LibraryPlace, PluginSearch, SearchStep
+from .plugin_variables import (
+    DEEP_BIND,
+    FORCE_LOAD,
+    OVERRIDES,
+    PI_CONFIG,
+    PRELOAD_FILTER,
+    SELECTORS,
+    is_true,
+    split_quoted_list,
 )
-_DEEP_BIND, _CONFIG, _LIBRARY_PATH = "UR_ADAPTERS_DEEP_BIND", "SYCL_PI_CONFIG", "LD_LIBRARY_PATH"
-_SELECTORS: Final = (
-    "ONEAPI_DEVICE_SELECTOR",
-    "SYCL_DEVICE_FILTER",
-    "SYCL_BE",
-)  # in the order of their precedence
-#: SYCL_OVERRIDE_PI_*: the backend whose plugin each one replaces. ROCM is an older name of HIP.
-_OVERRIDES: Final = {
-    "SYCL_OVERRIDE_PI_OPENCL": "opencl",
-    "SYCL_OVERRIDE_PI_LEVEL_ZERO": "level_zero",
-    "SYCL_OVERRIDE_PI_CUDA": "cuda",
-    "SYCL_OVERRIDE_PI_HIP": "hip",
-    "SYCL_OVERRIDE_PI_ROCM": "hip",
-}
-#: Libraries beside which adapters and plugins are installed. libsycl 7 is the last release that has PI.
-_LOADERS: Final = ("libur_loader.so.0",)
-_RUNTIMES: Final = ("libsycl.so.7", "libsycl.so.8", "libsycl.so.6")
+
 _NOUNS: Final = {"UR": ("adapter", "adapters"), "PI": ("plugin", "plugins")}
 _VERSION: Final = re.compile(r"(\.so)(\.\d+)+$")
 
 
 @dataclass(frozen=True)
 class PluginCandidate(Candidate):
-    """A UR adapter or a PI plugin worth opening: a file that is a complete shared library for this architecture.
+    """A UR adapter or PI plugin worth opening, a complete shared library for this architecture.
 
-    `interface` is "UR" or "PI"; `backend` is what device selectors call it, "unknown" if its name does not tell; `deep_bind` asks
-    for RTLD_DEEPBIND when it is opened. `others` are files of the same name in later places, for the case that this one cannot be
-    opened.
+    Attributes:
+        interface: "UR" or "PI".
+        backend: the backend's name in device selectors, "unknown" if the file name does not tell.
+        deep_bind: whether it is opened with RTLD_DEEPBIND.
+        others: files of the same name in later places, used if this one cannot be opened.
     """
 
     interface: str = "UR"
@@ -76,113 +61,19 @@ class PluginCandidate(Candidate):
     others: tuple[str, ...] = field(default=(), compare=False)
 
 
-VARIABLES: Final = (
-    Variable(
-        _FORCE,
-        (_UR_LOADER,),
-        "`,`-list of adapters to open in place of all others; quote a path that holds : or ;",
-        True,
-        "these adapters are the only ones; nothing else is searched and no device selector filters them",
-    ),
-    Variable(
-        _SEARCH_PATH,
-        (_UR_LOADER,),
-        "`,`-list of directories to search for adapters first; quote one that holds : or ;",
-        True,
-        "these directories come before the Python environment, LD_LIBRARY_PATH and the system",
-        (_FORCE,),
-    ),
-    Variable(
-        _FILTER,
-        (_UR_LOADER,),
-        "0 opens adapters of every backend, whatever the device selector says",
-        True,
-        "1 is the default; any other value opens adapters and plugins of every backend",
-        (_FORCE,),
-    ),
-    Variable(
-        _DEEP_BIND,
-        (_UR_LOADER,),
-        "1 opens adapters with RTLD_DEEPBIND",
-        True,
-        "1 opens adapters with RTLD_DEEPBIND: their own symbols go before those of the process",
-    ),
-    Variable(
-        "UR_ENABLE_LOADER_INTERCEPT",
-        (_UR_LOADER,),
-        "1 sends calls through the loader's own table even with a single adapter",
-        False,
-        "fairlead calls each adapter's own table and has none of its own in between",
-    ),
-    Variable(
-        _CONFIG,
-        (_FAIRLEAD, "DPC++ design"),
-        "file with the plugins' names",
-        True,
-        "the plugins of this file replace those of vendors.d/plugins.conf",
-    ),
-    *(
-        Variable(
-            name,
-            (_FAIRLEAD, "DPC++ of 2021"),
-            f"library to open in place of the {backend} plugin",
-            True,
-            f"this library takes the place of the {backend} plugin",
-            ("SYCL_OVERRIDE_PI_HIP",) if name.endswith("ROCM") else (),
-        )
-        for name, backend in _OVERRIDES.items()
-    ),
-    Variable(
-        _LIBRARY_PATH,
-        ("ld.so",),
-        "`:`-list of directories to search for libraries",
-        True,
-        "searched for adapters and plugins after the Python environment and the folders of libur_loader.so and libsycl.so",
-    ),
-    Variable(
-        "ONEAPI_DEVICE_SELECTOR",
-        (_UR_LOADER, _LIBSYCL),
-        "which devices may be used",
-        True,
-        f"an adapter or plugin none of whose devices it can select is not opened, unless {_FILTER}=0",
-    ),
-)
-
-
-@dataclass(frozen=True)
-class _Request:
-    """What a search is about: the environment that may be trusted, a prefix or None, the device selector's word on a backend."""
-
-    interface: str
-    environ: Mapping[str, str]
-    prefix: Path | None
-    accepts_backend: Callable[[str], bool] | None
-
-
-@dataclass(frozen=True)
-class _Source:
-    """A place to look names up in; `locate` gives a name's path there, or None."""
-
-    place: str
-    found_via: str
-    locate: Callable[[str], str | None]
-
-
 @dataclass(frozen=True)
 class _Wanted:
-    """An entry to look for, the file that names it, and the variable or file that a path in it came from."""
+    """An entry to search for.
+
+    Attributes:
+        entry: the line of plugins.conf.
+        named_by: the variable or file that names it.
+        manifest: the configuration file, None if a variable names it.
+    """
 
     entry: PluginEntry
     named_by: str
     manifest: Path | None = None
-
-
-@dataclass(frozen=True)
-class Step:
-    """A step of the search: `sources` yields the places that it adds, and findings about those it could not add."""
-
-    name: str
-    sources: Callable[[_Request, str], Iterator[_Source | Finding]]
 
 
 def find_adapters(
@@ -191,15 +82,22 @@ def find_adapters(
     prefix: Path | None = None,
     accepts_backend: Callable[[str], bool] | None = None,
 ) -> SearchResult:
-    """Search for Unified Runtime adapters; its candidates are `PluginCandidate`s in the order of their names.
+    """Search for Unified Runtime adapters.
 
     Args:
         environ: the environment, `os.environ` by default. A set-uid or set-gid process ignores it.
-        prefix: the Python environment whose `lib` is searched; the running one and its base by default.
-        accepts_backend: says whether the device selector can select a device of a backend. What it leaves out is refused, unless
-            UR_LOADER_PRELOAD_FILTER=0; UR_ADAPTERS_FORCE_LOAD and the backend "unknown" are never left out.
+        prefix: the Python environment whose `lib` is searched; by default the running one and its
+            base environment.
+        accepts_backend: returns whether the device selector can select a device of a backend.
+            Adapters of other backends are refused unless UR_LOADER_PRELOAD_FILTER=0. Adapters of
+            UR_ADAPTERS_FORCE_LOAD and of unknown backends are never refused.
+
+    Returns:
+        The result, with `PluginCandidate`s in the order of their names.
     """
-    return collect(_adapters(_Request("UR", secure_environ(environ), prefix, accepts_backend)))
+    return collect(
+        _adapter_findings(PluginSearch("UR", secure_environ(environ), prefix, accepts_backend))
+    )
 
 
 def find_plugins(
@@ -208,87 +106,35 @@ def find_plugins(
     prefix: Path | None = None,
     accepts_backend: Callable[[str], bool] | None = None,
 ) -> SearchResult:
-    """Search for PI plugins; its candidates are `PluginCandidate`s: those of SYCL_OVERRIDE_PI_*, then the file's in its order.
+    """Search for PI plugins. The arguments are those of `find_adapters`.
 
-    The arguments are those of `find_adapters`.
+    Returns:
+        The result, with `PluginCandidate`s: those of SYCL_OVERRIDE_PI_*, then those of the
+        configuration file in its order.
     """
-    return collect(_plugins(_Request("PI", secure_environ(environ), prefix, accepts_backend)))
+    return collect(
+        _plugin_findings(PluginSearch("PI", secure_environ(environ), prefix, accepts_backend))
+    )
 
 
-#: The search of each interface.
+#: Interface to its search.
 FIND: Final = {"UR": find_adapters, "PI": find_plugins}
 
 
-def explain_variables(environ: Mapping[str, str] | None = None) -> tuple[VariableInUse, ...]:
-    """What each of `VARIABLES` that is set in the environment did, in the order of the table."""
-    return search.explain_variables(VARIABLES, _effect, environ)
+def _adapter_findings(request: PluginSearch) -> Iterator[Finding]:
+    """Yield the adapters of UR_ADAPTERS_FORCE_LOAD, or those of the search if it is not set.
 
-
-def _effect(variable: Variable, trusted: Mapping[str, str]) -> str:
-    """Why a variable that is set does not do what it is for, "" if it does."""
-    if malformed := _malformed(variable.name, trusted):
-        return f"ignored: {malformed.reason}"
-    winner = next(
-        (
-            name
-            for name in variable.replaced_by
-            if trusted.get(name) and not _malformed(name, trusted)
-        ),
-        None,
-    )
-    return f"no effect: {winner} is set and replaces it" if winner else ""
-
-
-def split_quoted_list(variable: str, text: str) -> list[str] | Refusal:
-    """The elements of a `,`-list of the Unified Runtime, or why all of it is ignored (spec, section A).
-
-    An element that holds `:` or `;` must be in quotes; quotes do not protect a comma; one comma at the end does not count.
+    A malformed list is ignored.
     """
-    elements: list[str] = []
-    for number, element in enumerate(text.removesuffix(",").split(","), start=1):
-        quoted = len(element) > 1 and element[0] == element[-1] and element[0] in "'\""
-        bare = element[1:-1] if quoted else element
-        if not bare:
-            return Refusal(
-                variable, f"element {number} of {text!r} is empty", "remove the extra ','", variable
-            )
-        if not quoted and set(bare) & {":", ";"}:
-            reason = f"element {number} of {text!r} holds ':' or ';' and is not in quotes"
-            return Refusal(
-                variable,
-                reason,
-                f"separate elements by ',', or write {variable}='\"{bare}\"'",
-                variable,
-            )
-        elements.append(bare)
-    return elements
-
-
-def _malformed(variable: str, environ: Mapping[str, str]) -> Refusal | None:
-    """What is wrong with one of the lists, None if nothing is or if the variable is no such list."""
-    elements = (
-        split_quoted_list(variable, environ[variable])
-        if variable in (_FORCE, _SEARCH_PATH)
+    forced = (
+        split_quoted_list(FORCE_LOAD, request.environ[FORCE_LOAD])
+        if request.environ.get(FORCE_LOAD)
         else None
     )
-    return elements if isinstance(elements, Refusal) else None
-
-
-def _is_true(environ: Mapping[str, str], variable: str, default: bool) -> bool:
-    """A switch as the Unified Runtime reads it: whatever is none of these words is off."""
-    value = environ.get(variable)
-    return value.lower() in ("y", "yes", "t", "true", "1") if value else default
-
-
-def _adapters(request: _Request) -> Iterator[Finding]:
-    """All about adapters: those of UR_ADAPTERS_FORCE_LOAD if it is well-formed, else those that the steps find."""
-    forced = (
-        split_quoted_list(_FORCE, request.environ[_FORCE]) if request.environ.get(_FORCE) else None
-    )
     if isinstance(forced, list):
-        yield from _forced(forced, request)
+        yield from _forced_adapters(forced, request)
         yield from (
-            Place(step.name, step.name, f"not searched: {_FORCE} is set and replaces it")
+            Place(step.name, step.name, f"not searched: {FORCE_LOAD} is set and replaces it")
             for step in UR_STEPS
         )
         return
@@ -303,36 +149,36 @@ def _adapters(request: _Request) -> Iterator[Finding]:
     yield from _search(request, UR_STEPS, sorted(wanted, key=lambda one: one.entry.library))
 
 
-def _forced(paths: Sequence[str], request: _Request) -> Iterator[Finding]:
-    """UR_ADAPTERS_FORCE_LOAD: existing files only, and no filter."""
+def _forced_adapters(paths: Sequence[str], request: PluginSearch) -> Iterator[Finding]:
+    """Yield the files of UR_ADAPTERS_FORCE_LOAD. They must exist, and are not filtered."""
     for path in paths:
         if path.endswith(".a"):
             yield Refusal(
                 path,
                 "is a static library, which cannot be loaded",
                 "name the shared library (.so)",
-                _FORCE,
+                FORCE_LOAD,
             )
         elif not os.path.exists(path):
-            remedy = f"correct {_FORCE}, or unset it to search the usual places"
-            yield Refusal(path, "does not exist", remedy, _FORCE)
+            remedy = f"correct {FORCE_LOAD}, or unset it to search the usual places"
+            yield Refusal(path, "does not exist", remedy, FORCE_LOAD)
         else:
             entry = replace(deduce(os.path.abspath(path)), interface="UR")
-            yield _unusable(entry.library, _FORCE) or _judge(
-                entry.library, _FORCE, _Wanted(entry, _FORCE), request
+            yield _refusal_of(entry.library, FORCE_LOAD) or _accept(
+                entry.library, FORCE_LOAD, _Wanted(entry, FORCE_LOAD), request
             )
 
 
-def _plugins(request: _Request) -> Iterator[Finding]:
-    """All about plugins: the configuration file's names, some of them replaced, wherever the steps find them."""
+def _plugin_findings(request: PluginSearch) -> Iterator[Finding]:
+    """Yield the plugins of the configuration file, except those that a variable overrides."""
     overrides: dict[str, str] = {}  # backend → variable
-    for variable, backend in _OVERRIDES.items():
+    for variable, backend in OVERRIDES.items():
         if request.environ.get(variable):
             overrides.setdefault(backend, variable)
     wanted = [_override(variable, backend, request) for backend, variable in overrides.items()]
-    given = request.environ.get(_CONFIG)
+    given = request.environ.get(PI_CONFIG)
     config, via = (
-        (Path(os.path.abspath(given)), _CONFIG) if given else (shipped_config(), "plugins.conf")
+        (Path(os.path.abspath(given)), PI_CONFIG) if given else (shipped_config(), "plugins.conf")
     )
     for item in read_config(config, via):
         if isinstance(item, Refusal):
@@ -342,15 +188,18 @@ def _plugins(request: _Request) -> Iterator[Finding]:
         elif item.interface == "UR" and given:
             yield Refusal(
                 item.library,
-                f"is a UR adapter, and {_CONFIG} names plugins",
-                f"name it in {_FORCE}",
+                f"is a UR adapter, and {PI_CONFIG} names plugins",
+                f"name it in {FORCE_LOAD}",
                 via,
             )
     yield from _search(request, PI_STEPS, wanted)
 
 
-def _override(variable: str, backend: str, request: _Request) -> _Wanted:
-    """SYCL_OVERRIDE_PI_*: a path, relative to the current directory, or a name that the steps find."""
+def _override(variable: str, backend: str, request: PluginSearch) -> _Wanted:
+    """Return the entry of SYCL_OVERRIDE_PI_*: a path, or a name to search for.
+
+    A path is relative to the current directory.
+    """
     value = request.environ[variable]
     return _Wanted(
         PluginEntry(os.path.abspath(value) if "/" in value else value, "PI", backend), variable
@@ -358,50 +207,55 @@ def _override(variable: str, backend: str, request: _Request) -> _Wanted:
 
 
 def _search(
-    request: _Request, steps: Sequence[Step], wanted: Sequence[_Wanted]
+    request: PluginSearch, steps: Sequence[SearchStep], wanted: Sequence[_Wanted]
 ) -> Iterator[Finding]:
-    """The state of all places, then what each name comes to in them."""
+    """Yield the state of every place, then what was found for each name."""
     names = [one.entry.library for one in wanted if "/" not in one.entry.library]
-    sources: dict[str, _Source] = {}
+    places: dict[str, LibraryPlace] = {}
     for step in steps:
-        for source in step.sources(request, step.name):
-            if not isinstance(source, _Source):
-                yield source
-            elif source.place in sources:
+        for place in step.places(request, step.name):
+            if not isinstance(place, LibraryPlace):
+                yield place
+            elif place.name in places:
                 yield Place(
-                    source.place,
-                    source.found_via,
-                    f"already searched via {sources[source.place].found_via}",
+                    place.name,
+                    place.found_via,
+                    f"already searched via {places[place.name].found_via}",
                 )
             else:
-                sources[source.place] = source
-                found = sum(next(_paths(source, name), None) is not None for name in names)
-                yield Place(source.place, source.found_via, _count(found, request.interface))
+                places[place.name] = place
+                found = sum(next(_paths(place, name), None) is not None for name in names)
+                yield Place(place.name, place.found_via, _count_found(found, request.interface))
     for one in wanted:
         if "/" in one.entry.library:
-            yield _unusable(one.entry.library, one.named_by) or _judge(
+            yield _refusal_of(one.entry.library, one.named_by) or _accept(
                 one.entry.library, one.named_by, one, request
             )
         else:
-            yield from _look_up(one, list(sources.values()), request)
+            yield from _look_up(one, list(places.values()), request)
 
 
-def _look_up(wanted: _Wanted, sources: Sequence[_Source], request: _Request) -> Iterator[Finding]:
-    """The first usable file of a name. Unusable ones before it are refused, and so is a name of the user's that is nowhere."""
-    for source in sources:
-        via = wanted.named_by if wanted.named_by in _OVERRIDES else source.found_via
-        for path in _paths(source, wanted.entry.library):
-            unusable = _unusable(path, via)
+def _look_up(
+    wanted: _Wanted, places: Sequence[LibraryPlace], request: PluginSearch
+) -> Iterator[Finding]:
+    """Yield the first usable file of a name, and refusals of the unusable ones before it.
+
+    A name is also refused if it is found nowhere and the user gave it.
+    """
+    for place in places:
+        via = wanted.named_by if wanted.named_by in OVERRIDES else place.found_via
+        for path in _paths(place, wanted.entry.library):
+            unusable = _refusal_of(path, via)
             if unusable is None:
-                found = _judge(path, via, wanted, request)
-                others = _later(path, wanted.entry.library, sources)
+                found = _accept(path, via, wanted, request)
+                others = _other_files(path, wanted.entry.library, places)
                 yield replace(found, others=others) if isinstance(found, PluginCandidate) else found
                 return
             yield unusable
     if wanted.manifest == shipped_config():
         yield Place(wanted.entry.library, wanted.named_by, "not found in any of these places")
     else:
-        where = f"not found in {', '.join(source.place for source in sources)}"
+        where = f"not found in {', '.join(place.name for place in places)}"
         yield Refusal(
             wanted.entry.library,
             where,
@@ -410,30 +264,28 @@ def _look_up(wanted: _Wanted, sources: Sequence[_Source], request: _Request) -> 
         )
 
 
-def _later(first: str, name: str, sources: Sequence[_Source]) -> tuple[str, ...]:
-    """The other usable files of a name, in the order of the places: the Unified Runtime loader takes the first that dlopen accepts."""
+def _other_files(first: str, name: str, places: Sequence[LibraryPlace]) -> tuple[str, ...]:
+    """Return the other usable files of a name, in the order of the places."""
     files = {
-        os.path.realpath(path): path
-        for source in reversed(sources)
-        for path in _paths(source, name)
+        os.path.realpath(path): path for place in reversed(places) for path in _paths(place, name)
     }
     ordered = dict.fromkeys(
-        os.path.realpath(path) for source in sources for path in _paths(source, name)
+        os.path.realpath(path) for place in places for path in _paths(place, name)
     )
     return tuple(
         files[file]
         for file in ordered
-        if file != os.path.realpath(first) and _unusable(files[file], "") is None
+        if file != os.path.realpath(first) and _refusal_of(files[file], "") is None
     )
 
 
-def _paths(source: _Source, name: str) -> Iterator[str]:
-    """Where a name lies in a place, then where the name without its version does: `libur_adapter_X.so.0`, `libur_adapter_X.so`."""
-    yield from filter(None, map(source.locate, dict.fromkeys((name, _VERSION.sub(r"\1", name)))))
+def _paths(place: LibraryPlace, name: str) -> Iterator[str]:
+    """Yield the paths of a name in a place: `libur_adapter_X.so.0`, then `libur_adapter_X.so`."""
+    yield from filter(None, map(place.locate, dict.fromkeys((name, _VERSION.sub(r"\1", name)))))
 
 
-def _unusable(path: str, found_via: str) -> Refusal | None:
-    """Why a file is surely no library for this process, None if it may be one."""
+def _refusal_of(path: str, found_via: str) -> Refusal | None:
+    """Return why a file is no library for this process, None if it may be one."""
     try:
         check_file(path)
     except LibraryError as error:
@@ -441,120 +293,26 @@ def _unusable(path: str, found_via: str) -> Refusal | None:
     return None
 
 
-def _judge(
-    path: str, found_via: str, wanted: _Wanted, request: _Request
+def _accept(
+    path: str, found_via: str, wanted: _Wanted, request: PluginSearch
 ) -> PluginCandidate | Refusal:
-    """A library as a candidate, unless the device selector has no use for its backend."""
+    """Return the candidate, or a refusal if the device selector excludes its backend."""
     backend, environ, accepts = wanted.entry.backend, request.environ, request.accepts_backend
-    filtered = backend != UNKNOWN and found_via != _FORCE and _is_true(environ, _FILTER, True)
+    filtered = (
+        backend != UNKNOWN and found_via != FORCE_LOAD and is_true(environ, PRELOAD_FILTER, True)
+    )
     if accepts is not None and filtered and not accepts(backend):
-        variable = next((name for name in _SELECTORS if environ.get(name)), "the device selector")
+        variable = next((name for name in SELECTORS if environ.get(name)), "the device selector")
         value = f"={environ[variable]}" if variable in environ else ""
         reason = f"left out by {variable}{value}, which selects no {backend} device"
         return Refusal(
-            path, reason, f"let {variable} select {backend}, or set {_FILTER}=0", found_via
+            path, reason, f"let {variable} select {backend}, or set {PRELOAD_FILTER}=0", found_via
         )
-    deep_bind = request.interface == "UR" and _is_true(environ, _DEEP_BIND, False)
+    deep_bind = request.interface == "UR" and is_true(environ, DEEP_BIND, False)
     return PluginCandidate(path, found_via, wanted.manifest, request.interface, backend, deep_bind)
 
 
-def _count(found: int, interface: str) -> str:
-    """A place's state in words."""
+def _count_found(found: int, interface: str) -> str:
+    """Describe what a place contains."""
     one, many = _NOUNS[interface]
     return f"no {one}" if not found else f"1 {one}" if found == 1 else f"{found} {many}"
-
-
-def _directory(path: str, found_via: str) -> _Source | Place:
-    """A directory as a place to look names up in; a relative one is relative to the current directory, as for ld.so."""
-    directory = os.path.abspath(path)
-    if not os.path.isdir(directory):
-        return Place(
-            directory,
-            found_via,
-            "is not a directory" if os.path.exists(directory) else "does not exist",
-        )
-
-    def locate(name: str) -> str | None:
-        library = os.path.join(directory, name)
-        return library if os.path.lexists(library) else None
-
-    return _Source(directory, found_via, locate)
-
-
-def _search_path(request: _Request, name: str) -> Iterator[_Source | Finding]:
-    """UR_ADAPTERS_SEARCH_PATH: directories."""
-    value = request.environ.get(name)
-    directories = split_quoted_list(name, value) if value else []
-    if isinstance(directories, Refusal):
-        yield replace(directories, reason=f"{directories.reason}: the variable is ignored")
-        return
-    for path in directories:
-        directory = _directory(path, name)
-        yield directory
-        if isinstance(directory, Place):
-            yield Refusal(path, directory.state, f"correct {name}, or make the directory", name)
-
-
-def _python_prefix(request: _Request, name: str) -> Iterator[_Source | Finding]:
-    """Where pip and conda put shared libraries: in the Python environment, and in the one that a virtual environment was made from."""
-    yield from (_directory(folder, name) for folder in _prefix_folders(request))
-
-
-def _beside(libraries: Sequence[str]) -> Callable[[_Request, str], Iterator[_Source | Finding]]:
-    """The folder of the first of these libraries that ld.so finds, unless one of them is in the Python environment."""
-
-    def sources(request: _Request, name: str) -> Iterator[_Source | Finding]:
-        for folder in _prefix_folders(request):
-            if any(os.path.exists(os.path.join(folder, library)) for library in libraries):
-                yield Place(name, name, f"it is in {folder}")
-                return
-        path = next(filter(None, (_locate(library, request) for library in libraries)), None)
-        if path:  # its real folder: that is where the runtime itself looks (spec, section C)
-            yield _directory(os.path.dirname(os.path.realpath(path)), name)
-        else:
-            yield Place(name, name, "not found")
-
-    return sources
-
-
-def _library_path(request: _Request, name: str) -> Iterator[_Source | Finding]:
-    """LD_LIBRARY_PATH: directories; an empty element is the current directory (ld.so(8))."""
-    yield from (_directory(path, name) for path in _library_path_folders(request))
-
-
-def _system(request: _Request, name: str) -> Iterator[_Source | Finding]:
-    yield _Source("the linker's cache and default directories", name, find_library)
-
-
-#: The order of the search, as vendors.d/README.md explains it to users.
-UR_STEPS: Final = (
-    Step(_SEARCH_PATH, _search_path),
-    Step("Python prefix", _python_prefix),
-    Step("libur_loader.so", _beside(_LOADERS)),
-    Step(_LIBRARY_PATH, _library_path),
-    Step("system", _system),
-)
-PI_STEPS: Final = (
-    Step("Python prefix", _python_prefix),
-    Step("libsycl.so", _beside(_RUNTIMES)),
-    Step(_LIBRARY_PATH, _library_path),
-    Step("system", _system),
-)
-
-
-def _prefix_folders(request: _Request) -> list[str]:
-    """`lib` of the prefix that was asked for, or of the running Python environment and its base."""
-    roots = (request.prefix,) if request.prefix else (sys.prefix, sys.base_prefix)
-    return list(dict.fromkeys(os.path.join(os.path.abspath(root), "lib") for root in roots))
-
-
-def _library_path_folders(request: _Request) -> list[str]:
-    """The directories of LD_LIBRARY_PATH, each once."""
-    value = request.environ.get(_LIBRARY_PATH, "").replace(";", ":")
-    return list(dict.fromkeys(part or "." for part in value.split(":"))) if value else []
-
-
-def _locate(library: str, request: _Request) -> str | None:
-    """Where ld.so finds a library, by the LD_LIBRARY_PATH of the request."""
-    paths = (os.path.join(folder, library) for folder in _library_path_folders(request))
-    return next(filter(os.path.exists, paths), None) or find_library(library)

@@ -1,9 +1,9 @@
-"""Reads plugins.conf: the names of Unified Runtime adapters and PI plugins, with what each one is.
+"""Reads plugins.conf: the names of Unified Runtime adapters and PI plugins.
 
-A line is `library interface backend SYCL_BE`; in a file of the user's own it may also be a library's name or path alone, of which
-the rest is then deduced. `read_config` turns a file into `PluginEntry`s, and whatever it cannot use into a `Refusal` with the line's
-number; no file makes it raise. Where the libraries lie is the business of `discovery`. The correspondence between SYCL_BE and a
-plugin, hard-coded in DPC++, is part of this file.
+A line is `library interface backend SYCL_BE`. In a user's file it may also be only a library's name
+or path. The other fields are then deduced from the name. `read_config` returns `PluginEntry`s, and
+a `Refusal` with the line's number for a malformed line. It never raises. `discovery` searches for
+the libraries. The file also says which plugin a value of SYCL_BE selects; DPC++ hard-codes that.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..base.search import Refusal, manifest_lines
+from ..base.manifests import manifest_lines
+from ..base.search import Refusal
 
-#: The backend of a library whose name tells nothing: it is found out once the library is open.
+#: The backend of a library whose name does not tell it. The open library reports it.
 UNKNOWN: Final = "unknown"
 
 _FORM: Final = "a line is `library`, or `library interface backend SYCL_BE` with - for no SYCL_BE"
@@ -41,7 +42,7 @@ _FIELDS: Final = (
 )
 _NAME: Final = re.compile(r"lib(?P<interface>ur_adapter|pi)_(?P<backend>\w+)\.so(\.\d+)*")
 _INTERFACES: Final = {"ur_adapter": "UR", "pi": "PI"}
-#: Names that say something else than their backend. ROCm is what PI called HIP until 2021.
+#: Names that differ from their backend. PI called HIP ROCm until 2021.
 _BACKENDS: Final = {"rocm": "hip", "level_zero_v2": "level_zero", "unified_runtime": UNKNOWN}
 
 
@@ -49,8 +50,11 @@ _BACKENDS: Final = {"rocm": "hip", "level_zero_v2": "level_zero", "unified_runti
 class PluginEntry:
     """A line of plugins.conf.
 
-    `library` is a bare file name to look for, or an absolute path; `interface` is "UR" or "PI"; `sycl_be` is the value of SYCL_BE
-    that stands for the plugin, "" if none does.
+    Attributes:
+        library: a file name to search for, or an absolute path.
+        interface: "UR" or "PI".
+        backend: the backend's name in device selectors.
+        sycl_be: the value of SYCL_BE that selects the plugin, "" if there is none.
     """
 
     library: str
@@ -60,15 +64,19 @@ class PluginEntry:
 
 
 def shipped_config() -> Path:
-    """The plugins.conf that ships with fairlead, among its manifests."""
+    """Return the plugins.conf that ships with fairlead."""
     return Path(__file__).parents[2] / "vendors_d" / "plugins.conf"
 
 
 def read_config(path: Path, found_via: str) -> list[PluginEntry | Refusal]:
-    """The entries of a configuration file in the order of its lines; what cannot be used is a Refusal in its line's place.
+    """Return the entries of a configuration file in order, with refusals for malformed lines.
 
-    Blanks separate the fields, quotes keep a path with blanks together, `#` begins a comment. A name with `/` is a path, relative
-    to the file's folder.
+    Blanks separate fields, quotes protect blanks in a path, `#` begins a comment. A name that
+    contains `/` is a path relative to the file's folder.
+
+    Args:
+        path: the file.
+        found_via: the variable or file that names it.
     """
     path = Path(os.path.abspath(path))
     lines = manifest_lines(path, found_via)
@@ -78,7 +86,11 @@ def read_config(path: Path, found_via: str) -> list[PluginEntry | Refusal]:
 
 
 def deduce(library: str) -> PluginEntry:
-    """The entry for a library that is named alone: `libur_adapter_X` and `libpi_X` tell what they are, others are unknown plugins."""
+    """Return the entry for a library of which only the name is known.
+
+    `libur_adapter_X` and `libpi_X` tell what they are. Other libraries are plugins of an unknown
+    backend.
+    """
     match = _NAME.fullmatch(os.path.basename(library))
     if not match:
         return PluginEntry(library, "PI", UNKNOWN)
@@ -93,7 +105,9 @@ def deduce(library: str) -> PluginEntry:
 
 
 def sycl_be_names(entries: Iterable[PluginEntry | Refusal]) -> dict[str, str]:
-    """What each value of SYCL_BE stands for: {"PI_OPENCL": "opencl", ...}. The first entry that has a value counts."""
+    """Return value of SYCL_BE to backend: {"PI_OPENCL": "opencl", ...}. First entries have
+    precedence.
+    """
     names: dict[str, str] = {}
     for entry in entries:
         if isinstance(entry, PluginEntry) and entry.sycl_be:
@@ -102,7 +116,7 @@ def sycl_be_names(entries: Iterable[PluginEntry | Refusal]) -> dict[str, str]:
 
 
 def _entry(line: str, path: Path, number: int, found_via: str) -> PluginEntry | Refusal:
-    """One line as an entry."""
+    """Parse a line."""
 
     def refusal(reason: str, remedy: str) -> Refusal:
         return Refusal(f"{path}:{number}", reason, remedy, found_via)

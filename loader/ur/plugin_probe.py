@@ -1,7 +1,7 @@
-"""Tries adapters and plugins in child processes, so that one which crashes or hangs does not take the caller along.
+"""Probes adapters and plugins in child processes, because they may crash or hang.
 
-The child (`main`, called by `children`) loads the candidate through the very `adapters.load` and describes what it found; the parent
-(`probe_all`) gets a `PluginReport` for each.
+The child (`main`, called by `children`) loads the candidate with `adapters.load` and describes it.
+The parent (`probe_all`) returns a `PluginReport` for each.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ..base.errors import FairleadError, LibraryError, reason_of
 from ..base.process_state import ProcessState
 from ..base.search import Candidate
 from .adapters import backend_library, load
-from .devices import Platform
+from .devices import PluginPlatform
 from .discovery import PluginCandidate
 
 
 @dataclass(frozen=True)
-class DeviceReport:
-    """A device as the child saw it. What selects it is not known here: selectors count the devices of all plugins."""
+class PluginDeviceReport:
+    """A device as the child saw it."""
 
     name: str
     type: str
@@ -31,22 +31,35 @@ class DeviceReport:
 
 
 @dataclass(frozen=True)
-class PlatformReport:
+class PluginPlatformReport:
     """A platform as the child saw it."""
 
     name: str
     version: str
     backend: str
-    devices: tuple[DeviceReport, ...]
+    devices: tuple[PluginDeviceReport, ...]
 
 
 @dataclass(frozen=True)
 class PluginReport:
-    """What became of one candidate: `ok`, else the reason and the remedy in plain words.
+    """The result of probing a candidate.
 
-    `idle` says why a plugin that works has no platform, `layout` which release's tables an adapter has, `opened` the real path of the
-    library of its backend that it found ("libOpenCL.so.1"), "" if it opened none. `notes` are remarks, `warnings` what is odd although it
-    works. `probed` is False if no child could be started: then nothing is known, and `ok` is True.
+    Attributes:
+        candidate: the candidate.
+        ok: whether it works. True if `probed` is False.
+        reason: why it does not work, in plain words.
+        remedy: what to do about it.
+        seconds: how long the probe took.
+        real_path: the real path of the library.
+        version: the version of its interface.
+        layout: the release whose tables an adapter has.
+        idle: why a working plugin has no platform.
+        missing: the shared libraries that it needs and that were not found.
+        opened: the real path of its backend's library, "" if it opened none.
+        notes: remarks about it.
+        warnings: what is wrong although it works.
+        platforms: its platforms.
+        probed: whether a child could be started.
     """
 
     candidate: Candidate
@@ -62,7 +75,7 @@ class PluginReport:
     opened: str = ""
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    platforms: tuple[PlatformReport, ...] = ()
+    platforms: tuple[PluginPlatformReport, ...] = ()
     probed: bool = True
 
 
@@ -71,7 +84,16 @@ def probe_all(
     timeout: float | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> list[PluginReport]:
-    """Probe candidates, all at once; the reports are in the order of `candidates`. `environment`: see `adapters.load`."""
+    """Probe candidates, all at once.
+
+    Args:
+        candidates: the files to probe.
+        timeout: the limit for each in seconds, None for the default of `children`.
+        environment: variables that are set while a plugin loads (`adapters.load`).
+
+    Returns:
+        The reports in the order of `candidates`.
+    """
     requests = [
         Request(__name__, {"candidate": asdict(candidate), "environment": dict(environment or {})})
         for candidate in candidates
@@ -91,14 +113,14 @@ def probe_all(
                 )
             )
         else:
-            if not outcome.report["ok"]:  # an adapter has no other way to say why it refuses
+            if not outcome.report["ok"]:  # an adapter can only print why it refuses
                 outcome.report["reason"] = with_printed(outcome.report["reason"], outcome.printed)
-            reports.append(_report(candidate, outcome.report, outcome.seconds, outcome.notes))
+            reports.append(_make_report(candidate, outcome.report, outcome.seconds, outcome.notes))
     return reports
 
 
 def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
-    """What the child does: load the candidate, describe it, close it."""
+    """Load the candidate, describe it, and close it. Runs in the child."""
     candidate = PluginCandidate(**{**data["candidate"], "manifest": None})
     os.environ.update(data["environment"])  # adapters in Python see them, too
     state = ProcessState.now()
@@ -135,8 +157,8 @@ def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
     return {**answer, "warnings": [*warnings, *plugin.warnings[before:]]}
 
 
-def _describe(number: int, platform: Platform, warnings: list[str]) -> dict[str, Any]:
-    """The platform with its devices, those that it can describe."""
+def _describe(number: int, platform: PluginPlatform, warnings: list[str]) -> dict[str, Any]:
+    """Describe a platform and its devices, as far as they answer."""
     devices: list[dict[str, str]] = []
     about = {"name": "", "version": "", "backend": platform.backend}
     try:
@@ -158,14 +180,14 @@ def _describe(number: int, platform: Platform, warnings: list[str]) -> dict[str,
     return {**about, "devices": devices}
 
 
-def _report(
+def _make_report(
     candidate: PluginCandidate, data: dict[str, Any], seconds: float, notes: Sequence[str]
 ) -> PluginReport:
     platforms = tuple(
-        PlatformReport(
+        PluginPlatformReport(
             **{
                 **platform,
-                "devices": tuple(DeviceReport(**device) for device in platform["devices"]),
+                "devices": tuple(PluginDeviceReport(**device) for device in platform["devices"]),
             }
         )
         for platform in data.pop("platforms", ())

@@ -1,13 +1,14 @@
-"""Every adapter and plugin of this machine: searched for, judged, opened, selected from, closed.
+"""Finds, probes and opens every adapter and plugin of this machine.
 
     >>> from fairlead.loader.ur.plugins import open_plugins
     >>> with open_plugins("UR") as adapters:
     ...     for device in adapters.select():            # by ONEAPI_DEVICE_SELECTOR and its like
     ...         print(device.name)
 
-The way of a plugin: `discovery` finds it, unless the device selector accepts nothing of its backend; `verdicts` has it tried in a
-child process if nothing is known about it; `adapters.load` opens it. Whatever falls by the wayside is a Refusal with its reason.
-Each of these steps can be followed: UR_LOG_LOADER="level:info" and SYCL_PI_TRACE=1 or -1 print it.
+`discovery` finds a plugin, unless the device selector excludes its backend. `verdicts` probes it in
+a child process if it is not known yet. `adapters.load` opens it. A plugin that fails one of these
+steps becomes a Refusal with its reason. UR_LOG_LOADER="level:info" and SYCL_PI_TRACE=1 or -1 print
+each step.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from ..base.errors import FairleadError, NotFoundError, reason_of
 from ..base.log import Logger, logger, pi_trace, trace_bits
 from ..base.search import Candidate, Place, Refusal, SearchResult, excluding_pattern, secure_environ
 from ..base.verdicts import judge
-from .adapters import Plugin, load
-from .devices import Device, Platform
+from .adapters import load
+from .devices import PluginDevice, PluginPlatform
 from .discovery import FIND, PluginCandidate
+from .plugin import Plugin
 from .plugin_config import PluginEntry, read_config, shipped_config, sycl_be_names
 from .selector import SYCL_BE_NAMES, Selector, from_environment, selector_strings
 
@@ -36,10 +38,15 @@ _NOUN: Final = {"UR": "adapter", "PI": "plugin"}
 
 
 class Plugins:
-    """The open plugins of one interface, and everything that was passed over and why.
+    """The open plugins of one interface. As a context manager, it closes them at the end.
 
-    `plugins` are in the order of the search, those without a platform among them; `selector` is what the environment asks for, None if
-    it asks for nothing. It is a context manager that closes them all.
+    Attributes:
+        interface: "UR" or "PI".
+        plugins: the plugins in search order, including those without a platform.
+        refusals: what was not used, and why.
+        search: the result of the search.
+        selector: the device selector of the environment, None if there is none.
+        closed: whether they were closed.
     """
 
     def __init__(
@@ -58,26 +65,26 @@ class Plugins:
         self.closed = False
 
     @property
-    def platforms(self) -> tuple[Platform, ...]:
+    def platforms(self) -> tuple[PluginPlatform, ...]:
         """The platforms of all plugins."""
         return tuple(platform for plugin in self.plugins for platform in plugin.platforms)
 
     @property
-    def devices(self) -> tuple[Device, ...]:
+    def devices(self) -> tuple[PluginDevice, ...]:
         """The root devices of all platforms, in the order in which device selectors count them.
 
-        A platform that cannot list them has none here; `failures` says why.
+        A platform that cannot list its devices is skipped; `failures` says why.
         """
-        return self._listed()[0]
+        return self._devices_and_failures()[0]
 
     @property
     def failures(self) -> tuple[str, ...]:
         """A sentence for every platform that failed to list its devices."""
-        return self._listed()[1]
+        return self._devices_and_failures()[1]
 
-    def _listed(self) -> tuple[tuple[Device, ...], tuple[str, ...]]:
-        """The devices that tell their type, without which none can be selected, and the failures."""
-        devices: list[Device] = []
+    def _devices_and_failures(self) -> tuple[tuple[PluginDevice, ...], tuple[str, ...]]:
+        """Return the devices that report their type, which selectors need, and the failures."""
+        devices: list[PluginDevice] = []
         failures: list[str] = []
         for number, platform in enumerate(self.platforms):
             try:
@@ -89,7 +96,7 @@ class Plugins:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """A sentence for everything that was passed over, looked at in vain, or has no platform."""
+        """A sentence for each file that was not used, each searched place, and each idle plugin."""
         refused = (
             f"{r.what}: {r.reason}" + (f" ({r.remedy})" if r.remedy else "") for r in self.refusals
         )
@@ -105,10 +112,15 @@ class Plugins:
             *(f"{place.path}: {place.state}" for place in self.search.places),
         )
 
-    def select(self, selector: Selector | None = None) -> tuple[Device, ...]:
-        """The devices that `selector` picks, or the environment's; all of them if neither says anything.
+    def select(self, selector: Selector | None = None) -> tuple[PluginDevice, ...]:
+        """Return the devices that a selector selects.
 
-        Raises NotFoundError (…DEVICE_NOT_FOUND) with every reason if that leaves none.
+        Args:
+            selector: the selector, by default that of the environment. Without one, all devices are
+                selected.
+
+        Raises:
+            NotFoundError: no device is selected (…DEVICE_NOT_FOUND). It contains every reason.
         """
         if self.closed:
             raise FairleadError(
@@ -121,7 +133,8 @@ class Plugins:
             for device in chosen:
                 pi_trace(
                     "basic",
-                    f"Selected device:\n  platform: {device.platform.name}\n  device: {device.name}",
+                    f"Selected device:\n  platform: {device.platform.name}\n  device: "
+                    f"{device.name}",
                 )
         if not chosen:
             there = (
@@ -145,9 +158,15 @@ class Plugins:
             )
         return chosen
 
-    def unload_unused(self, used: Sequence[Device] = ()) -> tuple[Plugin, ...]:
-        """Close the plugins none of whose devices are in `used`, or selected by the environment if `used` is empty; the answer is which
-        ones."""
+    def unload_unused(self, used: Sequence[PluginDevice] = ()) -> tuple[Plugin, ...]:
+        """Close the plugins that have no device in `used`.
+
+        Args:
+            used: the devices in use, by default those that the environment selects.
+
+        Returns:
+            The closed plugins.
+        """
         if not used:
             used = tuple(self.selector.select(self.devices)) if self.selector else self.devices
         keep = {device.platform.plugin for device in used}
@@ -159,7 +178,7 @@ class Plugins:
         return closed
 
     def close(self) -> None:
-        """Close them all, the last one first."""
+        """Close all plugins in reverse order."""
         plugins, self.plugins, self.closed = self.plugins, (), True
         _close(plugins)
 
@@ -193,23 +212,25 @@ def open_plugins(
     Args:
         interface: "UR" or "PI".
         environ: where the variables are read, `os.environ` by default.
-        environment: variables that plugins are to see while they look for their own drivers (`adapters.load`).
-        selector: what to select by, in place of the environment's.
+        environment: variables that are set while a plugin loads (`adapters.load`).
+        selector: the device selector, by default that of the environment.
 
-    Raises SelectorError for a device selector that cannot be understood; a plugin that fails is a Refusal.
+    Returns:
+        The open plugins. A plugin that failed is a Refusal in `refusals`.
+
+    Raises:
+        SelectorError: the device selector is malformed.
     """
     wanted = selector or environment_selector(environ)
     found = FIND[interface](environ, accepts_backend=wanted.accepts_backend if wanted else None)
-    _tell_search(interface, found)
+    _log_search(interface, found)
     refusals = list(found.refusals)
     candidates = list(
-        _wanted([c for c in found.candidates if isinstance(c, PluginCandidate)], refusals)
+        _not_excluded([c for c in found.candidates if isinstance(c, PluginCandidate)], refusals)
     )
     plugins: dict[int, Plugin] = {}
     waiting = dict(enumerate(candidates))
-    while (
-        waiting
-    ):  # for each that is refused, the file of its name in the next place takes its turn
+    while waiting:  # a refused file is replaced by the file of its name in the next place
         refused: dict[int, Refusal] = {}
         for number, result in _open_all(waiting, interface, environment):
             if isinstance(result, Plugin):
@@ -225,50 +246,53 @@ def open_plugins(
     opened = Plugins(
         interface, [plugins[number] for number in sorted(plugins)], refusals, found, wanted
     )
-    _tell_devices(opened)
+    _log_devices(opened)
     return opened
 
 
 def _open_all(
     candidates: Mapping[int, PluginCandidate], interface: str, environment: Mapping[str, str] | None
 ) -> Iterator[tuple[int, Plugin | Refusal]]:
-    """Each candidate as an open plugin, or why it is none."""
-    untried: set[Candidate] = set()
-    unsound = judge(
+    """Yield each candidate's number, and the open plugin or the reason why it is none."""
+    unprobed: set[Candidate] = set()
+    refused_by_probe = judge(
         list(candidates.values()),
-        partial(_probe, untried=untried, environment=environment),
+        partial(_probe, unprobed=unprobed, environment=environment),
         interface.lower(),
     )
     probed = (
-        set(candidates.values()) - untried
+        set(candidates.values()) - unprobed
         if secure_environ().get("FAIRLEAD_PROBE") != "0"
         else set[Candidate]()
     )
     for number, candidate in candidates.items():
-        if candidate in unsound:
-            yield number, unsound[candidate]
+        if candidate in refused_by_probe:
+            yield number, refused_by_probe[candidate]
             continue
         try:
-            plugin = load(candidate, environment=environment, judged=candidate in probed)
+            plugin = load(candidate, environment=environment, previewed=candidate in probed)
         except FairleadError as error:
             yield (
                 number,
                 Refusal(candidate.library, reason_of(error), error.remedy, candidate.found_via),
             )
             continue
-        _tell_loaded(plugin)
+        _log_loaded(plugin)
         yield number, plugin
 
 
 def _close(plugins: Sequence[Plugin]) -> None:
-    """Close them, the last one first; one that fails does not stop the rest."""
+    """Close plugins in reverse order, even if one of them fails."""
     with ExitStack() as last_first:
         for plugin in plugins:
             last_first.callback(plugin.close)
 
 
 def environment_selector(environ: Mapping[str, str] | None = None) -> Selector | None:
-    """What ONEAPI_DEVICE_SELECTOR, SYCL_DEVICE_FILTER or SYCL_BE ask for; SYCL_BE's names are those of plugins.conf."""
+    """Return the device selector of the environment, None if there is none.
+
+    plugins.conf defines the values of SYCL_BE.
+    """
     entries = [
         entry
         for entry in read_config(shipped_config(), "plugins.conf")
@@ -277,7 +301,7 @@ def environment_selector(environ: Mapping[str, str] | None = None) -> Selector |
     return from_environment(environ, sycl_be={**SYCL_BE_NAMES, **sycl_be_names(entries)})
 
 
-def _wanted(
+def _not_excluded(
     candidates: Sequence[PluginCandidate], refusals: list[Refusal]
 ) -> Iterator[PluginCandidate]:
     for candidate in candidates:
@@ -291,15 +315,15 @@ def _wanted(
 
 
 def _probe(
-    candidates: Sequence[Candidate], untried: set[Candidate], environment: Mapping[str, str] | None
+    candidates: Sequence[Candidate], unprobed: set[Candidate], environment: Mapping[str, str] | None
 ) -> list[PluginReport]:
-    """The reports of all; the candidates for which no child could be started are put into `untried`."""
-    from .plugin_probe import probe_all  # a process whose plugins are all known does without it
+    """Probe candidates. Those whose child could not be started are added to `unprobed`."""
+    from .plugin_probe import probe_all  # not needed if all plugins are known
 
     reports = probe_all(
         [c for c in candidates if isinstance(c, PluginCandidate)], environment=environment
     )
-    untried.update(report.candidate for report in reports if not report.probed)
+    unprobed.update(report.candidate for report in reports if not report.probed)
     return reports
 
 
@@ -312,31 +336,32 @@ def _refuse(refusals: list[Refusal], refusal: Refusal) -> None:
     refusals.append(refusal)
 
 
-# What can be followed
+# Messages
 
 
 def _log() -> Logger:
-    """UR_LOG_LOADER's; SYCL_UR_TRACE=1 asks for it too."""
+    """Return the logger of UR_LOG_LOADER, which SYCL_UR_TRACE=1 also switches on."""
     return logger("LOADER", default="info" if trace_bits("SYCL_UR_TRACE") & 1 else "quiet")
 
 
-def _tell_search(interface: str, found: SearchResult) -> None:
-    """UR_LOG_LOADER: where was looked, what was passed over."""
+def _log_search(interface: str, found: SearchResult) -> None:
+    """Log which places were searched and what was not used."""
     log = _log()
     for place in found.places:
-        log.debug(f"{_NOUN[interface]}s: {_place(place)}")
+        log.debug(f"{_NOUN[interface]}s: {_place_text(place)}")
     for refusal in found.refusals:
         log.info(f"{refusal.what}: {refusal.reason}")
 
 
-def _place(place: Place) -> str:
+def _place_text(place: Place) -> str:
     return f"{place.path}: {place.state} ({place.found_via})"
 
 
-def _tell_loaded(plugin: Plugin) -> None:
+def _log_loaded(plugin: Plugin) -> None:
     name = plugin.path.rsplit("/", 1)[-1]
     _log().info(
-        f"loaded {_NOUN[plugin.interface]} 0x{plugin.library.handle:x} ({plugin.path}), {plugin.version}"
+        f"loaded {_NOUN[plugin.interface]} 0x{plugin.library.handle:x} ({plugin.path}), "
+        f"{plugin.version}"
     )
     for note in plugin.notes:
         _log().info(f"{name}: {note}")
@@ -345,8 +370,8 @@ def _tell_loaded(plugin: Plugin) -> None:
     )
 
 
-def _tell_devices(opened: Plugins) -> None:
-    """All devices, once the plugins are bound (SYCL_PI_TRACE=-1)."""
+def _log_devices(opened: Plugins) -> None:
+    """Print all devices if SYCL_PI_TRACE is -1."""
     if trace_bits("SYCL_PI_TRACE") != -1:
         return
     with suppress(FairleadError):

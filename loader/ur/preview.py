@@ -1,9 +1,9 @@
-"""What a library's ELF file says about it before it is loaded: a Unified Runtime adapter, a PI plugin, or neither, and its version.
+"""Examines an ELF file before it is loaded: is it an adapter, a plugin, and of which version?
 
-`preview` reads the dynamic symbol table; no code of the library runs. The getters of the Unified Runtime's tables make an adapter,
-piPluginInit makes a plugin (spec, sections A and C). A plugin's version follows from the newest function that it exports, by the
-table `SINCE`. A plugin that is surely older than PI 15 is refused here: its function table is laid out differently, and the check
-in its own piPluginInit cannot be trusted to say so.
+`preview` reads the dynamic symbol table; no code of the library runs. An adapter exports getters of
+Unified Runtime tables, a plugin exports piPluginInit (spec, sections A and C). The newest function
+that a plugin exports gives its version (`SINCE`). A plugin older than PI 15 is refused, because its
+function table has another layout. The check in its own piPluginInit is not reliable.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from ..base.elf import check_file
 from ..base.errors import LibraryError
-from ..base.library import check_file
 from ..pi.abi import PI
 
-#: PI functions by the version that introduced them, the oldest first: what the ABI data tells, and the first later one.
+#: PI function to the version that introduced it, the oldest first: the ABI data and one later
+#: function.
 SINCE: Final = dict(
     sorted(
         [
@@ -31,35 +32,41 @@ SINCE: Final = dict(
         key=lambda item: item[1],
     )
 )
-#: The major version of PI whose layout fairlead knows, and the last change before it.
+#: The major version of PI whose layout is known, and the last change before it.
 PI_MAJOR: Final = 15
 _LAST_BEFORE: Final = max(version for version in SINCE.values() if version[0] < PI_MAJOR)
-#: A plugin that exports this many functions exports its whole table, so that a function's absence means something: real ones
-#: export 105 and more. One that exports piPluginInit and little else tells its version only once it is loaded.
+#: A plugin that exports this many functions exports its whole table, so a missing function shows
+#: its version. Real plugins export at least 105. One that exports little more than piPluginInit
+#: tells its version only after it is loaded.
 _WHOLE_TABLE: Final = 50
 
 _UR_GETTER: Final = re.compile(r"urGet\w+ProcAddrTable")
 _PI_FUNCTION: Final = re.compile(r"pi(ext)?[A-Z]\w*")
 _FILE_VERSION: Final = re.compile(r"\.so\.(\d+\.\d+)(\.\d+)*$")
 _SYMBOL_VERSION: Final = re.compile(r"LIBUR_\w+_(\d+\.\d+)")
-#: Symbols of the Unified Runtime's other libraries. Loaded as an adapter, such a one would call itself without end.
-_NO_ADAPTERS: Final = {
+#: Symbols of other Unified Runtime libraries. As an adapter, such a library would call itself
+#: forever.
+_NOT_ADAPTERS: Final = {
     "urLoaderInit": "it is the Unified Runtime loader itself, not an adapter",
     "urLoaderLayerGetInterface": "it is a layer of the Unified Runtime loader, not an adapter",
 }
-#: OpenCL loaders define the symbol versions OPENCL_1.0 and so on, as libOpenCL.so.1 does everywhere; drivers define none.
+#: OpenCL loaders (libOpenCL.so.1) define the symbol versions OPENCL_1.0 and so on, drivers do not.
 _LOADER_VERSION: Final = re.compile(r"OPENCL_\d+\.\d+")
-#: No library of today has a tenth of this: a damaged symbol table that claims more cannot keep us busy.
+#: A limit for damaged symbol tables. Real libraries have less than a tenth of it.
 _MAX_SYMBOLS: Final = 1_000_000
 
 
 @dataclass(frozen=True)
 class Preview:
-    """What a library says before it is loaded.
+    """What a file is.
 
-    `interface` is "UR", "PI", or "" for neither; `exports` are the symbols that it defines for others; `version` is "0.12" for an
-    adapter, ">=15.46" for a plugin, "" if it cannot be told. A `reason` that is not empty says why it must not be loaded, and
-    `remedy` what to do. `is_loader` says that it is an OpenCL loader, none of whose functions are for a caller that looks for a driver.
+    Attributes:
+        interface: "UR", "PI", or "" for neither.
+        exports: the symbols that it exports.
+        version: "0.12" for an adapter, ">=15.46" for a plugin, "" if unknown.
+        reason: why it must not be loaded, "" if it may be.
+        remedy: what to do about it.
+        is_loader: whether it is an OpenCL loader, which is no driver.
     """
 
     interface: str
@@ -71,20 +78,18 @@ class Preview:
 
 
 def preview(path: str | os.PathLike[str]) -> Preview:
-    """Read what a library exports and judge what it is. Never raises: what is wrong with the file is the preview's `reason`."""
+    """Examine a file. Errors are not raised but become the `reason`."""
     path = os.fspath(path)
     try:
         check_file(path)
         exports, symbol_versions = _dynamic_symbols(path)
     except LibraryError as error:
         return Preview("", reason=error.message, remedy=error.remedy)
-    except (
-        Exception
-    ) as error:  # pyelftools meets a damaged file with whatever its parsing runs into
+    except Exception as error:  # pyelftools raises many kinds of errors for a damaged file
         return Preview(
             "", reason=f"its symbol table cannot be read: {error}", remedy="install it again"
         )
-    for symbol, reason in _NO_ADAPTERS.items():
+    for symbol, reason in _NOT_ADAPTERS.items():
         if symbol in exports:
             return Preview(
                 "",
@@ -96,12 +101,12 @@ def preview(path: str | os.PathLike[str]) -> Preview:
     if any(map(_UR_GETTER.fullmatch, exports)):
         return Preview("UR", exports, _ur_version(path, symbol_versions))
     if "piPluginInit" in exports:
-        return _plugin(exports)
+        return _preview_plugin(exports)
     if (
         any(map(_LOADER_VERSION.fullmatch, symbol_versions))
         and "clIcdGetPlatformIDsKHR" not in exports
     ):
-        reason = "it is an OpenCL loader, which leads to drivers and is none itself"
+        reason = "it is an OpenCL loader, which opens drivers and is none itself"
         return Preview(
             "",
             exports,
@@ -109,7 +114,10 @@ def preview(path: str | os.PathLike[str]) -> Preview:
             remedy="name the driver, adapter or plugin itself",
             is_loader=True,
         )
-    reason = "it exports no urGet…ProcAddrTable function and no piPluginInit, so it is neither a Unified Runtime adapter nor a PI plugin"
+    reason = (
+        "it exports no urGet…ProcAddrTable function and no piPluginInit, so it is neither a "
+        "Unified Runtime adapter nor a PI plugin"
+    )
     return Preview(
         "",
         exports,
@@ -118,14 +126,17 @@ def preview(path: str | os.PathLike[str]) -> Preview:
     )
 
 
-def _plugin(exports: frozenset[str]) -> Preview:
-    """A plugin, refused if everything it exports is older than the layout that is known."""
+def _preview_plugin(exports: frozenset[str]) -> Preview:
+    """Return a plugin's preview, refused if all its exports are older than the known layout."""
     newest = max((since for name, since in SINCE.items() if name in exports), default=(0, 0))
     version = f">={newest[0]}.{newest[1]}" if newest > (0, 0) else ""
     whole = sum(map(bool, map(_PI_FUNCTION.fullmatch, exports))) >= _WHOLE_TABLE
     if not whole or newest >= _LAST_BEFORE:
         return Preview("PI", exports, version)
-    reason = f"it is a plugin of a Plugin Interface before {PI_MAJOR}: it lacks what {_LAST_BEFORE[0]}.{_LAST_BEFORE[1]} added"
+    reason = (
+        f"it is a plugin of a Plugin Interface before {PI_MAJOR}: it lacks what "
+        f"{_LAST_BEFORE[0]}.{_LAST_BEFORE[1]} added"
+    )
     remedy = (
         f"install a plugin of PI {PI_MAJOR}, such as DPC++ 2024.2 has, or a Unified Runtime adapter"
     )
@@ -135,8 +146,11 @@ def _plugin(exports: frozenset[str]) -> Preview:
 
 
 def _ur_version(path: str, symbol_versions: list[str]) -> str:
-    """The API's version by the file's full name, else by its symbol versions. An adapter's are 0.0 in all releases: no version."""
-    named = (match[1] for match in map(_FILE_VERSION.search, _same_files(path)) if match)
+    """Return the API version from the file's full name, else from its symbol versions.
+
+    The symbol versions of adapters are 0.0 in all releases, which is no version.
+    """
+    named = (match[1] for match in map(_FILE_VERSION.search, _copies(path)) if match)
     versions = (
         match[1]
         for match in map(_SYMBOL_VERSION.fullmatch, symbol_versions)
@@ -145,8 +159,11 @@ def _ur_version(path: str, symbol_versions: list[str]) -> str:
     return next(named, "") or next(versions, "")
 
 
-def _same_files(path: str) -> Iterator[str]:
-    """The real file, then files of more versioned names beside it with the same content: a wheel has copies in the place of links."""
+def _copies(path: str) -> Iterator[str]:
+    """Yield the real file, then copies of it with longer version numbers.
+
+    A wheel contains copies instead of links.
+    """
     real = os.path.realpath(path)
     yield real
     for name in sorted(glob.glob(f"{glob.escape(real)}.*")):
@@ -159,7 +176,7 @@ def _same_files(path: str) -> Iterator[str]:
 
 
 def _dynamic_symbols(path: str) -> tuple[frozenset[str], list[str]]:
-    """The names of the symbols that the library defines for others, and those of its symbol versions."""
+    """Return the exported symbols of a library, and the names of its symbol versions."""
     from elftools.elf.dynamic import DynamicSegment
     from elftools.elf.elffile import ELFFile
     from elftools.elf.gnuversions import GNUVerDefSection

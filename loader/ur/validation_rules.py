@@ -1,28 +1,29 @@
-"""What a right call of each Unified Runtime function looks like, made of the ABI data: for `validation`, which checks calls by it.
+"""The rules for calls of Unified Runtime functions, derived from the ABI data for `validation`.
 
-There is no rule for a function in here. `all_rules` makes those of all functions from ur.abi: what is not `optional` must not be NULL,
-an enumeration must have the value, a list and its length belong together, `alloc`, `retain` and `release` say what becomes of an
-object. Four small tables hold what the data does not say.
+`all_rules` makes them for all functions of ur.abi. A parameter that is not `optional` must not be
+NULL. An enumeration must have the value. A list and its length belong together. `alloc`, `retain`
+and `release` say what happens to an object. Small tables contain what the data does not say.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from ..base.abi import Function, Parameter
-from ..base.memory import read_words
 from .abi import UR
+from .validation_checks import (
+    LIST_CODES,
+    ArgumentCheck,
+    checks_of,
+    count_position,
+    is_handle_list,
+    position_of,
+)
 
-#: Counted inputs that may be NULL → the code when the count is not 0 and there is no list, or the other way round.
-_MISMATCH: Final = {
-    "ur_event_handle_t": "UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST",
-    "ur_exp_command_buffer_sync_point_t": "UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP",
-    "ur_kernel_handle_t": "UR_RESULT_ERROR_INVALID_VALUE",
-}
-#: Parameters that end an object although the data has no `release` for them, and those that give USM memory.
+#: Function to the parameter whose object it releases, where the data has no `release`.
 _ENDS: Final = {
     "urUSMFree": "pMem",
     "urEnqueueUSMFreeExp": "pMem",
@@ -31,11 +32,13 @@ _ENDS: Final = {
     "urGraphDestroyExp": "hGraph",
     "urGraphExecutableGraphDestroyExp": "hExecutableGraph",
 }
+#: Functions that allocate USM memory.
 _ALLOCATES: Final = {
     *("urUSMHostAlloc", "urUSMDeviceAlloc", "urUSMSharedAlloc", "urUSMPitchedAllocExp"),
     *("urEnqueueUSMHostAllocExp", "urEnqueueUSMDeviceAllocExp", "urEnqueueUSMSharedAllocExp"),
 }
-#: What a function with a `size` touches → the parameter that says where it begins; a pointer says so itself.
+#: Memory that a function with a `size` accesses, to the parameter with its offset ("" for a
+#: pointer).
 _BEGINS: Final = {
     "hBuffer": "offset",
     "hBufferSrc": "srcOffset",
@@ -46,23 +49,20 @@ _BEGINS: Final = {
 }
 
 MEMORY: Final = "USM memory"
-_MOST: Final = (
-    4096  # handles of an array that are looked at: a count that is garbage must not take forever
-)
-
-
-class Wrong(NamedTuple):
-    """Why a call is refused: the parameter, what is wrong with it, the code's name."""
-
-    parameter: str
-    what: str
-    code: str
 
 
 @dataclass(frozen=True)
-class Used:
-    """A parameter with objects that must be alive: `count` is the index of their number, None if it is one handle. `change` is what
-    the call does to the references."""
+class InputObjects:
+    """A parameter with objects that must be alive.
+
+    Attributes:
+        index: its position.
+        parameter: the parameter.
+        kind: the kind of the objects.
+        count: the position of their number, None for a single handle.
+        change: the change of the references: -1, 0 or 1.
+        code: the code for an invalid object.
+    """
 
     index: int
     parameter: Parameter
@@ -73,9 +73,19 @@ class Used:
 
 
 @dataclass(frozen=True)
-class Given:
-    """A parameter through which objects come out. `count` is the room for them, `total` where the function says how many there are.
-    They belong to the caller if `created`; an `always` one exists whatever is released; one of `inout` may have been there before."""
+class OutputObjects:
+    """A parameter through which a function returns objects.
+
+    Attributes:
+        index: its position.
+        kind: the kind of the objects.
+        count: the position of the caller's number of entries, None for a single handle.
+        total: the position of the pointer to the total number.
+        size: the position of the size of USM memory.
+        created: whether the caller owns the objects.
+        always: whether they exist without references.
+        inout: whether an object may have existed before.
+    """
 
     index: int
     kind: str
@@ -88,9 +98,16 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Query:
-    """An information query that may give handles: the indices of name, value, its size and the size that is returned; and what kind
-    of handle each name gives."""
+class HandleQuery:
+    """An info query that may return handles.
+
+    Attributes:
+        name: the position of what is asked for.
+        value: the position of the answer.
+        size: the position of the answer's size.
+        returned: the position of the pointer to the returned size.
+        kinds: what is asked for to the kind of the handles.
+    """
 
     name: int
     value: int
@@ -100,8 +117,15 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Extent:
-    """What a function touches from `begin` (None: from where the pointer leads to) for `size` bytes."""
+class MemoryRange:
+    """Memory that a function accesses.
+
+    Attributes:
+        index: the position of the buffer or the pointer.
+        parameter: its name.
+        begin: the position of the offset, None if the pointer is the beginning.
+        size: the position of the size in bytes.
+    """
 
     index: int
     parameter: str
@@ -109,29 +133,28 @@ class Extent:
     size: int
 
 
-_Check: TypeAlias = Callable[[Sequence[int]], "Wrong | None"]
-
-
 class Rules(NamedTuple):
+    """All rules for a function."""
+
     function: Function
-    checks: tuple[_Check, ...]
-    used: tuple[Used, ...]
-    given: tuple[Given, ...]
-    query: Query | None
-    extents: tuple[Extent, ...]
+    checks: tuple[ArgumentCheck, ...]
+    inputs: tuple[InputObjects, ...]
+    outputs: tuple[OutputObjects, ...]
+    query: HandleQuery | None
+    ranges: tuple[MemoryRange, ...]
 
 
 @functools.cache
 def all_rules() -> tuple[Rules, ...]:
-    """The rules of all functions, by slot."""
+    """Return the rules of all functions by slot."""
     return tuple(
         Rules(
             f,
-            tuple(_checks(f)),
-            tuple(_all_used(f)),
-            tuple(_all_given(f)),
-            _query(f),
-            tuple(_extents(f)),
+            tuple(checks_of(f)),
+            tuple(_inputs(f)),
+            tuple(_outputs(f)),
+            _handle_query(f),
+            tuple(_memory_ranges(f)),
         )
         for f in UR.slots
     )
@@ -139,7 +162,7 @@ def all_rules() -> tuple[Rules, ...]:
 
 @functools.cache
 def counted_kinds() -> frozenset[str]:
-    """The kinds of objects that a program can give back."""
+    """Return the kinds of objects that a program can release."""
     ends = ((f, p) for f in UR.slots for p in f.parameters if _change(f, p) < 0)
     return frozenset(_kind(p) for _, p in ends)
 
@@ -149,7 +172,7 @@ def _kind(p: Parameter) -> str:
 
 
 def _change(function: Function, p: Parameter) -> int:
-    """What a call does to the references of the object in a parameter: -1, 0 or 1."""
+    """Return how a call changes the references of the object in a parameter: -1, 0 or 1."""
     if _ENDS.get(function.name) == p.name:
         return -1
     if p.stars or UR.resolve(p.type) != "handle":
@@ -157,26 +180,8 @@ def _change(function: Function, p: Parameter) -> int:
     return ("retain" in p.words) - ("release" in p.words)
 
 
-def _index(function: Function, name: str) -> int | None:
-    return next((i for i, p in enumerate(function.parameters) if p.name == name), None)
-
-
-def _count_index(function: Function, index: int) -> int | None:
-    """Where the number of elements of a parameter stands; that of a sync point list is the parameter before."""
-    p = function.parameters[index]
-    if p.type == "ur_exp_command_buffer_sync_point_t" and "out" not in p.words and p.stars:
-        return index - 1
-    return _index(function, p.length) if p.length else None
-
-
-def _is_handle_list(p: Parameter) -> bool:
-    return (
-        p.stars == 1 and bool(p.length) and UR.resolve(p.type) == "handle" and "out" not in p.words
-    )
-
-
 def _invalid(kind: str) -> str:
-    """The code for a bad object of a kind; not every kind has one."""
+    """Return the code for an invalid object of a kind. Not every kind has one."""
     stem = kind.removeprefix("ur_").removeprefix("exp_").removesuffix("_handle_t").upper()
     names = (
         f"UR_RESULT_ERROR_INVALID_{stem}{suffix}"
@@ -185,130 +190,21 @@ def _invalid(kind: str) -> str:
     return next((name for name in names if name in UR.codes), "UR_RESULT_ERROR_INVALID_NULL_HANDLE")
 
 
-# Rules for parameters
-
-
-def _checks(function: Function) -> Iterator[_Check]:
-    """The checks of a function's arguments, in the order in which they are made."""
-    for find in (_null_checks, _value_checks, _list_checks, _query_checks):
-        yield from find(function)
-
-
-def _null_checks(function: Function) -> Iterator[_Check]:
-    for handles_first in (True, False):
-        for i, p in enumerate(function.parameters):
-            base = UR.resolve(p.type)
-            is_handle = not p.stars and base == "handle"
-            if (
-                "optional" in p.words
-                or is_handle != handles_first
-                or not (is_handle or p.stars or base == "callback")
-            ):
-                continue
-            code = (
-                "UR_RESULT_ERROR_INVALID_NULL_HANDLE"
-                if is_handle
-                else "UR_RESULT_ERROR_INVALID_NULL_POINTER"
-            )
-            yield functools.partial(_check_null, i, Wrong(p.name, "it is NULL", code))
-
-
-def _check_null(index: int, wrong: Wrong, arguments: Sequence[int]) -> Wrong | None:
-    return None if arguments[index] else wrong
-
-
-def _value_checks(function: Function) -> Iterator[_Check]:
-    for i, p in enumerate(function.parameters):
-        if not p.stars and p.type in UR.groups:
-            values = UR.groups[p.type]
-            mask = functools.reduce(int.__or__, values) if UR.is_bitfield(p.type) else None
-            yield functools.partial(_check_value, i, p, mask)
-
-
-def _check_value(
-    index: int, p: Parameter, mask: int | None, arguments: Sequence[int]
-) -> Wrong | None:
-    value = arguments[index] & 0xFFFFFFFF
-    if mask is None:
-        what = "" if value in UR.groups[p.type] else f"{p.type} has no value {value:#x}"
-    else:
-        what = f"{p.type} has no bits {value & ~mask:#x}" if value & ~mask else ""
-    return Wrong(p.name, what, "UR_RESULT_ERROR_INVALID_ENUMERATION") if what else None
-
-
-def _list_checks(function: Function) -> Iterator[_Check]:
-    for i, p in enumerate(function.parameters):
-        count = _count_index(function, i)
-        if count is None or p.type == "void":
-            continue
-        optional, code = "optional" in p.words, _MISMATCH.get(p.type, "")
-        if "out" in p.words:
-            if UR.resolve(p.type) == "handle":
-                yield functools.partial(
-                    _check_pair, i, count, p.name, "", "UR_RESULT_ERROR_INVALID_SIZE"
-                )
-        elif optional and code:
-            yield functools.partial(_check_pair, i, count, p.name, code, code)
-        elif optional and UR.resolve(p.type) == "struct":
-            yield functools.partial(
-                _check_pair, i, count, p.name, "UR_RESULT_ERROR_INVALID_NULL_POINTER", ""
-            )
-        if _is_handle_list(p):
-            is_wait_list = optional and p.type == "ur_event_handle_t"
-            element = code if is_wait_list else "UR_RESULT_ERROR_INVALID_NULL_HANDLE"
-            yield functools.partial(_check_elements, i, count, p.name, element)
-
-
-def _check_pair(
-    index: int, count: int, name: str, no_list: str, no_count: str, arguments: Sequence[int]
-) -> Wrong | None:
-    """A list and the number of its elements are both there or both 0; "" as a code allows that half."""
-    pointer, elements = arguments[index], arguments[count]
-    if elements and not pointer and no_list:
-        return Wrong(name, f"it is NULL, and {elements} elements are announced", no_list)
-    if pointer and not elements and no_count:
-        return Wrong(name, "it is there, and 0 elements are announced", no_count)
-    return None
-
-
-def _check_elements(
-    index: int, count: int, name: str, code: str, arguments: Sequence[int]
-) -> Wrong | None:
-    handles = read_handles(arguments[index], arguments[count])
-    return Wrong(f"{name}[{handles.index(0)}]", "it is NULL", code) if 0 in handles else None
-
-
-def _query_checks(function: Function) -> Iterator[_Check]:
-    value, returned = _index(function, "pPropValue"), _index(function, "pPropSizeRet")
-    if value is None or returned is None:
-        return
-    null = "UR_RESULT_ERROR_INVALID_NULL_POINTER"
-    size = _count_index(function, value)
-    if size is not None:
-        yield functools.partial(
-            _check_pair, value, size, "pPropValue", null, "UR_RESULT_ERROR_INVALID_SIZE"
-        )
-    neither = Wrong(
-        "pPropValue", "it is NULL, and so is pPropSizeRet: nothing can be answered", null
-    )
-    yield lambda arguments: None if arguments[value] or arguments[returned] else neither
-
-
 # Rules for objects
 
 
-def _all_used(function: Function) -> Iterator[Used]:
+def _inputs(function: Function) -> Iterator[InputObjects]:
     for i, p in enumerate(function.parameters):
         change = _change(function, p)
-        if change or (not p.stars and UR.resolve(p.type) == "handle") or _is_handle_list(p):
+        if change or (not p.stars and UR.resolve(p.type) == "handle") or is_handle_list(p):
             kind = _kind(p)
             code = "UR_RESULT_ERROR_INVALID_MEM_OBJECT" if kind == MEMORY else _invalid(kind)
-            if _is_handle_list(p) and "optional" in p.words:
-                code = _MISMATCH.get(p.type, code)
-            yield Used(i, p, kind, _count_index(function, i), change, code)
+            if is_handle_list(p) and "optional" in p.words:
+                code = LIST_CODES.get(p.type, code)
+            yield InputObjects(i, p, kind, count_position(function, i), change, code)
 
 
-def _all_given(function: Function) -> Iterator[Given]:
+def _outputs(function: Function) -> Iterator[OutputObjects]:
     gets = "Get" in function.name
     for i, p in enumerate(function.parameters):
         is_memory = p.name == "ppMem" and function.name in _ALLOCATES
@@ -320,29 +216,30 @@ def _all_given(function: Function) -> Iterator[Given]:
         if not (is_memory or is_out):
             continue
         kind = _kind(p)
-        # The data lacks `alloc` for some: whatever can be given back and does not come from a Get function was made for the caller.
+        # The data lacks `alloc` for some functions. An object belongs to the caller if it can be
+        # released and does not come from a Get function.
         created = "alloc" in p.words or (kind in counted_kinds() and not gets)
         # urDeviceRelease leaves root devices alone
         always = not created or (gets and kind == "ur_device_handle_t")
-        yield Given(
+        yield OutputObjects(
             i,
             kind,
-            _count_index(function, i),
+            count_position(function, i),
             i + 1,
-            _index(function, "size"),
+            position_of(function, "size"),
             created,
             always,
             "inout" in p.words,
         )
 
 
-def _query(function: Function) -> Query | None:
-    value, returned = _index(function, "pPropValue"), _index(function, "pPropSizeRet")
+def _handle_query(function: Function) -> HandleQuery | None:
+    value, returned = position_of(function, "pPropValue"), position_of(function, "pPropSizeRet")
     if value is None or returned is None or not function.parameters[value].type_from:
         return None
     name, size = (
-        _index(function, function.parameters[value].type_from),
-        _index(function, function.parameters[value].length),
+        position_of(function, function.parameters[value].type_from),
+        position_of(function, function.parameters[value].length),
     )
     assert name is not None and size is not None
     group = function.parameters[name].type
@@ -352,20 +249,11 @@ def _query(function: Function) -> Query | None:
     kinds = {
         constant: answer for constant, answer in answers.items() if UR.resolve(answer) == "handle"
     }
-    return Query(name, value, size, returned, kinds) if kinds else None
+    return HandleQuery(name, value, size, returned, kinds) if kinds else None
 
 
-def _extents(function: Function) -> Iterator[Extent]:
-    size = _index(function, "size")
+def _memory_ranges(function: Function) -> Iterator[MemoryRange]:
+    size = position_of(function, "size")
     for i, p in enumerate(function.parameters):
         if size is not None and p.name in _BEGINS and function.name not in _ENDS:
-            yield Extent(i, p.name, _index(function, _BEGINS[p.name]), size)
-
-
-# Where a call comes from
-
-
-def read_handles(address: int, count: int) -> list[int]:
-    """The words of an array, up to where it cannot be read."""
-    words = read_words(address, min(count, _MOST)) if address else []
-    return [word for word in words if word is not None]
+            yield MemoryRange(i, p.name, position_of(function, _BEGINS[p.name]), size)

@@ -13,7 +13,7 @@ from ...loader.base.query import text
 from ...loader.ur.abi import UR
 from .core import adapter, check, failure
 from .devices import URDevice
-from .kernels import Argument, URKernel, arguments_of, set_on
+from .kernels import URKernel, URKernelArgument, arguments_of, set_on
 from .queues import URQueue
 from .usm.registry import allocations
 
@@ -306,7 +306,7 @@ def _suggest(
     dimensions: int,
     offset: Any,
     size: Any,
-    arguments: list[tuple[int, Argument]],
+    arguments: list[tuple[int, URKernelArgument]],
     into: Any,
 ) -> None:
     if not 1 <= dimensions <= 3:

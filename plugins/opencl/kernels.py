@@ -30,7 +30,7 @@ _LARGEST_VALUE: Final = 1 << 16  # bytes; no device takes as many (CL_DEVICE_MAX
 _MOST_ARGUMENTS: Final = 1 << 16
 
 
-class Argument(NamedTuple):
+class URKernelArgument(NamedTuple):
     """What an argument is set to: a kind, and by the kind
 
     | kind | size | value |
@@ -54,11 +54,11 @@ class Argument(NamedTuple):
 
 
 _VALUE, _POINTER, _MEM, _LOCAL, _SAMPLER = (
-    Argument.VALUE,
-    Argument.POINTER,
-    Argument.MEM,
-    Argument.LOCAL,
-    Argument.SAMPLER,
+    URKernelArgument.VALUE,
+    URKernelArgument.POINTER,
+    URKernelArgument.MEM,
+    URKernelArgument.LOCAL,
+    URKernelArgument.SAMPLER,
 )
 _BYTES: Final = frozenset((_VALUE, _LOCAL))  # what clSetKernelArg is given as it is
 _HANDLE: Final = ctypes.sizeof(ctypes.c_void_p)
@@ -84,7 +84,7 @@ class URKernel(CLObject):
         self.program, self.context = program, program.context
         self.lock = _locks.setdefault(cl, new_lock())
         #: Of a memory object only a reference, which may lead to nothing by now.
-        self._arguments: dict[int, Argument | Callable[[], Any]] = {}
+        self._arguments: dict[int, URKernelArgument | Callable[[], Any]] = {}
         self._settings = 0  # how often something was set on it that is no argument
         self.has_indirect_access = (
             False  # whether a driver has to be told of all SVM (kernel_info.declare_memory)
@@ -122,17 +122,17 @@ class URKernel(CLObject):
     # arguments
 
     @property
-    def arguments(self) -> dict[int, Argument]:
+    def arguments(self) -> dict[int, URKernelArgument]:
         """The arguments last set, by index. One whose memory object was released meanwhile is not set any more."""
         last = {}
         for index, kept in self._arguments.items():
-            if isinstance(kept, Argument):
+            if isinstance(kept, URKernelArgument):
                 last[index] = kept
             elif (memory := kept()) is not None:
-                last[index] = Argument(_MEM, _HANDLE, memory)
+                last[index] = URKernelArgument(_MEM, _HANDLE, memory)
         return last
 
-    def remember(self, arguments: Iterable[tuple[int, Argument]]) -> None:
+    def remember(self, arguments: Iterable[tuple[int, URKernelArgument]]) -> None:
         """These arguments were set. As in OpenCL a kernel does not keep memory objects alive."""
         last = self._arguments
         for index, argument in arguments:
@@ -281,7 +281,7 @@ def argument_rows(rows: Any, count: int) -> Iterable[Any]:
     return _ROW.iter_unpack(ffi.buffer(rows, count * _ROW.size))
 
 
-def arguments_of(rows: Any, count: int) -> list[tuple[int, Argument]]:
+def arguments_of(rows: Any, count: int) -> list[tuple[int, URKernelArgument]]:
     """Index and argument of each row of an array of ur_exp_kernel_arg_properties_t. Raises URError."""
     found = []
     for kind, index, size, value in argument_rows(rows, count):
@@ -293,14 +293,14 @@ def arguments_of(rows: Any, count: int) -> list[tuple[int, Argument]]:
             argument = _LOCAL, size, None
         else:
             argument = kind, _HANDLE, _object_of(kind, index, value)
-        found.append((index, _new(Argument, argument)))
+        found.append((index, _new(URKernelArgument, argument)))
     return found
 
 
-def value_argument(size: int, address: int) -> Argument:
+def value_argument(size: int, address: int) -> URKernelArgument:
     """The bytes of a value; of none, it is local memory, as in OpenCL. Raises URError (INVALID_KERNEL_ARGUMENT_SIZE) for more than any
     kernel can take."""
-    return Argument(*_value(size, address))
+    return URKernelArgument(*_value(size, address))
 
 
 def _value(size: int, address: int) -> tuple[int, int, Any]:
@@ -329,7 +329,7 @@ def _object(type_name: str, handle: int, code: str) -> Any:
 
 
 def set_arguments(
-    kernel: int, context: URContext, arguments: Iterable[tuple[int, Argument]]
+    kernel: int, context: URContext, arguments: Iterable[tuple[int, URKernelArgument]]
 ) -> None:
     """Set arguments on a cl_kernel of the context. Raises OpenCLError; URError for what the context cannot use."""
     set_argument = context.table.clSetKernelArg
@@ -368,7 +368,7 @@ def _set_pointer(kernel: int, context: URContext, index: int, address: int) -> t
     return "clSetKernelArg", context.table.clSetKernelArg(kernel, index, _HANDLE, handle)
 
 
-def set_on(kernel: URKernel, arguments: list[tuple[int, Argument]]) -> None:
+def set_on(kernel: URKernel, arguments: list[tuple[int, URKernelArgument]]) -> None:
     """Set arguments on a kernel whose lock is held, and remember them: all of them, or after a refusal none."""
     try:
         set_arguments(kernel.cl, kernel.context, arguments)
@@ -381,7 +381,7 @@ def set_on(kernel: URKernel, arguments: list[tuple[int, Argument]]) -> None:
 # the older functions, which set one argument; `hKernel` keeps it until it is launched
 
 
-def _set_one(kernel: URKernel, index: int, argument: Argument) -> None:
+def _set_one(kernel: URKernel, index: int, argument: URKernelArgument) -> None:
     with kernel.lock:
         set_on(kernel, [(index, argument)])
 
@@ -393,22 +393,22 @@ def urKernelSetArgValue(hKernel: URKernel, argIndex: int, argSize: int, pArgValu
 
 @adapter.entry
 def urKernelSetArgLocal(hKernel: URKernel, argIndex: int, argSize: int) -> None:
-    _set_one(hKernel, argIndex, Argument(_LOCAL, argSize, None))
+    _set_one(hKernel, argIndex, URKernelArgument(_LOCAL, argSize, None))
 
 
 @adapter.entry
 def urKernelSetArgPointer(hKernel: URKernel, argIndex: int, pArgValue: int) -> None:
-    _set_one(hKernel, argIndex, Argument(_POINTER, 0, pArgValue))
+    _set_one(hKernel, argIndex, URKernelArgument(_POINTER, 0, pArgValue))
 
 
 @adapter.entry
 def urKernelSetArgMemObj(hKernel: URKernel, argIndex: int, hArgValue: Any) -> None:
-    _set_one(hKernel, argIndex, Argument(_MEM, _HANDLE, hArgValue))
+    _set_one(hKernel, argIndex, URKernelArgument(_MEM, _HANDLE, hArgValue))
 
 
 @adapter.entry
 def urKernelSetArgSampler(hKernel: URKernel, argIndex: int, hArgValue: Any) -> None:
-    _set_one(hKernel, argIndex, Argument(_SAMPLER, _HANDLE, hArgValue))
+    _set_one(hKernel, argIndex, URKernelArgument(_SAMPLER, _HANDLE, hArgValue))
 
 
 from . import kernel_info  # noqa: E402, F401  # urKernelGetInfo and so on, which belong to this module

@@ -21,7 +21,7 @@ from .core import adapter, check, failure
 from .devices import URDevice
 from .events import UREvent
 from .kernel_info import declare_memory, recreate_kernel, suggestion
-from .kernels import Argument, URKernel, arguments_of, set_on
+from .kernels import URKernel, URKernelArgument, arguments_of, set_on
 from .queues import URQueue, create_queue
 
 #: Dimensions → what makes an array of size_t.
@@ -71,7 +71,7 @@ def _launch(
     queue: URQueue,
     kernel: URKernel,
     sizes: tuple[int, list[int] | None, list[int], list[int] | None],
-    arguments: list[tuple[int, Argument]],
+    arguments: list[tuple[int, URKernelArgument]],
     together: bool,
     waits: list[UREvent],
     wanted: bool,

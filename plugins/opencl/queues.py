@@ -206,9 +206,8 @@ def drain_queues(*, context: URContext | None = None, device: URDevice | None = 
 
     for reference in _queues.valuerefs():
         queue = reference()
-        if (
-            queue is None or queue.is_closed
-        ):  # a weak reference gives an object that is being closed
+        # A weak reference leads to an object until its finalizer has returned.
+        if queue is None or queue.is_closed:
             continue
         if is_meant(queue.context.cl, queue.device):
             queue.drain()

@@ -1,10 +1,11 @@
-"""What the reference adapter does not implement, and why: the entry points that answer UNSUPPORTED_FEATURE.
+"""What the reference adapter does not implement, and why: what answers UNSUPPORTED_FEATURE.
 
-`python -m fairlead.plugins.opencl.unsupported` prints docs/adapter_support.md, which a test compares with what the adapter declares.
+`python -m fairlead.plugins.opencl.unsupported` prints docs/adapter_support.md. A test compares it.
 """
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -14,13 +15,13 @@ from .device_tables import WITHOUT
 
 #: Why → the entry points, by their whole names.
 REASONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "An image of OpenCL is a memory object that a kernel is given as an argument: none has a handle that a kernel could hold as a number, "
-    "and mipmaps, cube maps and external arrays of that kind do not exist.": tuple(
+    "An image of OpenCL is a memory object, and an argument of a kernel. It has no handle that a "
+    "kernel could hold as a number. Mipmaps, cube maps and external arrays do not exist.": tuple(
         name
         for name in UR.functions
         if name.startswith("urBindlessImages") and not name.endswith("_2025_3")
     ),
-    "Images are left out so far: nothing of this adapter copies them, and UR_DEVICE_INFO_IMAGE_SUPPORT is false.": (
+    "Images are not implemented. UR_DEVICE_INFO_IMAGE_SUPPORT is false.": (
         "urMemImageCreate",
         "urMemImageCreateWithNativeHandle",
         "urMemImageGetInfo",
@@ -28,7 +29,7 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "urEnqueueMemImageWrite",
         "urEnqueueMemImageCopy",
     ),
-    "OpenCL has no addresses that are reserved apart from memory, and no memory that is mapped to addresses afterwards.": (
+    "OpenCL cannot reserve addresses without memory, nor map memory to addresses afterwards.": (
         "urVirtualMemGranularityGetInfo",
         "urVirtualMemReserve",
         "urVirtualMemFree",
@@ -41,8 +42,7 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "urPhysicalMemRelease",
         "urPhysicalMemGetInfo",
     ),
-    "OpenCL gives no memory to other interfaces or processes (cl_khr_external_memory only takes in what others made), and its events stay "
-    "in their process.": (
+    "OpenCL exports no memory (cl_khr_external_memory only imports), and no events.": (
         "urIPCGetMemHandleExp",
         "urIPCPutMemHandleExp",
         "urIPCOpenMemHandleExp",
@@ -58,12 +58,12 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "urMemoryExportFreeExportableMemoryExp",
         "urMemoryExportExportMemoryHandleExp",
     ),
-    "OpenCL has no switch for what one device sees of another's memory: a context's devices share it as far as they can.": (
+    "OpenCL has no switch for access to another device's memory. Contexts share what they can.": (
         "urUsmP2PEnablePeerAccessExp",
         "urUsmP2PDisablePeerAccessExp",
         "urUsmP2PPeerAccessGetInfoExp",
     ),
-    "A queue of OpenCL cannot be told to record: what is to be run again is put into a command-buffer (urCommandBufferCreateExp).": (
+    "A queue of OpenCL cannot record. Use a command-buffer (urCommandBufferCreateExp).": (
         "urQueueBeginGraphCaptureExp",
         "urQueueBeginCaptureIntoGraphExp",
         "urQueueEndGraphCaptureExp",
@@ -83,10 +83,10 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "An event of OpenCL is complete once, and cannot be signalled again.": ("urEventCreateExp",),
     "OpenCL links programs before they are executable, not after.": ("urProgramDynamicLinkExp",),
-    "OpenCL specialises a program before it is built (urProgramSetSpecializationConstants), not its kernels.": (
+    "OpenCL specialises programs (urProgramSetSpecializationConstants), not kernels.": (
         "urKernelSetSpecializationConstants",
     ),
-    "No driver but those of FPGAs has pipes that the host reads and writes (cl_intel_program_scope_host_pipe).": (
+    "Only FPGA drivers have pipes of the host (cl_intel_program_scope_host_pipe).": (
         "urEnqueueReadHostPipe",
         "urEnqueueWriteHostPipe",
     ),
@@ -100,16 +100,17 @@ TABLES: Final[Mapping[str, tuple[str, ...]]] = {
 
 _HEAD: Final = """# What the reference adapter supports
 
-<!-- Made by `python -m fairlead.plugins.opencl.unsupported`; a test compares it with what the adapter declares. -->
+<!-- Printed by `python -m fairlead.plugins.opencl.unsupported`; a test compares it. -->
 
-Of the {all} entry points of Unified Runtime 0.12 the adapter over OpenCL implements {there}. The others answer
-UR_RESULT_ERROR_UNSUPPORTED_FEATURE, for the reasons given here. What is implemented may still need something of a driver that the driver
-lacks; then the answer to the one call is UR_RESULT_ERROR_UNSUPPORTED_FEATURE, and urAdapterGetLastError says what it was.
+Of the {all} entry points of Unified Runtime 0.12 the adapter over OpenCL implements {there}. The
+others answer UR_RESULT_ERROR_UNSUPPORTED_FEATURE, for the reasons given here. An implemented entry
+point may need a feature that a driver lacks. Then this call answers
+UR_RESULT_ERROR_UNSUPPORTED_FEATURE, and urAdapterGetLastError names the feature.
 """
 
 
 def page() -> str:
-    """docs/adapter_support.md."""
+    """Return docs/adapter_support.md."""
     declared = adapter.declared
     every = [name for names in TABLES.values() for name in names]
     parts = [_HEAD.format(all=len(every), there=sum(name in declared for name in every))]
@@ -125,11 +126,11 @@ def _section(table: str, names: tuple[str, ...], declared: frozenset[str]) -> It
     there = [f"`{name}`" for name in names if name in declared]
     yield f"## {table}: {len(there)} of {len(names)}\n"
     if there:
-        yield f"Implemented: {', '.join(there)}.\n"
+        yield _wrapped(f"Implemented: {', '.join(there)}.") + "\n"
     for reason, without in REASONS.items():
         missing = [f"`{name}`" for name in names if name in without and name not in declared]
         if missing:
-            yield f"Not implemented: {', '.join(missing)}. {reason}\n"
+            yield _wrapped(f"Not implemented: {', '.join(missing)}. {reason}") + "\n"
 
 
 def _retired(declared: frozenset[str]) -> Iterator[str]:
@@ -139,16 +140,28 @@ def _retired(declared: frozenset[str]) -> Iterator[str]:
         if name not in newest:
             (there if name in declared else without).append(f"`{name.removesuffix('_2025_3')}`")
     yield "## Of earlier releases\n"
-    yield "A loader of another release is served by its own order of the tables (`FAIRLEAD_UR_LAYOUT`).\n"
-    yield f"Implemented, of what newer releases no longer have: {', '.join(there) or 'nothing'}.\n"
-    yield f"Not implemented: {', '.join(without)} as 2025.3 had them, with other parameters than the functions of these names have now.\n"
+    yield "`FAIRLEAD_UR_LAYOUT` gives the order of the tables for a loader of another release.\n"
+    yield _wrapped(f"Implemented, and retired since: {', '.join(there) or 'nothing'}.") + "\n"
+    parameters = "The functions of these names have other parameters now."
+    yield (
+        _wrapped(f"Not implemented, in the form of 2025.3: {', '.join(without)}. {parameters}")
+        + "\n"
+    )
 
 
 def _properties() -> Iterator[str]:
     yield "## Properties of devices\n"
     yield "urDeviceGetInfo answers UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION to:\n"
     for reason, names in WITHOUT.items():
-        yield f"- {', '.join(f'`UR_DEVICE_INFO_{name}`' for name in names)}: {reason}."
+        properties = ", ".join(f"`UR_DEVICE_INFO_{name}`" for name in names)
+        yield _wrapped(f"- {properties}: {reason}.", indent="  ")
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    """Wrap a paragraph at 100 columns."""
+    return textwrap.fill(
+        text, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from ...loader.pi.mapping import result
 from ...loader.pi.serve import serve
 from ...loader.ur.abi import UR
 from ...loader.ur.adapters import open_and_bind
-from ...loader.ur.binding import Binding
+from ...loader.ur.binding import PluginBinding
 from ...loader.ur.discovery import PluginCandidate
 from ._native import ffi
 from .build import settings
@@ -78,14 +78,14 @@ def _adapter(library: str) -> DispatchTable:
     path = library if "/" in library else str(Path(__file__).parents[1] / library)
     if path not in _adapters:
         opened, binding = open_and_bind(
-            PluginCandidate(path, "the plugin's configuration"), judged=True
+            PluginCandidate(path, "the plugin's configuration"), previewed=True
         )
         _complete(binding, opened)
         _adapters[path] = binding.table
     return _adapters[path]
 
 
-def _complete(binding: Binding, library: Library) -> None:
+def _complete(binding: PluginBinding, library: Library) -> None:
     """What the newest tables do not have any more, ours exports: with urKernelSetArgValue and its like an argument is looked at when it
     is set, as PI has it, and not only when the kernel is launched. In older releases the names meant other functions."""
     if binding.layout != next(iter(UR.layouts)):

@@ -274,7 +274,7 @@ FAULTS = {
     "return CL_OUT_OF_RESOURCES": "clGetDeviceInfo [CL_OUT_OF_RESOURCES]",
     'return give("", 0, room, into, size)': "the answer to CL_DEVICE_TYPE has 0 bytes, which is no",
     'return give("abc", 3, room, into, size)': "the answer to CL_DEVICE_TYPE has 3 bytes",
-    "if (size) *size = 1ull << 40; return 0": "said to have 1099511627776 bytes, which cannot be",
+    "if (size) *size = 1ull << 40; return 0": "an answer of 1099511627776 bytes, which is impossible",
 }
 
 

@@ -1,4 +1,7 @@
-"""docs/write_an_adapter.md: its adapter is examples/toy_adapter.py, and its commands do what it says, on the real dpctl and libsycl."""
+"""docs/write_an_adapter.md has all of the toy adapter, and its commands do what the page says.
+
+They run on the real dpctl and libsycl.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory, now: Path) -> Path:
 def test_fairlead_lists_the_device(directory: Path, now: Path) -> None:
     done = run(COMMANDS[1], directory, now)
     assert done.out == (
-        f"[UR opencl:0] cpu | Toy device | Toy platform, 1.0 | driver 1.0 | {directory}/libur_adapter_toy.so.0 (layout 2026.2)\n"
+        "[UR opencl:0] cpu | Toy device | Toy platform, 1.0 | driver 1.0 | "
+        f"{directory}/libur_adapter_toy.so.0 (layout 2026.2)\n"
     )
 
 
@@ -95,7 +99,7 @@ def test_the_log_says_what_was_refused(directory: Path, now: Path) -> None:
 
 @pytest.mark.driver("intel_cpu")
 def test_two_adapters_in_python_and_the_real_loader(directory: Path, now: Path) -> None:
-    """The loader is between them and the program then, and goes by the first word of every handle."""
+    """With two adapters the loader tells them apart by the first word of every handle."""
     second = build_adapter(TOY, directory / "libur_adapter_twin.so.0")
     both = (
         COMMANDS[3]

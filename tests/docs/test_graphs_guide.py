@@ -1,4 +1,4 @@
-"""The examples of docs/graphs.md are one program that prints what is below each of them; the names of its table and its links exist."""
+"""docs/graphs.md is a program that prints what is below it; the names of its table exist."""
 
 from __future__ import annotations
 

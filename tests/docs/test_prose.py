@@ -32,8 +32,9 @@ def prose(text: str) -> Iterator[str]:
 
 
 def sentences(paragraph: str) -> Iterator[str]:
-    """Yield the sentences of a paragraph. A code span and a link's text are a word each."""
+    """Yield the sentences of a paragraph. A code span, or a list of them, is one word."""
     plain = re.sub(r"`[^`]+`", "CODE", paragraph)
+    plain = re.sub(r"CODE(?:,? (?:and |or )?CODE)+", "CODE", plain)
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", plain)
     plain = re.sub(r"^(?:[-*]|\d+\.) ", "", plain)
     yield from re.split(r"(?<=[.!?:])[*_)\"]*\s+", plain)

@@ -42,7 +42,7 @@ def test_the_figures_are_those_of_the_benchmarks() -> None:
     assert len(rows) >= 4
     benchmarks = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
     for measure, figures in rows:
-        (cells,) = re.findall(rf"^\| {re.escape(measure)} \|(.*)\|$", benchmarks, re.M)
+        cells = re.findall(rf"^\| {re.escape(measure)} \|(.*)\|$", benchmarks, re.M)[0]
         assert re.findall(r"\d\.\d+", figures) == re.findall(r"\d\.\d+", cells)[-3:], measure
 
 

@@ -1,4 +1,4 @@
-"""The example of docs/runtime.md is a program that prints what is printed below it; the names that the guide gives exist."""
+"""The program of docs/runtime.md prints what is below it; the names that the guide gives exist."""
 
 from __future__ import annotations
 

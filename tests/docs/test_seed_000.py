@@ -1,4 +1,4 @@
-"""docs/seed_000.md has every rule of command graphs, and names files, tests and attributes that exist."""
+"""docs/seed_000.md has every rule of command graphs; its files, tests and attributes exist."""
 
 from __future__ import annotations
 

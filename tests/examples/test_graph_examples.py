@@ -1,4 +1,4 @@
-"""The examples of command graphs, as their readers run them: they must be right on every driver, and say so."""
+"""The examples of command graphs are right on every driver, and say so."""
 
 from __future__ import annotations
 

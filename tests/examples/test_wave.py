@@ -14,7 +14,8 @@ pytestmark = pytest.mark.slow
 
 EXAMPLE = ROOT / "examples" / "wave.py"
 
-#: Runs the example on the first device whose platform's name contains the second argument; the third is imported first.
+#: Runs the example on the first device whose platform's name contains the second argument. The
+#: third argument is a module that is imported first.
 RUN = """
 import importlib, os, runpy, sys
 path, platform, first = sys.argv[1:]

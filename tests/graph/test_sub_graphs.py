@@ -400,5 +400,5 @@ def test_what_intels_adapter_lacks(other_adapter: dict[str, str], run_python: Ru
     for name, (errc, message) in said.items():
         assert (
             errc == "feature_not_supported"
-            and message == f"{name} command not supported by graph backend"
+            and message == f"node 0: {name} command not supported by graph backend"
         )

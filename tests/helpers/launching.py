@@ -10,7 +10,7 @@ from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.memory import read_word
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
 from helpers.ur_calls import Calls, array
 
 SOURCE: Final = b"""
@@ -49,7 +49,7 @@ def program_of(ur: Calls, context: int, source: bytes = SOURCE) -> int:
     return ur.made("urProgramCreateWithIL", context, source, len(source), None).value or 0
 
 
-def is_intel(device: Device) -> bool:
+def is_intel(device: PluginDevice) -> bool:
     """Whether it is of Intel's driver."""
     return "Intel" in device.platform.name
 

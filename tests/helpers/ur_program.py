@@ -16,7 +16,7 @@ from fairlead.loader.base.memory import read_word
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR, check
 from fairlead.loader.ur.adapters import load
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.discovery import PluginCandidate
 
 COUNT = 1000
@@ -32,7 +32,7 @@ def call(table: DispatchTable, routine: str, *arguments: Any) -> None:
     check(getattr(table, routine)(*arguments), routine)
 
 
-def native_program(table: DispatchTable, device: Device, context: Any) -> int:
+def native_program(table: DispatchTable, device: PluginDevice, context: Any) -> int:
     """A cl_program on the context's own OpenCL objects, which the adapter takes over: it reads SPIR-V itself, and not every driver does."""
     native_context, native_device = ctypes.c_void_p(), ctypes.c_void_p()
     call(table, "urContextGetNativeHandle", context, ctypes.byref(native_context))
@@ -45,7 +45,7 @@ def native_program(table: DispatchTable, device: Device, context: Any) -> int:
     return program
 
 
-def run(device: Device) -> dict[str, Any]:
+def run(device: PluginDevice) -> dict[str, Any]:
     """The program on one device; what it came to."""
     table, device_handle = device.platform.plugin.table, ctypes.c_void_p(device.handle)
     context, queue, program, kernel = Handle(), Handle(), Handle(), Handle()

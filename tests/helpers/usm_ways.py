@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
 from helpers.memory_calls import new_queue, struct
 from helpers.ur_calls import Calls
 
@@ -24,7 +24,7 @@ class Way:
     """USM on one device by one way: a context, and a queue in order."""
 
     ur: Calls
-    device: Device
+    device: PluginDevice
     name: str
     context: int
     queue: int

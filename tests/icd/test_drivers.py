@@ -98,7 +98,7 @@ def test_a_driver_that_counts_and_then_fails(fake_driver: FakeDriver) -> None:
         ({"extensions_error": -30}, "clGetPlatformInfo [CL_INVALID_VALUE]"),
         (
             {"suffix_size": "((size_t)1 << 40)"},
-            "the answer is said to have 1099511627776 bytes, which cannot be",
+            "it reports an answer of 1099511627776 bytes, which is impossible",
         ),
     ],
 )

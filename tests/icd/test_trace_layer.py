@@ -21,7 +21,7 @@ from fairlead.icd import trace_layer
 from fairlead.icd.drivers import load
 from fairlead.icd.trace_layer import Process, environment, processes
 from fairlead.loader.base.search import Candidate
-from fairlead.loader.trace.printing import Call
+from fairlead.loader.trace.printing import TracedCall
 
 #: Runs code in a child under the layer, with a driver and a loader: what it printed, and what its processes left.
 Traced: TypeAlias = Callable[..., tuple[Output, list[Process]]]
@@ -96,11 +96,11 @@ def traced(run_python: RunPython, tmp_path: Path) -> Traced:
     return run
 
 
-def names(calls: list[Call]) -> list[str]:
+def names(calls: list[TracedCall]) -> list[str]:
     return [call.name for call in calls]
 
 
-def argument(calls: list[Call], function: str, parameter: str) -> str:
+def argument(calls: list[TracedCall], function: str, parameter: str) -> str:
     """What the first call of a function was given for a parameter."""
     return dict(next(call for call in calls if call.name == function).arguments_text())[parameter]
 
@@ -303,7 +303,7 @@ for thread in threads: thread.start()
 for thread in threads: thread.join()
 """
     _, (process,) = traced(code, "none", trace_layer.path())
-    per_thread: dict[int, list[Call]] = {}
+    per_thread: dict[int, list[TracedCall]] = {}
     for call in process.calls:
         per_thread.setdefault(call.thread, []).append(call)
     assert sum(map(len, per_thread.values())) == 800 and process.pid not in per_thread

@@ -15,4 +15,4 @@ def layers_are_given_back() -> Iterator[None]:
     before = set(layers._handled)
     yield
     for layer in [layer for key, layer in layers._handled.items() if key not in before]:
-        layer.give_back()
+        layer.release()

@@ -139,6 +139,17 @@ def test_the_test_finds_circles() -> None:
     assert circles({"a": {"b"}, "b": set[str]()}) == set()
 
 
+def test_a_class_has_its_name_alone() -> None:
+    """Where one thing exists in several layers, the name says the layer."""
+    places: dict[str, list[str]] = {}
+    for folder in ALLOWED.keys() - {"conformance"}:
+        for path in sources(folder):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(module_name(path))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
 def test_the_native_code_knows_no_python() -> None:
     for path in (
         *(ROOT / "icd/native").glob("*.[ch]"),

@@ -65,7 +65,8 @@ def test_the_installed_wheel_finds_drivers(wheel: Path, tmp_path: Path) -> None:
         str(wheel),
     )
     code = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import fairlead; assert fairlead.__file__.startswith({str(tmp_path)!r}); "
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import fairlead; "
+        f"assert fairlead.__file__.startswith({str(tmp_path)!r}); "
         "print([p.version for p in fairlead.platforms()])"
     )
     assert "PoCL 3.0-rc2" in run(sys.executable, "-c", code, cwd=tmp_path)

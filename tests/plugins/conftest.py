@@ -12,9 +12,10 @@ from helpers.ur_calls import Calls, array
 
 from fairlead import plugins
 from fairlead.api import nested_environment
-from fairlead.loader.ur.adapters import Plugin, load
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.discovery import PluginCandidate
+from fairlead.loader.ur.plugin import Plugin
 
 LIBRARY: Final = Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0")
 
@@ -34,13 +35,13 @@ def ur(adapter: Plugin) -> Calls:
 
 
 @pytest.fixture
-def device(each_driver: Driver, adapter: Plugin) -> Device:
+def device(each_driver: Driver, adapter: Plugin) -> PluginDevice:
     """A device of each driver; `device.handle` is what functions take."""
     return next(found for found in adapter.devices if each_driver.has(found.platform))
 
 
 @pytest.fixture
-def context(device: Device, ur: Calls) -> Iterator[int]:
+def context(device: PluginDevice, ur: Calls) -> Iterator[int]:
     """A context with the device alone."""
     made = ur.made("urContextCreate", 1, array(device.handle), None)
     yield made.value or 0
@@ -48,7 +49,7 @@ def context(device: Device, ur: Calls) -> Iterator[int]:
 
 
 @pytest.fixture
-def queue(device: Device, context: int, ur: Calls) -> Iterator[int]:
+def queue(device: PluginDevice, context: int, ur: Calls) -> Iterator[int]:
     """A queue of the context, in order."""
     made = ur.made("urQueueCreate", context, device.handle, None)
     yield made.value or 0

@@ -135,8 +135,10 @@ def test_launches_that_are_the_same_are_left_out() -> None:
     block = Block()
     describe(block, [(9, one, other)] * 9, SimpleNamespace())  # pyright: ignore[reportArgumentType]  # which leaves its traces there
     count = describe(
-        block, [(1, one, _launch(_value(1))), (2, one, other), (3, other, other)], SimpleNamespace()
-    )  # pyright: ignore[reportArgumentType]
+        block,
+        [(1, one, _launch(_value(1))), (2, one, other), (3, other, other)],
+        SimpleNamespace(),  # pyright: ignore[reportArgumentType]
+    )
     assert count == 1 and _struct("kernel_launch", ctypes.addressof(block.memory)).hCommand == 2
 
 

@@ -239,7 +239,7 @@ def test_what_is_of_another_context_is_told_with_a_remedy(
 def test_what_an_adapter_says_of_its_last_error_is_told(queue: Queue, program: Program) -> None:
     """In the place of the code's own sentence, which it contains."""
     with pytest.raises(SYCLError) as caught:
-        queue.adapter.made("urKernelCreate", program.handle, b"nothing", detail="(a detail)")
+        queue.adapter.obtain("urKernelCreate", program.handle, b"nothing", detail="(a detail)")
     assert (
         caught.value.message == "clCreateKernel: The program has no kernel of this name. (a detail)"
     )

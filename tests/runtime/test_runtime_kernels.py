@@ -300,7 +300,7 @@ def test_what_is_accessed_after_the_operation_counts_as_well(queue: Queue) -> No
     first = handler.access(Buffer(numpy.zeros(N, numpy.int32)))
     handler.host_task(lambda: None)
     second = handler.access(Buffer(numpy.zeros(N, numpy.int32)), "read")
-    assert list(handler.finished().requirements) == [first, second]
+    assert list(handler.take_command().requirements) == [first, second]
 
 
 TYPES = """

@@ -1,9 +1,9 @@
-"""`fairlead doctor`: gathers what there is to know about OpenCL, Unified Runtime and PI on this machine, and judges what is wrong.
+"""`fairlead doctor`: gathers the facts about OpenCL, Unified Runtime and PI on this machine.
 
-`examine` searches, probes every candidate anew in child processes and surveys what is around; the result is a `Diagnosis` of
-plain values (`dataclasses.asdict` makes JSON of it; `report.render` makes text). Nothing of a driver is loaded into this
-process. Adapters and plugins are the business of `plugin_doctor`; what counts as a problem, and which problems make the exit
-code 1, is that of `verdict`.
+`examine` searches, probes every candidate in child processes, and looks at what is around drivers. The
+result is a `Diagnosis` of plain values: `dataclasses.asdict` makes JSON of it, report.py makes text.
+No driver is loaded into this process. plugins.py examines adapters and plugins; verdict.py says what
+is a problem, and which problems make the exit code 1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from importlib import metadata
 from typing import Any, Final
 
 from ...icd import discovery
-from ...icd.driver_profiles import ROWS, Row, switched_off
+from ...icd.driver_profiles import ROWS, ProfileRow, switched_off
 from ...icd.drivers import excluding_pattern
 from ...icd.probe import PlatformReport, ProbeReport, probe_all
 from ...loader.base.children import DEFAULT_TIMEOUT
@@ -28,7 +28,8 @@ from . import plugins as plugin_doctor
 from .plugins import PluginSurvey
 from .verdict import Problem, is_gone, problems
 
-#: How the refusal of a driver reads that loads and has no platform (cl_khr_icd: such drivers answer CL_PLATFORM_NOT_FOUND_KHR).
+#: The refusal of a driver that loads and has no platform (cl_khr_icd: such drivers answer
+#: CL_PLATFORM_NOT_FOUND_KHR).
 _NO_PLATFORM: Final = "it has no platform"
 
 
@@ -104,7 +105,10 @@ class QuirkReport:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All that `fairlead doctor` knows. `default_loader` is the real path of the libOpenCL.so.1 that a program here gets."""
+    """All that `fairlead doctor` knows.
+
+    `default_loader` is the real path of the libOpenCL.so.1 that a program of this user gets.
+    """
 
     versions: dict[str, str]
     variables: tuple[VariableReport, ...]
@@ -132,7 +136,7 @@ class Diagnosis:
 
     @property
     def unseen_by_pyopencl(self) -> tuple[DriverReport, ...]:
-        """The usable drivers that are registered where PyOpenCL's own loader does not look."""
+        """The usable drivers that PyOpenCL's own loader does not find."""
         if self.pyopencl is None or not self.pyopencl.loader:
             return ()
         read = {os.path.realpath(file) for file in self.pyopencl.reads}
@@ -149,7 +153,11 @@ class Diagnosis:
 
 
 def examine(timeout: float | None = None) -> Diagnosis:
-    """Gather and judge. `timeout` is in seconds for each probe, FAIRLEAD_PROBE_TIMEOUT (else 20) if None."""
+    """Gather the facts and judge them.
+
+    Args:
+        timeout: seconds for each probe; None means FAIRLEAD_PROBE_TIMEOUT, else 20.
+    """
     search = discovery.find()
     drivers = _drivers(search.candidates, timeout)
     pyopencl = loaders.pyopencl()
@@ -199,10 +207,12 @@ def _own_variables(drivers: Sequence[DriverReport]) -> Iterator[VariableReport]:
         if left_out
         else "no effect: it fits no driver that was found",
         "FAIRLEAD_QUIRKS": _switches(),
-        "FAIRLEAD_PROBE": "programs open drivers without a probe; this report probes them all the same"
+        "FAIRLEAD_PROBE": "programs open drivers without a probe; "
+        "this report probes them all the same"
         if probe_off
         else "no effect: only 0 means something",
-        "FAIRLEAD_PROBE_TIMEOUT": f"the seconds that a probe may take, {DEFAULT_TIMEOUT:g} if it is no number",
+        "FAIRLEAD_PROBE_TIMEOUT": "the seconds that a probe may take, "
+        f"{DEFAULT_TIMEOUT:g} if it is no number",
     }
     for name, outcome in outcomes.items():
         if name in os.environ:
@@ -239,18 +249,22 @@ def _driver(report: ProbeReport) -> DriverReport:
     devices = [device for platform in report.platforms for device in platform.devices]
     faults = [item.fault for item in (*report.platforms, *devices) if item.fault]
     broken = report.ok and bool(faults) and all(device.fault for device in devices)
-    idle = (
-        report.ok and report.probed and not devices and not faults
-    ) or _NO_PLATFORM in report.reason
-    state = "idle" if idle else "usable" if report.ok and not broken else "refused"
-    state = state if report.probed else "unprobed"
+    idle = (report.ok and not devices and not faults) or _NO_PLATFORM in report.reason
+    states = {
+        "unprobed": not report.probed,
+        "idle": idle,
+        "usable": report.ok and not broken,
+        "refused": True,
+    }
+    state = next(name for name, applies in states.items() if applies)
     return DriverReport(
         library=candidate.library,
         found_via=candidate.found_via,
         manifest=str(candidate.manifest or ""),
         state=state,
         real_path=report.real_path,
-        reason=report.reason or (faults[0] if broken else "it has no device" if idle else ""),
+        reason=report.reason
+        or (faults[0] if broken else "it has no device" if state == "idle" else ""),
         remedy=report.remedy or ("update the driver" if broken else ""),
         missing=report.missing,
         seconds=round(report.seconds, 3),
@@ -264,7 +278,10 @@ def _driver(report: ProbeReport) -> DriverReport:
 
 
 def _without_duplicates(driver: DriverReport, before: Iterable[DriverReport]) -> DriverReport:
-    """The search tells files apart; which file a bare soname stands for is only known once it has been opened."""
+    """Mark a driver whose file is that of one before it.
+
+    The search tells paths apart; the file of a bare soname is known once it was opened.
+    """
     same = next(
         (other for other in before if driver.real_path and other.real_path == driver.real_path),
         None,
@@ -277,7 +294,7 @@ def _without_duplicates(driver: DriverReport, before: Iterable[DriverReport]) ->
 
 
 def _is_spare(driver: DriverReport, folders: set[str]) -> bool:
-    """Whether it is gone and was registered in a Python environment, in a folder which registers a usable driver too."""
+    """Whether it is gone, and a manifest beside its own, in a Python environment, is of a usable one."""
     return (
         is_gone(driver)
         and driver.found_via in ("Python prefix", "PoCL wheel")
@@ -298,7 +315,7 @@ def _as_absent(driver: DriverReport) -> DriverReport:
 def _quirks(drivers: Sequence[DriverReport]) -> tuple[QuirkReport, ...]:
     off, _ = switched_off()
 
-    def report(row: Row) -> QuirkReport:
+    def report(row: ProfileRow) -> QuirkReport:
         applied = ", ".join(
             driver.real_path for driver in drivers if row.id in (*driver.quirks, *driver.habits)
         )

@@ -1,9 +1,10 @@
-"""The copies of libOpenCL.so.1 on this machine, and which of them PyOpenCL uses: for `fairlead doctor`.
+"""The copies of libOpenCL.so.1 on this machine, and the one that PyOpenCL uses.
 
-A program links against one loader, and every loader has its own idea of where drivers are registered: the system's, the one of
-a conda environment, the one inside PyOpenCL's wheel, the ones that vendors ship. `copies` finds the files, `pyopencl` reads
-from the ELF file of PyOpenCL's extension module which of them it will load, and lists the manifests that this one will read.
-Files are only read: no loader is opened, PyOpenCL is not imported.
+A program links against one loader, and each loader searches for drivers in other places: the system's
+loader, that of a conda environment, that inside PyOpenCL's wheel, those that vendors ship. `copies`
+finds the files. `pyopencl` reads from the ELF file of PyOpenCL's extension module which of them it
+loads, and lists the manifests that this one reads. Files are only read: no loader is opened, and
+PyOpenCL is not imported.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from pathlib import Path
 from typing import Final
 
 from ...icd.discovery import SYSTEM_VENDORS
-from ...loader.base.library import dynamic_section, find_library, linker_cache
+from ...loader.base.elf import dynamic_section
+from ...loader.base.linker import find_library, linker_cache
 from ...loader.base.search import secure_environ
 
 _DIRECTORIES: Final = (
@@ -39,8 +41,8 @@ _DIRECTORIES: Final = (
     "/opt/intel/oneapi/compiler/*/lib",
 )
 
-#: What only one loader's file holds. (All of them hold "clGetICDLoaderInfoOCLICD", and ocl-icd's debug messages name ocl-icd,
-#: but so does the build path of a Khronos loader.)
+#: Bytes that only one loader's file contains. (All contain "clGetICDLoaderInfoOCLICD"; the name
+#: "ocl-icd" is also in the build path of a Khronos loader.)
 _MARKS: Final = (
     (b"OCL_ICD_PLATFORM_SORT", "ocl-icd"),
     (b"Khronos OpenCL ICD Loader", "Khronos"),
@@ -54,7 +56,14 @@ _VENDOR_DIRECTORY: Final = re.compile(rb"[\x20-\x7e]*/etc/OpenCL/vendors(?=/?\0)
 
 @dataclass(frozen=True)
 class LoaderCopy:
-    """A libOpenCL: its real path, names that lead to it, whose it is ("ocl-icd", "Khronos", ...), its newest symbol version."""
+    """A libOpenCL.
+
+    Attributes:
+        path: its real path.
+        names: the paths that lead to it.
+        kind: whose it is: "ocl-icd", "Khronos", ….
+        symbols: its newest symbol version, "3.0".
+    """
 
     path: str
     names: tuple[str, ...]
@@ -64,10 +73,13 @@ class LoaderCopy:
 
 @dataclass(frozen=True)
 class PyOpenCL:
-    """The PyOpenCL of this Python: its version, the libOpenCL that it needs, and the file which that is.
+    """The PyOpenCL of this Python.
 
-    `loader` is "" if that file is nowhere: then PyOpenCL cannot be imported. `reads` are the manifests, and the libraries named
-    by variables, in which that loader looks for drivers, in its order.
+    Attributes:
+        version: its version.
+        needs: the libOpenCL that it needs.
+        loader: the file of that, "" if there is none: then PyOpenCL cannot be imported.
+        reads: the manifests that the loader reads and the libraries that variables name, in order.
     """
 
     version: str
@@ -77,7 +89,11 @@ class PyOpenCL:
 
 
 def copies(also: str = "") -> tuple[LoaderCopy, ...]:
-    """Every libOpenCL that a program of this user may meet, by real path; `also` is one more that is known."""
+    """Every libOpenCL that a program of this user may load.
+
+    Args:
+        also: the path of one more.
+    """
     found: dict[str, dict[str, None]] = {}
     for name in (*_files(), *([also] if also else ())):
         if os.path.isfile(name):
@@ -86,7 +102,7 @@ def copies(also: str = "") -> tuple[LoaderCopy, ...]:
 
 
 def default_copy() -> str:
-    """The real path of the file that dlopen("libOpenCL.so.1") takes in this process, "" if there is none."""
+    """The real path of what dlopen("libOpenCL.so.1") opens in this process, "" if nothing."""
     found = find_library("libOpenCL.so.1")
     return os.path.realpath(found) if found else ""
 
@@ -109,7 +125,7 @@ def pyopencl() -> PyOpenCL | None:
 
 
 def _files() -> Iterator[str]:
-    """Paths of all files called libOpenCL.so*, and of the renamed ones in wheels (libOpenCL-5519dec5.so.1.0.0)."""
+    """Paths of all files called libOpenCL.so*, or libOpenCL-5519dec5.so.1.0.0 as in wheels."""
     for name, paths in linker_cache().items():
         if name.startswith("libOpenCL.so"):
             yield from paths
@@ -173,11 +189,15 @@ def _extension() -> Path | None:
 
 
 def _reads(data: bytes, package: Path) -> Iterator[str]:
-    """Where a loader looks for drivers, given its file's content: it knows the variables whose names the file holds.
+    """Where a loader searches for drivers. It knows the variables whose names its file contains.
 
-    In OCL_ICD_VENDORS every loader takes a directory, ocl-icd also a manifest (one without a directory is looked for in the
-    vendor directory first) or a library. The loader inside PyOpenCL's wheels then reads the manifests
-    in the package's .libs. It does not if OCL_ICD_VENDORS names something that does not exist.
+    Every loader takes a directory in OCL_ICD_VENDORS. ocl-icd also takes a manifest, which it
+    searches in the vendor directory first, or a library. The loader inside PyOpenCL's wheels then
+    reads the manifests in the package's .libs, unless OCL_ICD_VENDORS names what does not exist.
+
+    Args:
+        data: the content of the loader's file.
+        package: PyOpenCL's package.
     """
 
     def value(variable: str) -> str:

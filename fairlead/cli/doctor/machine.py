@@ -1,8 +1,7 @@
-"""What `fairlead doctor` looks at outside of drivers: device nodes of GPUs and the directories where drivers keep compiled
-kernels.
+"""What drivers depend on: device nodes of GPUs, and directories for compiled kernels.
 
-A driver that may not open its device's node, or not write its cache, seldom says so: it answers that it has no device. Nothing
-is opened here, nothing is written: os.stat and os.access tell.
+A driver that may not open its device's node or write its cache seldom says so. It answers that it has
+no device. Nothing is opened or written here: os.stat and os.access tell.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Final
 
 from ...loader.base.search import secure_environ
 
-#: Nodes through which drivers reach their devices, as patterns below /dev.
+#: Nodes by which drivers access their devices, as patterns below /dev.
 _NODES: Final = (
     "dri/renderD*",
     "kfd",
@@ -34,7 +33,13 @@ _NODES: Final = (
 
 @dataclass(frozen=True)
 class DeviceNode:
-    """A device node: its group, its mode as `ls` prints it, whether this process may read and write it, else what to do."""
+    """A device node.
+
+    Attributes:
+        mode: as `ls` prints it.
+        accessible: whether this process may read and write it.
+        remedy: what to do if it may not.
+    """
 
     path: str
     group: str
@@ -44,7 +49,7 @@ class DeviceNode:
 
 
 def user_name() -> str:
-    """The name of the user whose rights count; their number if it has no name, as in some containers."""
+    """The name of the effective user, or the number if it has no name, as in some containers."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -72,9 +77,12 @@ def _node(path: Path) -> DeviceNode:
 
 
 def _remedy(status: os.stat_result, group: str, members: list[str]) -> str:
-    """How a user gets at a node that is closed to them."""
+    """What a user does to get access to a node."""
     if status.st_mode & 0o060 != 0o060 or group == "root":
-        return "its group gives no access: install the device's driver package, which has the udev rule for it"
+        return (
+            "its group gives no access: install the device's driver package, "
+            "which has the udev rule for it"
+        )
     if group.isdecimal():
         return f"its group {group} has no name here: start the container with --group-add {group}"
     if user_name() in members:
@@ -84,12 +92,18 @@ def _remedy(status: os.stat_result, group: str, members: list[str]) -> str:
 
 @dataclass(frozen=True)
 class _Cache:
-    """Where drivers whose file's name fits one of `drivers` keep compiled kernels; `essential`: without it they have no
-    device."""
+    """Where some drivers keep compiled kernels.
+
+    Attributes:
+        drivers: patterns of their files' names.
+        variable: the variable that names the directory.
+        directory: the directory without that, below the user's cache directory.
+        essential: whether they have no device without it.
+    """
 
     drivers: tuple[str, ...]
     variable: str
-    directory: str  # below the user's cache directory
+    directory: str
     essential: bool
 
 
@@ -101,8 +115,13 @@ _CACHES: Final = (
 
 @dataclass(frozen=True)
 class CacheDirectory:
-    """A driver's cache directory, the variable that names it (or could), whether it can be written or made, and whether it must
-    be."""
+    """A driver's cache directory.
+
+    Attributes:
+        variable: the variable that can name it.
+        writable: whether it can be written, or made.
+        essential: whether the driver has no device without it.
+    """
 
     path: str
     variable: str
@@ -111,7 +130,11 @@ class CacheDirectory:
 
 
 def cache_directories(libraries: Iterable[str]) -> tuple[CacheDirectory, ...]:
-    """The cache directories of those drivers, given by their libraries' paths, that are known to have one."""
+    """The cache directories of drivers, as far as they are known to have one.
+
+    Args:
+        libraries: the drivers' paths.
+    """
     names = [os.path.basename(library) for library in libraries]
     return tuple(_directories(names))
 
@@ -126,7 +149,7 @@ def _directories(names: list[str]) -> Iterator[CacheDirectory]:
 
 
 def _can_write(path: Path) -> bool:
-    """Whether the directory is writable, or can be made: then the nearest one above it that exists is."""
+    """Whether a directory, or else the nearest one above it that exists, can be written."""
     nearest = next(
         place for place in (path.absolute(), *path.absolute().parents) if os.path.lexists(place)
     )

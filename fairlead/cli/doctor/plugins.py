@@ -1,8 +1,8 @@
-"""The part of `fairlead doctor` that is about Unified Runtime adapters and DPC++ PI plugins.
+"""Unified Runtime adapters and DPC++ PI plugins in `fairlead doctor`.
 
-`survey` searches as programs do, but leaves nothing out for the device selector's sake; it probes every candidate anew in a child
-process, with the OpenCL drivers registered for it that programs would register, and numbers the devices as selectors do. What of that is
-a problem is the business of `verdict`. Nothing of a plugin is loaded into this process.
+`survey` searches as programs do, but ignores the device selector. It probes every candidate in a child
+process, with the OpenCL drivers registered that programs would register, and numbers the devices as
+selectors do. No plugin is loaded into this process.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Final
 from ...loader.base.log import LEGAL, LEVELS, Settings, parse, trace_bits
 from ...loader.base.search import Place, Refusal, excluding_pattern, secure_environ
 from ...loader.trace.trace import APIS
-from ...loader.ur.discovery import FIND, PluginCandidate, explain_variables
+from ...loader.ur.discovery import FIND, PluginCandidate
 from ...loader.ur.plugin_config import shipped_config
+from ...loader.ur.plugin_variables import explain_variables
 from ...loader.ur.plugins import environment_selector
-from ...loader.ur.selector import (
+from ...loader.ur.selector import Selector, selector_strings
+from ...loader.ur.selector_grammar import (
     ONEAPI_DEVICE_SELECTOR,
     SYCL_BE,
     SYCL_DEVICE_FILTER,
-    Selector,
     SelectorError,
-    selector_strings,
 )
 from ...loader.ur.validation import layer_names
 
 if TYPE_CHECKING:
-    from ...loader.ur.plugin_probe import PlatformReport, PluginReport
+    from ...loader.ur.plugin_probe import PluginPlatformReport, PluginReport
 
 _PARTS: Final = 64  # of a device, in a selector
 _SELECTORS: Final = (ONEAPI_DEVICE_SELECTOR, SYCL_DEVICE_FILTER, SYCL_BE)
@@ -53,11 +53,13 @@ _LOGS: Final = {
 
 
 @dataclass(frozen=True)
-class PluginDevice:
-    """A root device; `selector` is the value of ONEAPI_DEVICE_SELECTOR that picks just it.
+class PluginDeviceFacts:
+    """A root device.
 
-    `selected` says whether the device selector of the environment leaves it. The selector's terms about sub-devices are not tried here:
-    a device some of whose parts may be selected counts as selected.
+    Attributes:
+        selector: the value of ONEAPI_DEVICE_SELECTOR that selects it alone.
+        selected: whether the device selector of the environment selects it. The selector's terms for
+            sub-devices are not tried: a device counts if parts of it may be selected.
     """
 
     selector: str
@@ -68,13 +70,13 @@ class PluginDevice:
 
 
 @dataclass(frozen=True)
-class PluginPlatform:
+class PluginPlatformFacts:
     """A platform of a plugin and its root devices."""
 
     name: str
     version: str
     backend: str
-    devices: tuple[PluginDevice, ...]
+    devices: tuple[PluginDeviceFacts, ...]
 
 
 @dataclass(frozen=True)
@@ -108,19 +110,19 @@ class PluginState:
     version: str = ""
     layout: str = ""
     opened: str = ""
-    platforms: tuple[PluginPlatform, ...] = ()
+    platforms: tuple[PluginPlatformFacts, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
-    def devices(self) -> tuple[PluginDevice, ...]:
+    def devices(self) -> tuple[PluginDeviceFacts, ...]:
         """The root devices of all its platforms."""
         return tuple(device for platform in self.platforms for device in platform.devices)
 
 
 @dataclass(frozen=True)
 class SelectorReport:
-    """The device selector of the environment: what it means in plain words, or why it cannot be understood and what to do."""
+    """The device selector of the environment: what it means, or why it cannot be understood."""
 
     variable: str
     explanation: str = ""
@@ -130,9 +132,14 @@ class SelectorReport:
 
 @dataclass(frozen=True)
 class PluginSurvey:
-    """All about adapters and plugins. `config` is the plugins.conf in use; `drivers` are the OpenCL drivers that are registered for the
-    OpenCL loaders of adapters and plugins, whatever those would find by themselves; `reference` is fairlead's own adapter,
-    which the search finds only where a variable names it; "" if it is not there."""
+    """All about adapters and plugins.
+
+    Attributes:
+        config: the plugins.conf in use.
+        drivers: the OpenCL drivers that are registered for the OpenCL loaders of plugins.
+        reference: the path of fairlead's own adapter, "" if it is not there. The search finds it only
+            if a variable names it.
+    """
 
     config: str = ""
     selector: SelectorReport | None = None
@@ -144,7 +151,12 @@ class PluginSurvey:
 
 
 def survey(drivers: Sequence[str], timeout: float | None = None) -> PluginSurvey:
-    """Search and probe. `drivers` are the real paths of the usable OpenCL drivers, `timeout` is in seconds for each probe."""
+    """Search and probe.
+
+    Args:
+        drivers: the real paths of the usable OpenCL drivers.
+        timeout: seconds for each probe; None means FAIRLEAD_PROBE_TIMEOUT.
+    """
     from ...api import registered
     from ...loader.ur.plugin_probe import probe_all
     from ...plugins import reference_adapter
@@ -212,15 +224,15 @@ def _state(candidate: PluginCandidate, report: PluginReport) -> PluginState:
     )
 
 
-def _platform(platform: PlatformReport) -> PluginPlatform:
+def _platform(platform: PluginPlatformReport) -> PluginPlatformFacts:
     devices = tuple(
-        PluginDevice("", True, d.type, d.name, d.driver_version) for d in platform.devices
+        PluginDeviceFacts("", True, d.type, d.name, d.driver_version) for d in platform.devices
     )
-    return PluginPlatform(platform.name, platform.version, platform.backend, devices)
+    return PluginPlatformFacts(platform.name, platform.version, platform.backend, devices)
 
 
 def _without_duplicates(state: PluginState, before: Sequence[PluginState]) -> PluginState:
-    """Whether two names lead to one file that no path told apart is only known once it has been opened."""
+    """Mark a plugin whose file is that of one before it; bare names tell that only once opened."""
     paths = {(other.interface, other.real_path): other for other in before if other.real_path}
     same = paths.get((state.interface, state.real_path))
     return (
@@ -230,12 +242,12 @@ def _without_duplicates(state: PluginState, before: Sequence[PluginState]) -> Pl
     )
 
 
-# Which devices the selector leaves
+# Which devices the selector selects
 
 
 @dataclass(frozen=True, eq=False)
 class _Selectable:
-    """A device as selectors see it; no probe divides it, so it has as many parts here as anyone might number."""
+    """A device as selectors see it. No probe divides it: it has as many parts as a number may name."""
 
     backend: str
     type: str
@@ -308,53 +320,57 @@ def variables() -> Iterator[tuple[str, str, str]]:
 
 
 def _effect(name: str, selector: SelectorReport | None) -> str:
-    """What a variable does that has no part in the search, "" for one that is not ours to explain."""
+    """What a variable does that has no part in the search; "" for one of other programs."""
     if name in _SELECTORS:
-        if not os.environ[name]:
-            return "empty, which counts as not set"
-        if selector is None or selector.variable == name:
-            return (selector.explanation or "illegal: see the verdict") if selector else ""
-        return f"no effect: {selector.variable} is set, and wins over it"
+        return _selector_effect(name, selector)
     if name in _TRACES:
         bits = trace_bits(name)
         done = [text for bit, text in _TRACES[name] if bits & bit]
-        return (
-            "; ".join(done)
-            or "no effect: 1 prints what is found, 2 prints calls, -1 prints everything"
-        )
-    if name == "UR_ENABLE_LAYERS":
-        unknown: list[str] = []
-        on = sorted(layer_names(report=unknown.append))
-        done = [f"checks the calls through adapters: {', '.join(on)}"] if on else []
-        done += (
-            ["prints them where UR_LOG_TRACING says"]
-            if "UR_LAYER_TRACING" in os.environ[name]
-            else []
-        )
-        return "; ".join([*done, *unknown]) or "names no layer"
+        return "; ".join(done) or "no effect: 1 prints what is found, 2 prints calls, -1 everything"
     if name.startswith("UR_LOG_"):
         return _log_effect(name.removeprefix("UR_LOG_"))
-    if name == "FAIRLEAD_TRACE":
-        words = [word.strip() for word in os.environ[name].split(",")]
-        apis = [word for word in APIS if word in words]
-        where = (
-            "records them for FAIRLEAD_TRACE_FILE"
-            if os.environ.get("FAIRLEAD_TRACE_FILE")
-            else "prints them to stderr"
-        )
-        return (
-            f"traces the calls of {', '.join(apis)}; {where}"
-            if apis
-            else f"no effect: it is a comma list of {', '.join(APIS)}"
-        )
-    if name == "FAIRLEAD_TRACE_FILE":
-        asked = os.environ.get("FAIRLEAD_TRACE")
-        return (
-            "the calls that FAIRLEAD_TRACE names are saved there"
-            if asked
-            else "no effect: FAIRLEAD_TRACE is not set"
-        )
-    return ""
+    return _EFFECTS[name](os.environ[name]) if name in _EFFECTS else ""
+
+
+def _selector_effect(name: str, selector: SelectorReport | None) -> str:
+    if not os.environ[name]:
+        return "empty, which counts as not set"
+    if selector is None:
+        return ""
+    if selector.variable == name:
+        return selector.explanation or "illegal: see the verdict"
+    return f"no effect: {selector.variable} is set, and wins over it"
+
+
+def _layers_effect(value: str) -> str:
+    unknown: list[str] = []
+    on = sorted(layer_names(report=unknown.append))
+    done = [f"checks the calls through adapters: {', '.join(on)}"] if on else []
+    done += ["prints them where UR_LOG_TRACING says"] if "UR_LAYER_TRACING" in value else []
+    return "; ".join([*done, *unknown]) or "names no layer"
+
+
+def _trace_effect(value: str) -> str:
+    words = [word.strip() for word in value.split(",")]
+    apis = ", ".join(word for word in APIS if word in words)
+    if not apis:
+        return f"no effect: it is a comma list of {', '.join(APIS)}"
+    to_file = os.environ.get("FAIRLEAD_TRACE_FILE")
+    where = "records them for FAIRLEAD_TRACE_FILE" if to_file else "prints them to stderr"
+    return f"traces the calls of {apis}; {where}"
+
+
+def _trace_file_effect(value: str) -> str:
+    asked = os.environ.get("FAIRLEAD_TRACE")
+    saved = "the calls that FAIRLEAD_TRACE names are saved there"
+    return saved if asked else "no effect: FAIRLEAD_TRACE is not set"
+
+
+_EFFECTS: Final = {
+    "UR_ENABLE_LAYERS": _layers_effect,
+    "FAIRLEAD_TRACE": _trace_effect,
+    "FAIRLEAD_TRACE_FILE": _trace_file_effect,
+}
 
 
 def _log_effect(name: str) -> str:

@@ -1,5 +1,4 @@
-"""Makes text of a `doctor.Diagnosis`: a section for each thing that was looked at, the verdict last. ASCII but for what others
-wrote."""
+"""Makes text of a `Diagnosis`, the verdict last. It is ASCII except for what others wrote."""
 
 from __future__ import annotations
 
@@ -13,6 +12,7 @@ from .plugins import PluginState, PluginSurvey
 _COLOURS: Final = {
     "usable": "green",
     "refused": "red",
+    "unprobed": "red",
     "idle": "yellow",
     "absent": "yellow",
     "error": "red",
@@ -23,7 +23,12 @@ _NOWHERE: Final = "not found in any of these places"  # a name in `survey.places
 
 
 def render(facts: Diagnosis, paint: Callable[[str, str], str] = lambda text, colour: text) -> str:
-    """The report as text. `paint` is given each headline and keyword with its colour, "" for none."""
+    """The report as text.
+
+    Args:
+        facts: what to report.
+        paint: colours a headline or keyword; it gets the text and the colour, "" for none.
+    """
     sections = (
         ("Environment variables", _variables(facts)),
         (
@@ -54,9 +59,8 @@ def render(facts: Diagnosis, paint: Callable[[str, str], str] = lambda text, col
         ("Verdict", _verdict(facts, paint)),
     )
     versions = facts.versions
-    lines = [
-        f"fairlead {versions['fairlead']}, Python {versions['python']} ({versions['executable']}), {versions['system']}"
-    ]
+    python = f"Python {versions['python']} ({versions['executable']})"
+    lines = [f"fairlead {versions['fairlead']}, {python}, {versions['system']}"]
     for title, content in sections:
         body = [f"  {line}" for part in content for line in part.split("\n")]
         lines += ["", paint(title, ""), *(body or ["  none"])]
@@ -78,7 +82,8 @@ def _driver(driver: DriverReport, paint: Callable[[str, str], str]) -> Iterator[
         if driver.icd_version
         else ""
     )
-    yield f"{paint(driver.state, _COLOURS.get(driver.state, ''))}: {driver.real_path or driver.library}{version}"
+    state = paint(driver.state, _COLOURS.get(driver.state, ""))
+    yield f"{state}: {driver.real_path or driver.library}{version}"
     if driver.real_path and driver.real_path != driver.library:
         yield f"  registered as: {driver.library}"
     yield f"  found via: {driver.found_via}" + (f", {driver.manifest}" if driver.manifest else "")
@@ -106,11 +111,17 @@ def _plugins(survey: PluginSurvey, paint: Callable[[str, str], str]) -> Iterator
         yield from _plugin(plugin, survey, paint)
     yield from _refusals(survey.refusals)
     if not survey.plugins:
-        yield "no Unified Runtime adapter or PI plugin here; they come with DPC++ (pip install intel-sycl-rt, or oneAPI)"
+        yield (
+            "no Unified Runtime adapter or PI plugin here; they come with DPC++ "
+            "(pip install intel-sycl-rt, or oneAPI)"
+        )
     if survey.reference and not any(
         plugin.interface == "UR" and plugin.state == "usable" for plugin in survey.plugins
     ):
-        yield f"fairlead brings an adapter for OpenCL, {survey.reference}: UR_ADAPTERS_FORCE_LOAD=$(fairlead adapter) PROGRAM"
+        yield (
+            f"fairlead brings an adapter for OpenCL, {survey.reference}: "
+            "UR_ADAPTERS_FORCE_LOAD=$(fairlead adapter) PROGRAM"
+        )
     places = [place for place in survey.places if place.state != _NOWHERE]
     yield from dict.fromkeys(
         f"looked in {place.path}: {place.state}" + _via(place.path, place.found_via)
@@ -125,14 +136,15 @@ def _plugins(survey: PluginSurvey, paint: Callable[[str, str], str]) -> Iterator
 def _plugin(
     plugin: PluginState, survey: PluginSurvey, paint: Callable[[str, str], str]
 ) -> Iterator[str]:
-    """An adapter or a plugin, with the OpenCL loader that it uses and the drivers which that one is told of."""
+    """An adapter or plugin, with the OpenCL loader that it uses and the drivers registered for it."""
     what = _INTERFACES[plugin.interface]
     version = (
         f" ({plugin.interface} {plugin.version}, probed in {plugin.seconds:.2f} s)"
         if plugin.version
         else ""
     )
-    yield f"{paint(plugin.state, _COLOURS.get(plugin.state, ''))}: {what} {plugin.real_path or plugin.library}{version}"
+    state = paint(plugin.state, _COLOURS.get(plugin.state, ""))
+    yield f"{state}: {what} {plugin.real_path or plugin.library}{version}"
     if plugin.real_path and plugin.real_path != plugin.library:
         yield f"  found as: {plugin.library}"
     yield f"  found via: {plugin.found_via}, for {plugin.backend} devices"
@@ -154,7 +166,8 @@ def _plugin(
         yield f"  platform: {platform.name}, {platform.version} ({platform.backend})"
         for device in platform.devices:
             mark = "" if device.selected else ", not selected"
-            yield f"    [{device.selector}] {device.type}: {device.name}, driver {device.driver_version}{mark}"
+            what = f"{device.type}: {device.name}, driver {device.driver_version}"
+            yield f"    [{device.selector}] {what}{mark}"
     yield from (f"  note: {note}" for note in (*plugin.notes, *plugin.warnings))
 
 
@@ -177,11 +190,15 @@ def _loaders(facts: Diagnosis) -> Iterator[str]:
 def _pyopencl(facts: Diagnosis) -> Iterator[str]:
     if facts.pyopencl is None:
         return
-    yield f"PyOpenCL {facts.pyopencl.version} uses {facts.pyopencl.loader or facts.pyopencl.needs + ', which is not found'}"
+    loader = facts.pyopencl.loader or f"{facts.pyopencl.needs}, which is not found"
+    yield f"PyOpenCL {facts.pyopencl.version} uses {loader}"
     for file in facts.pyopencl.reads:
         yield f"  it looks for drivers in {file}"
     for driver in facts.unseen_by_pyopencl:
-        yield f"  it does not see {driver.real_path}; fairlead.devices()[...].to_pyopencl() hands its devices to PyOpenCL"
+        yield (
+            f"  it does not find {driver.real_path}; "
+            "fairlead.devices()[...].to_pyopencl() gives its devices to PyOpenCL"
+        )
 
 
 def _nodes(facts: Diagnosis) -> Iterator[str]:

@@ -1,33 +1,34 @@
 """What `fairlead doctor` calls a problem.
 
-`problems` judges the facts of a `doctor.Diagnosis`. `Diagnosis.ok`, and with it the exit code of the command (0 or 1), is False
-if there is a problem of severity "error":
+`problems` judges the facts of a `Diagnosis`. These problems are errors: `Diagnosis.ok` is False, and
+the exit code of the command is 1:
 
-- no driver with a device is usable (a warning if an adapter or plugin has one);
-- a driver was found and could not be probed, because no child process started;
-- a driver was found and refused: it crashes, hangs, misses a library, breaks the protocol, is no driver, or is not there;
-- a manifest or a directory of them cannot be read or names no usable file;
+- no driver with a device is usable (a warning if an adapter or plugin has a device);
+- a driver, adapter or plugin was found and not probed, because no child process started;
+- one was found and refused: it crashes, hangs, misses a library, breaks the protocol, is something
+  else, or is not there;
+- a manifest, or a directory of them, cannot be read or names no usable file;
 - a variable names something that does not exist;
-- PyOpenCL is installed and the libOpenCL that it needs is not found;
-- a driver that is present cannot write the cache without which it has no device;
-- a driver finds no device, and a device node is closed to this user;
-- a Unified Runtime adapter or a PI plugin was found and refused, for the reasons for which drivers are;
-- the device selector cannot be understood, or selects none of the devices that adapters and plugins have.
+- PyOpenCL is installed, and the libOpenCL that it needs is not found;
+- a driver cannot write the cache without which it has no device;
+- a driver finds no device, and this user has no access to a device node;
+- the device selector cannot be understood, or selects no device of any adapter or plugin.
 
-These are problems of severity "warning", and leave `ok` True:
+These are warnings, and `ok` stays True:
 
-- a manifest in a Python environment names a library that is not there, and another manifest beside it leads to a usable driver:
-  a package registers more than it ships (Intel's wheel does so with `intel-fpga_emu.icd`);
-- a driver finds no device and no device node is closed: the hardware that it is for is not in this machine;
-- an adapter or plugin that finds no device;
-- a usable driver, adapter or plugin with something odd about it: a platform that was refused, a context that cannot be made, a
-  crash at exit;
-- an item of FAIRLEAD_QUIRKS that has no meaning;
-- a device node that is closed to this user, an NVIDIA or AMD device without a driver for it, another cache that is not
-  writable.
+- a manifest in a Python environment names a library that is not there, and another manifest beside it
+  is that of a usable driver: a package registers more than it ships, as Intel's wheel does with
+  `intel-fpga_emu.icd`;
+- a driver finds no device, and all device nodes are accessible: its hardware is not in this machine;
+- an adapter or plugin finds no device;
+- something is odd about a usable driver, adapter or plugin: a platform was refused, a device does not
+  describe itself, a context cannot be made, it crashes at exit, it changes the process;
+- an item of FAIRLEAD_QUIRKS has no meaning;
+- this user has no access to a device node; an NVIDIA or AMD device has no driver; another cache cannot
+  be written.
 
-No problem at all: a machine without adapters and plugins, a second way to a file found before, what FAIRLEAD_EXCLUDE leaves out,
-and manifests that ship with fairlead for drivers that are not installed.
+These are no problems: a machine without adapters and plugins, a second path to a file, what
+FAIRLEAD_EXCLUDE leaves out, and manifests of fairlead's own for drivers that are not installed.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ if TYPE_CHECKING:
 _INSTALL: Final = "install a driver; `pip install fairlead[pocl]` brings one that runs on the CPU"
 
 
-_UNPROBED: Final = "run `fairlead doctor` by the Python that fairlead is installed for; FAIRLEAD_PROBE_TIMEOUT gives more time"
+_UNPROBED: Final = (
+    "run `fairlead doctor` by the Python that fairlead is installed for; "
+    "FAIRLEAD_PROBE_TIMEOUT gives more time"
+)
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,7 @@ def is_gone(driver: DriverReport) -> bool:
 
 
 def _remedy(driver: DriverReport) -> str:
-    """What to do about a driver that was refused: what is there can be left out, what is not need not be registered."""
+    """What to do about a refused driver: leave out a file, or remove the name of a missing one."""
     if not is_gone(driver):
         other = f"leave it out: {_exclusion(driver)}"
     elif driver.manifest:
@@ -133,11 +137,12 @@ def _remedy(driver: DriverReport) -> str:
 
 def _exclusion(driver: DriverReport | PluginState) -> str:
     already = secure_environ().get("FAIRLEAD_EXCLUDE", "")
-    return f"export FAIRLEAD_EXCLUDE={already + ':' if already else ''}{os.path.basename(driver.library)}"
+    names = ":".join(filter(None, (already, os.path.basename(driver.library))))
+    return f"export FAIRLEAD_EXCLUDE={names}"
 
 
 def _plugin_problems(facts: Diagnosis) -> Iterator[Problem]:
-    """Adapters and plugins that are no good, the selector, and what the search for them refused."""
+    """Unusable adapters and plugins, the selector, and refusals of their search."""
     survey = facts.plugins
     closed = [node for node in facts.nodes if not node.accessible]
     for plugin in survey.plugins:
@@ -181,14 +186,14 @@ def _plugin_problems(facts: Diagnosis) -> Iterator[Problem]:
 
 
 def _search_problems(facts: Diagnosis) -> Iterator[Problem]:
-    """Refusals of the search. One without a remedy is a duplicate; the shipped manifests are for drivers that may be absent."""
+    """Refusals of the search, but no duplicates (without a remedy) and no manifests of fairlead's."""
     for refusal in facts.refusals:
         if refusal.remedy and refusal.found_via != "vendors.d":
             yield Problem("error", refusal.what, refusal.reason, refusal.remedy)
 
 
 def _variable_problems(facts: Diagnosis) -> Iterator[Problem]:
-    """Variables that name something which does not exist, and that are not refusals of the search already."""
+    """Variables that name something that does not exist, other than those that the search refuses."""
     environ = secure_environ()
     _, unknown = switched_off()
     if unknown:
@@ -213,13 +218,13 @@ def _variable_problems(facts: Diagnosis) -> Iterator[Problem]:
         )
 
 
-#: Device nodes that belong to one vendor, its drivers' libraries, and what helps if no such driver is registered.
+#: Device nodes of a vendor, its drivers' libraries, and the remedy if no such driver is registered.
 _VENDORS: Final = (
     (
         "/dev/nvidiactl",
         ("*nvidia-opencl*",),
-        "write libnvidia-opencl.so.1 into /etc/OpenCL/vendors/nvidia.icd; a container is to be started with the NVIDIA container "
-        "toolkit and NVIDIA_DRIVER_CAPABILITIES=compute,utility as well",
+        "write libnvidia-opencl.so.1 into /etc/OpenCL/vendors/nvidia.icd; start a container with the "
+        "NVIDIA container toolkit and NVIDIA_DRIVER_CAPABILITIES=compute,utility",
     ),
     (
         "/dev/kfd",

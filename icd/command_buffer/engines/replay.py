@@ -1,7 +1,8 @@
 """The engine `replay`: each command by the driver's own enqueue function, from a C loop without the GIL (icd/native/replay.c).
 
-It runs every command on every driver. The commands are laid out on queues (../layout.py), and the layout becomes a `Program`, a flat C
-array that the loop walks. A program has kernels of its own, on which it sets arguments as it goes, so one thread at a time replays it.
+It runs every command on every driver. The commands are laid out on queues (../layout.py), and the
+layout becomes a `ReplayProgram`, a flat C array that the loop walks. A program has kernels of its
+own and sets their arguments as it goes, so one thread at a time replays it.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ class Replay(Engine):
         return None
 
     def build(self, commands: CommandList, target: QueueKind) -> Built:
-        return Program(commands, lay_out(commands, target))
+        return ReplayProgram(commands, lay_out(commands, target))
 
 
-class Program(Built):
+class ReplayProgram(Built):
     """Commands as the C loop takes them.
 
     Args:

@@ -1,9 +1,10 @@
-/* What Python calls, and what generated thunks use: read by the C compiler and by cffi alike, so there is no directive in here. */
+/* What Python and the generated thunks use. The C compiler and cffi read this file, so it has no
+ * directives. */
 
 typedef struct fl_layer fl_layer;
 typedef struct fl_thunks fl_thunks;
 
-/* One call on its way. `function` is the slot; an argument that is a struct is the address of the struct. */
+/* A call that is running. `function` is the slot. A struct argument is given by its address. */
 typedef struct fl_call {
     fl_layer *layer;
     uint32_t function;
@@ -13,7 +14,8 @@ typedef struct fl_call {
     uint64_t begin;
 } fl_call;
 
-/* `before` may answer a call itself: it sets `result` and returns 1. Without a next table, what is not answered comes to `orphan`. */
+/* `before` may answer a call itself: it sets `result` and returns 1. If there is no next table, a
+ * call that nobody answers returns `orphan`. */
 struct fl_layer {
     void *const *next;
     int (*before)(fl_call *call);
@@ -21,21 +23,22 @@ struct fl_layer {
     const fl_thunks *thunks;
     struct fl_log *log;
     uint64_t orphan;
-    void *const *table; /* of its thunks */
-    fl_layer *other;    /* of the same API */
+    void *const *table; /* its thunks */
+    fl_layer *other;    /* the next layer of the same API */
     uint32_t taken;
 };
 
-/* How a parameter's memory is to be read for a trace: `kind` 0 not at all, 1 elements, 2 a C string, 3 a struct passed by value. There
- * are as many elements of `size` bytes as the argument `counted_by` says, one if it is -1. */
+/* How to read a parameter's memory for a trace. `kind` is 0: not at all, 1: elements, 2: a C
+ * string, 3: a struct passed by value. `size` is the size of an element in bytes. The argument
+ * `counted_by` is the number of elements; -1 means one element. */
 typedef struct fl_shape {
     uint8_t kind;
     int8_t counted_by;
     uint16_t size;
 } fl_shape;
 
-/* All that is generated for an API. `layers` leads to a list of its layers. `shapes` are those of all functions one after the other;
- * `first_shape` has slots + 1 entries. */
+/* Everything that is generated for an API. `layers` is the head of a list of its layers. `shapes`
+ * holds the shapes of all functions in slot order; `first_shape` has slots + 1 entries. */
 struct fl_thunks {
     uint32_t slots;
     fl_layer *const *layers;

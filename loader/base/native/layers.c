@@ -1,4 +1,4 @@
-/* Handing out layers. */
+/* Allocates layers. */
 #include "native.h"
 
 #include <pthread.h>
@@ -19,7 +19,7 @@ fl_layer *fl_new_layer(const fl_thunks *thunks, void *const *next, uint64_t orph
     return found;
 }
 
-void fl_turn_layer(fl_layer *layer, void *const *next, uint64_t orphan) {
+void fl_redirect_layer(fl_layer *layer, void *const *next, uint64_t orphan) {
     __atomic_store_n(&layer->orphan, orphan, __ATOMIC_RELEASE);
     __atomic_store_n(&layer->next, next, __ATOMIC_RELEASE);
 }

@@ -1,11 +1,12 @@
-/* Writes calls down in memory: the arguments, the result, the times, and what pointers led to when the call came back.
+/* Records calls in memory: arguments, result, times, and the memory behind the pointers when the
+ * call returned.
  *
  * A record is a run of 64-bit words:
  *     its length in words | function << 32
  *     number of arguments | pieces << 16 | thread << 32
  *     address of the layer, begin (ns, CLOCK_MONOTONIC), end, result, arguments...
  *     pieces: parameter | bytes << 32, the bytes, padded to a word
- * Pointers are read through the kernel, so that one which leads nowhere is a piece of 0 bytes and no crash. */
+ * The kernel reads the memory, so an invalid pointer gives a piece of 0 bytes and no crash. */
 #define _GNU_SOURCE
 #include "native.h"
 
@@ -30,7 +31,7 @@ typedef struct chunk {
 
 struct fl_log {
     pthread_mutex_t lock;
-    fl_log *older; /* every log there ever was: they are never freed */
+    fl_log *older; /* logs are never freed */
     chunk *first, *last;
     size_t size, limit;
     uint64_t lost;
@@ -40,7 +41,7 @@ typedef struct piece {
     uint32_t parameter;
     size_t bytes;
     const void *address;
-    uint64_t *place; /* where its head is in the record */
+    uint64_t *place; /* its head in the record */
 } piece;
 
 static uint64_t now(void) {
@@ -69,7 +70,8 @@ static void drop(fl_log *log) {
 
 static fl_log *newest;
 
-/* A forked child begins with nothing: what is logged is its parent's, the lock may be held by a thread that it does not have. */
+/* A forked child starts with empty logs: the records are its parent's. A thread that does not
+ * exist in the child may hold the lock. */
 static void begin_again(void) {
     thread_id = 0;
     for (fl_log *log = newest; log; log = log->older) {
@@ -89,12 +91,13 @@ fl_log *fl_new_log(size_t limit) {
         log->limit = limit;
         do
             log->older = __atomic_load_n(&newest, __ATOMIC_ACQUIRE);
-        while (!__atomic_compare_exchange_n(&newest, &log->older, log, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
+        while (!__atomic_compare_exchange_n(&newest, &log->older, log, false, __ATOMIC_RELEASE,
+                                            __ATOMIC_RELAXED));
     }
     return log;
 }
 
-/* Room for `bytes` at the end of the log, NULL if there is none. A record never crosses the end of a chunk. */
+/* Allocate `bytes` at the end of the log; NULL if it is full. A record lies in one chunk. */
 static uint64_t *room(fl_log *log, size_t bytes) {
     if (log->size + bytes > log->limit)
         return NULL;
@@ -112,22 +115,26 @@ static uint64_t *room(fl_log *log, size_t bytes) {
     return place;
 }
 
-/* How many bytes of a parameter are worth a look. */
+/* How many bytes behind a parameter are read. */
 static size_t wanted(const fl_shape *shape, const fl_call *call) {
     if (shape->kind == 2)
         return PIECE;
-    uint64_t count = shape->counted_by < 0 ? 1 : call->arguments[shape->counted_by], most = PIECE / shape->size;
+    uint64_t count = shape->counted_by < 0 ? 1 : call->arguments[shape->counted_by];
+    uint64_t most = PIECE / shape->size;
     return (size_t)(count > most ? most : count) * shape->size;
 }
 
-/* A string may end where memory does: what is not there as a whole is read up to the end of its page. */
+/* A string may end where memory ends. If not all can be read, read up to the end of its page. */
 static size_t fetch_one(const piece *piece) {
     size_t page = 4096 - ((uintptr_t)piece->address & 4095);
     size_t done = fl_safe_read(piece->address, piece->place + 1, piece->bytes);
-    return done || page >= piece->bytes ? done : fl_safe_read(piece->address, piece->place + 1, page);
+    if (done || page >= piece->bytes)
+        return done;
+    return fl_safe_read(piece->address, piece->place + 1, page);
 }
 
-/* Read all pieces with one system call; if one of them leads nowhere, or a sandbox forbids the call, one by one. */
+/* Read all pieces with one system call. If a pointer is invalid, or a sandbox forbids the call,
+ * read them one by one. */
 static void fetch(piece *pieces, uint32_t count) {
     struct iovec here[MOST], there[MOST];
     size_t total = 0;
@@ -152,12 +159,12 @@ static uint32_t look(const fl_call *call, piece *pieces, uint64_t **end) {
         if (bytes) {
             size_t words = (bytes + 7) / 8;
             pieces[count++] = (piece){i, bytes, (const void *)(uintptr_t)call->arguments[i], *end};
-            memset(*end + 1, 0, words * sizeof **end); /* the padding is logged too */
+            memset(*end + 1, 0, words * sizeof **end); /* the padding is recorded too */
             *end += 1 + words;
         }
     }
     fetch(pieces, count);
-    for (uint32_t i = 0; i < count; i++) { /* what could not be read takes no room */
+    for (uint32_t i = 0; i < count; i++) { /* what could not be read takes no space */
         size_t words = (pieces[i].bytes + 7) / 8;
         memmove(here + 1, pieces[i].place + 1, words * sizeof *here);
         *here = pieces[i].parameter | (uint64_t)pieces[i].bytes << 32;
@@ -167,8 +174,10 @@ static uint32_t look(const fl_call *call, piece *pieces, uint64_t **end) {
     return count;
 }
 
-size_t fl_look(const fl_layer *layer, uint32_t function, const uint64_t *arguments, uint32_t count, uint64_t *into) {
-    fl_call call = {.layer = (fl_layer *)layer, .function = function, .count = count, .arguments = arguments};
+size_t fl_look(const fl_layer *layer, uint32_t function, const uint64_t *arguments, uint32_t count,
+               uint64_t *into) {
+    fl_call call = {
+        .layer = (fl_layer *)layer, .function = function, .count = count, .arguments = arguments};
     piece pieces[MOST];
     uint64_t *end = into;
     look(&call, pieces, &end);
@@ -185,7 +194,7 @@ static void end(fl_call *call) {
     fl_log *log = __atomic_load_n(&call->layer->log, __ATOMIC_ACQUIRE);
     piece pieces[MOST];
     int error = errno;
-    if (!log || !call->begin) /* it began before the trace did */
+    if (!log || !call->begin) /* it began before the trace */
         return;
     memcpy(end, call->arguments, call->count * sizeof *end);
     end += call->count;

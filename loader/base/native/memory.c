@@ -1,4 +1,4 @@
-/* Reading memory that may not be there. */
+/* Reads memory at addresses that may be invalid. */
 #define _GNU_SOURCE
 #include "memory.h"
 
@@ -14,16 +14,18 @@ static dev_t device;
 static ino_t inode;
 static pthread_mutex_t probe_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Whether the descriptors are still our pipe: a program may have closed all that it did not know, and opened files of its own. */
+/* Whether the descriptors are still our pipe. A program may close all descriptors that it does not
+ * know, and open other files. */
 static bool is_ours(void) {
     struct stat status[2];
     for (int end = 0; end < 2; end++)
-        if (probe[end] < 0 || fstat(probe[end], &status[end]) || status[end].st_dev != device || status[end].st_ino != inode)
+        if (probe[end] < 0 || fstat(probe[end], &status[end]) || status[end].st_dev != device ||
+            status[end].st_ino != inode)
             return false;
     return true;
 }
 
-/* A forked child must not share the pipe with its parent: one would read what the other has written. */
+/* A forked child must not share the pipe with its parent: one would read what the other wrote. */
 static void forget_probe(void) {
     pthread_mutex_init(&probe_lock, NULL);
     if (is_ours()) {
@@ -47,8 +49,9 @@ static bool open_probe(void) {
     return true;
 }
 
-/* Copy up to 256 bytes from an address that may lead nowhere; returns how many bytes could be read. The kernel does the looking
- * (write answers EFAULT where a load would fault), which unlike process_vm_readv no sandbox forbids. */
+/* Copy up to 256 bytes from an address that may be invalid; return how many bytes were read. The
+ * kernel does the access: write(2) returns EFAULT where a load would fault. Unlike
+ * process_vm_readv(2), no sandbox forbids it. */
 size_t fl_safe_read(const void *address, void *into, size_t size) {
     ssize_t done = 0;
     if (size > 256)

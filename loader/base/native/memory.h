@@ -1,4 +1,4 @@
-/* memory.c: it belongs to every extension module that has to look at foreign memory. */
+/* memory.c is compiled into every extension module that reads foreign memory. */
 #ifndef FL_MEMORY_H
 #define FL_MEMORY_H
 

@@ -11,7 +11,7 @@ from ....icd.calls import address
 from ...sdk._native import ffi, lib
 from ..core import adapter, check, failure
 from ..events import UREvent
-from ..kernels import Argument, URKernel, argument_rows
+from ..kernels import URKernel, URKernelArgument, argument_rows
 from .appends import Append, Appended
 from .arguments import refused
 from .command_buffers import URCommandBuffer
@@ -47,7 +47,7 @@ def _check_values(kernel: URKernel, copy: int, rows: Any, count: int) -> None:
     """
     known = kernel.value_sizes
     for kind, index, size, value in argument_rows(rows, count):
-        if kind == Argument.VALUE and known.get(index) != size:
+        if kind == URKernelArgument.VALUE and known.get(index) != size:
             code = kernel.table.clSetKernelArg(copy, index, size, value)
             check(code, "clSetKernelArg", f"It is argument {index}.")
             known[index] = size
@@ -163,7 +163,7 @@ def urCommandBufferAppendKernelLaunchExp(
     return appended
 
 
-def _fill(row: Any, index: int, argument: Argument) -> Any:
+def _fill(row: Any, index: int, argument: URKernelArgument) -> Any:
     """Make a row of an argument that was set before; the answer is what has to live as long."""
     kind, size, value = argument
     row.type, row.index, row.size = kind, index, size
@@ -171,5 +171,5 @@ def _fill(row: Any, index: int, argument: Argument) -> Any:
         value = ffi.from_buffer(value)
         row.value.value = int(ffi.cast("uintptr_t", value))
     elif value is not None:
-        row.value.pointer = value if kind == Argument.POINTER else value.cl
+        row.value.pointer = value if kind == URKernelArgument.POINTER else value.cl
     return value

@@ -15,8 +15,8 @@ from helpers.support import FakeDriver, FakePlugin, RunPython
 from fairlead.cli.doctor import machine as nodes
 from fairlead.cli.doctor.diagnosis import Diagnosis, DriverReport
 from fairlead.cli.doctor.plugins import (
-    PluginDevice,
-    PluginPlatform,
+    PluginDeviceFacts,
+    PluginPlatformFacts,
     PluginState,
     PluginSurvey,
     SelectorReport,
@@ -230,7 +230,7 @@ def test_real_ones_and_the_drivers_they_are_told_of(
             "it refuses to fill its table",
         ),
         ({"exports": -1}, (), "so it is neither a Unified Runtime adapter"),
-        ({"count": 1 << 20}, (), "there are said to be 1048576 of them"),
+        ({"count": 1 << 20}, (), "it reports 1048576 handles"),
     ],
 )
 def test_an_adapter_that_is_refused_is_an_error_and_the_others_are_listed(
@@ -418,7 +418,11 @@ def test_a_selector_that_leaves_some_devices_marks_the_others(
         ("FAIRLEAD_TRACE", "ur,cl,times", "traces the calls of ur, cl; prints them to stderr"),
         ("FAIRLEAD_TRACE", "nothing", "no effect: it is a comma list of ur, pi, cl"),
         ("FAIRLEAD_TRACE_FILE", "x.json", "no effect: FAIRLEAD_TRACE is not set"),
-        ("UR_ADAPTERS_FORCE_LOAD", "/a:b.so", "ignored: element 1 of '/a:b.so' holds ':' or ';'"),
+        (
+            "UR_ADAPTERS_FORCE_LOAD",
+            "/a:b.so",
+            "ignored: element 1 of '/a:b.so' contains ':' or ';'",
+        ),
     ],
 )
 def test_what_a_variable_does(machine: Machine, variable: str, value: str, words: str) -> None:
@@ -428,14 +432,14 @@ def test_what_a_variable_does(machine: Machine, variable: str, value: str, words
 
 # The verdict, on facts that this machine may not have
 
-GPU = PluginDevice("level_zero:0", True, "gpu", "GPU", "1")
+GPU = PluginDeviceFacts("level_zero:0", True, "gpu", "GPU", "1")
 USABLE = PluginState(
     "UR",
     "/lib/libur_adapter_level_zero.so.0",
     "system",
     "level_zero",
     "usable",
-    platforms=(PluginPlatform("Level Zero", "1.3", "level_zero", (GPU,)),),
+    platforms=(PluginPlatformFacts("Level Zero", "1.3", "level_zero", (GPU,)),),
 )
 DRIVER = DriverReport("/lib/libgood.so", "/etc/OpenCL/vendors", "", "usable")
 CLOSED = nodes.DeviceNode(
@@ -474,7 +478,7 @@ def test_an_idle_adapter_when_a_device_node_is_closed() -> None:
 def test_a_selector_that_one_interface_satisfies_is_no_problem() -> None:
     left_out = dataclasses.replace(GPU, selector="opencl:0", selected=False)
     other = dataclasses.replace(
-        USABLE, interface="PI", platforms=(PluginPlatform("P", "1", "opencl", (left_out,)),)
+        USABLE, interface="PI", platforms=(PluginPlatformFacts("P", "1", "opencl", (left_out,)),)
     )
     selector = SelectorReport("ONEAPI_DEVICE_SELECTOR", "selects level_zero:*")
     assert judged(PluginSurvey(selector=selector, plugins=(USABLE, other))).problems == ()

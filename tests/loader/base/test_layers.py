@@ -62,7 +62,7 @@ def layer(adapter: Adapter) -> Iterator[Layer]:
     adapter.table.push(found)
     yield found
     adapter.table.remove(found)
-    found.give_back()
+    found.release()
 
 
 def ask(adapter: Adapter, device: int = 0xD0, name: int = 3, value: Any = None) -> int:
@@ -116,7 +116,7 @@ def test_arguments_and_results_come_through_as_they_are(
         assert ask(ADAPTER, device, name) == 7
     finally:
         ADAPTER.table.remove(layer)
-        layer.give_back()
+        layer.release()
     words = (GET_INFO.slot, device, name, 4, 0, 0)
     assert seen == [words, (*words, 7)]
     assert (ADAPTER.seen[-1][0] or 0, ADAPTER.seen[-1][1]) == (device, name)
@@ -188,14 +188,14 @@ def test_a_layer_that_was_given_back_forwards_and_is_used_again(adapter: Adapter
         ctypes.c_void_p.from_address(first.address + (GET_INFO.slot or 0) * 8).value
     )
     assert function(1, 2, 4, None, None) == 99
-    first.give_back()
+    first.release()
     assert function(1, 2, 4, None, None) == 7, "who still holds its table gets the adapter"
     again = Layer(UR, adapter.table.address)
     assert again.address == first.address
-    first.give_back()  # a second time: it is not its own any more
+    first.release()  # a second time: it is not its own any more
     again.handle(before=lambda slot, arguments: 98)
     assert function(1, 2, 4, None, None) == 98
-    again.give_back()
+    again.release()
 
 
 def test_a_layer_leads_to_the_table_that_it_was_taken_for_however_often_it_was_used_before() -> (
@@ -208,7 +208,7 @@ def test_a_layer_leads_to_the_table_that_it_was_taken_for_however_often_it_was_u
             ctypes.c_void_p.from_address(layer.address + (GET_INFO.slot or 0) * 8).value
         )
         assert function(1, 2, 4, None, None) == number
-        layer.give_back()
+        layer.release()
 
 
 def test_layers_that_come_and_go_in_any_order_lead_to_the_table(adapter: Adapter) -> None:
@@ -219,14 +219,14 @@ def test_layers_that_come_and_go_in_any_order_lead_to_the_table(adapter: Adapter
         front = Layer(UR, adapter.table.top)
         adapter.table.push(front)
         adapter.table.remove(behind)
-        behind.give_back()
+        behind.release()
         others = [Layer(UR, 0, orphan=5) for _ in range(3)]
         assert adapter.table.urDeviceGetInfo(1, 2, 4, None, None) == 7
         for other in others:
-            other.give_back()
+            other.release()
         behind = front
     adapter.table.remove(behind)
-    behind.give_back()
+    behind.release()
 
 
 def test_two_layers_see_each_call_in_order(adapter: Adapter, layer: Layer) -> None:
@@ -241,7 +241,7 @@ def test_two_layers_see_each_call_in_order(adapter: Adapter, layer: Layer) -> No
     assert ask(adapter) == 7
     assert seen == ["front", "back", "back again", "front again"]
     adapter.table.remove(front)
-    front.give_back()
+    front.release()
 
 
 def test_a_log_has_what_the_calls_were(adapter: Adapter, layer: Layer) -> None:
@@ -284,7 +284,7 @@ except Exception as error:
 """
     out = run_python(code).out
     assert (
-        out.startswith("16 FairleadError all ") and "layers are taken" in out and "remedy: " in out
+        out.startswith("16 FairleadError all ") and "layers are in use" in out and "remedy: " in out
     )
 
 
@@ -298,7 +298,7 @@ table = DispatchTable(PI, layer.address)
 print(table.piQueueFinish(1))
 layer.handle(before=lambda slot, arguments: slot)
 print(table.piQueueFinish(1) == PI.functions["piQueueFinish"].slot)
-layer.give_back()
+layer.release()
 print(table.piQueueFinish(1))
 """
     assert run_python(code).out.split() == ["-999", "True", "-999"]

@@ -12,13 +12,8 @@ import pytest
 from helpers.support import FakeDriver, RunPython
 
 from fairlead.loader.base.errors import LibraryError
-from fairlead.loader.base.library import (
-    explain,
-    find_library,
-    missing_dependencies,
-    open_library,
-    remedy_for,
-)
+from fairlead.loader.base.library import explain, open_library, remedy_for
+from fairlead.loader.base.linker import find_library, missing_dependencies
 
 CompileC = Callable[..., Path]
 

@@ -60,16 +60,14 @@ def test_handles_come_in_order_and_null_is_left_out(given_handles: list[int], mo
 @pytest.mark.parametrize("says", [2**64 - 1, 2**63, (1 << 24) + 1])
 def test_a_size_that_cannot_be(says: int) -> None:
     with pytest.raises(
-        FairleadError, match=f"urX: the answer is said to have {says} bytes, which cannot be"
+        FairleadError, match=f"urX: it reports an answer of {says} bytes, which is impossible"
     ):
         query(info(b"", says), "urX", check)
 
 
 @pytest.mark.parametrize("says", [2**32 - 1, (1 << 16) + 1])
 def test_a_number_of_handles_that_cannot_be(says: int) -> None:
-    with pytest.raises(
-        FairleadError, match=f"urX: there are said to be {says} of them, which cannot be"
-    ):
+    with pytest.raises(FairleadError, match=f"urX: it reports {says} handles, which is impossible"):
         handles(listing([], says), "urX", check)
 
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.loader.base import search
+from fairlead.loader.base import manifests, search
 from fairlead.loader.base.search import Candidate, Place, Refusal, SearchResult
 
 
 def search_one(directory: Path, content: bytes, name: str = "driver.icd") -> SearchResult:
     """What a manifest with this content comes to."""
     (directory / name).write_bytes(content)
-    return search.collect(search.search_manifest(directory / name, "a test"))
+    return search.collect(manifests.search_manifest(directory / name, "a test"))
 
 
 def libraries(result: SearchResult) -> list[str]:
@@ -26,7 +26,7 @@ def libraries(result: SearchResult) -> list[str]:
 
 
 def search_all(directory: Path) -> SearchResult:
-    return search.collect(search.search_directory(directory, "a test"))
+    return search.collect(manifests.search_directory(directory, "a test"))
 
 
 def only_refusal(result: SearchResult) -> Refusal:
@@ -106,7 +106,7 @@ def test_bare_soname_beside_a_manifest_given_relatively_is_absolute(
     monkeypatch.chdir(tmp_path)
     Path("librel.so").touch()
     Path("driver.icd").write_text("librel.so")
-    (candidate,) = search.search_manifest(Path("driver.icd"), "a test")
+    (candidate,) = manifests.search_manifest(Path("driver.icd"), "a test")
     assert candidate == Candidate(str(tmp_path / "librel.so"), "a test", tmp_path / "driver.icd")
 
 
@@ -118,7 +118,9 @@ def test_relative_path_is_relative_to_the_manifest_then_to_the_bases(tmp_path: P
     (tmp_path / "base/lib/libthere.so").touch()
     manifest = tmp_path / "manifests" / "driver.icd"
     manifest.write_text("lib/libhere.so\nlib/libthere.so\n")
-    result = search.collect(search.search_manifest(manifest, "a test", bases=[tmp_path / "base"]))
+    result = search.collect(
+        manifests.search_manifest(manifest, "a test", bases=[tmp_path / "base"])
+    )
     assert libraries(result) == [
         str(tmp_path / "manifests/lib/libhere.so"),
         str(tmp_path / "base/lib/libthere.so"),
@@ -268,7 +270,7 @@ def test_named_pipe_put_there_after_the_check_does_not_hang(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.mkfifo(tmp_path / "x.icd")
-    monkeypatch.setattr(search, "kind_of", lambda path: "a file")
+    monkeypatch.setattr(manifests, "kind_of", lambda path: "a file")
     assert only_refusal(search_all(tmp_path))
 
 
@@ -278,7 +280,7 @@ def test_unreadable_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def refuse(path, *_, **__):  # instead of chmod, which does not stop root
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(search, "open", refuse, raising=False)
+    monkeypatch.setattr(manifests, "open", refuse, raising=False)
     refusal = only_refusal(search_all(tmp_path))
     assert refusal.reason == "not readable: Permission denied" and "chmod" in refusal.remedy
 
@@ -331,7 +333,7 @@ def test_file_in_place_of_the_directory(tmp_path: Path) -> None:
 def test_other_suffix(tmp_path: Path) -> None:
     (tmp_path / "a.adapter").write_text("/opt/libadapter.so")
     (tmp_path / "b.icd").write_text("/opt/libdriver.so")
-    result = search.collect(search.search_directory(tmp_path, "a test", suffix=".adapter"))
+    result = search.collect(manifests.search_directory(tmp_path, "a test", suffix=".adapter"))
     assert libraries(result) == ["/opt/libadapter.so"]
 
 

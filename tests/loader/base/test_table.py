@@ -76,7 +76,7 @@ def test_layers_are_on_top_of_each_other_and_leave_no_trace() -> None:
         "the table itself is untouched"
     )
     one.remove(layer)
-    layer.give_back()
+    layer.release()
     assert one.layers == () and one.top == one.address and one.urQueueFinish(1) == 3
 
 
@@ -86,10 +86,10 @@ class Front:
     def __init__(self, address: int, next: int) -> None:
         self.address, self.next = address, next
 
-    def turn(self, next: int) -> None:
+    def redirect(self, next: int) -> None:
         self.next = next
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         pass
 
 

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from fairlead.loader.base import layers
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.base.table import DispatchTable
+from fairlead.loader.pi import devices, translation
 from fairlead.loader.pi import mapping as pi_mapping
 from fairlead.loader.pi import serve as pi_from_ur
-from fairlead.loader.pi import translation as pi_translation
 from fairlead.loader.pi.abi import PI, serve
 from fairlead.loader.pi.mapping import ALL_ENUMS, ENUMS, FUNCTIONS, RESULTS
-from fairlead.loader.pi.serve import UNSUPPORTED, Call, translated
+from fairlead.loader.pi.serve import UNSUPPORTED, MappedCall, translated
 from fairlead.loader.ur.abi import UR
 
 # The tables
@@ -33,20 +33,20 @@ from fairlead.loader.ur.abi import UR
 def test_every_slot_is_translated_or_listed_as_unsupported() -> None:
     assert set(translated()) | set(UNSUPPORTED) == {function.name for function in PI.slots}
     assert not set(translated()) & set(UNSUPPORTED)
-    assert not set(FUNCTIONS) & set(pi_translation.FUNCTIONS)
+    assert not set(FUNCTIONS) & set(translation.FUNCTIONS)
     assert all(reason for reason in UNSUPPORTED.values())
 
 
 @table("name", FUNCTIONS)
 def test_every_line_names_a_function_of_ur_and_gives_it_all_its_arguments(name: str) -> None:
-    call = Call(PI.functions[name], FUNCTIONS[name])
+    call = MappedCall(PI.functions[name], FUNCTIONS[name])
     assert len(call.makers) == len(call.ur.parameters)
 
 
-@table("name", pi_translation.FUNCTIONS)
+@table("name", translation.FUNCTIONS)
 def test_every_function_that_is_written_out_takes_the_arguments_of_its_slot(name: str) -> None:
     words = [0] * len(PI.functions[name].parameters)
-    inspect.signature(pi_translation.FUNCTIONS[name]).bind(None, *words)
+    inspect.signature(translation.FUNCTIONS[name]).bind(None, *words)
 
 
 @table("enum", ALL_ENUMS)
@@ -952,7 +952,7 @@ def test_results_of_ur_become_those_of_pi(adapter: Adapter, pi: DispatchTable, c
 def test_mistake_in_a_translation_is_told_once_and_is_an_unknown_error(
     pi: DispatchTable, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(pi_translation, "_queue_properties", None)
+    monkeypatch.setattr(devices, "_queue_properties", None)
     for _ in range(2):
         assert pi.piQueueCreate(1, 2, 0, ctypes.byref(word())) == PI.codes["PI_ERROR_UNKNOWN"]
     assert capsys.readouterr().err.count("TypeError") == 1

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.abi import Api
 from fairlead.loader.pi.abi import PI
-from fairlead.loader.trace.printing import Call, decode, duration, head, pieces, quoted, tail
+from fairlead.loader.trace.printing import (
+    TracedCall,
+    decode,
+    duration,
+    split_pieces,
+    text_after,
+    text_before,
+)
+from fairlead.loader.trace.values import quoted_text
 from fairlead.loader.ur.abi import UR
 
 APIS = {"ur": UR, "pi": PI, "cl": OPENCL}
@@ -22,12 +30,12 @@ WORDS = st.integers(0, 2**64 - 1)
 
 def call(
     api: Api, name: str, *arguments: int, result: int = 0, ns: int = 12_300, **read: bytes
-) -> Call:
+) -> TracedCall:
     """A call that came back; `read` is what its pointers led to, by the parameter's name."""
     function = api.functions[name]
     names = [parameter.name for parameter in function.parameters]
     found = {names.index(parameter): data for parameter, data in read.items()}
-    return Call(api, function, "fake", 1, 100, 100 + ns, arguments, result, found)
+    return TracedCall(api, function, "fake", 1, 100, 100 + ns, arguments, result, found)
 
 
 def words(*numbers: int) -> bytes:
@@ -45,10 +53,13 @@ def test_a_ur_call_is_one_line_with_the_names_of_its_arguments() -> None:
 
 def test_the_lines_around_a_ur_call_are_those_of_the_dpcpp_runtime() -> None:
     got = call(UR, "urAdapterRelease", 0x10)
-    assert head(got, "   ") == "   ---> urAdapterRelease\n"
-    assert tail(got, "   ") == "   <--- urAdapterRelease(.hAdapter = 0x10) -> UR_RESULT_SUCCESS;\n"
+    assert text_before(got, "   ") == "   ---> urAdapterRelease\n"
     assert (
-        tail(got, times=True)
+        text_after(got, "   ")
+        == "   <--- urAdapterRelease(.hAdapter = 0x10) -> UR_RESULT_SUCCESS;\n"
+    )
+    assert (
+        text_after(got, times=True)
         == "<--- urAdapterRelease(.hAdapter = 0x10) -> UR_RESULT_SUCCESS; 12.3 us\n"
     )
 
@@ -63,21 +74,21 @@ def test_a_pi_call_is_a_block_of_types_and_names() -> None:
         platforms=words(0xABC),
         num_platforms=struct.pack("@I", 1),
     )
-    assert head(got) == (
+    assert text_before(got) == (
         "---> piPlatformsGet(\n"
         "\tpi_uint32 num_entries : 1\n"
         "\tpi_platform * platforms : 0x55d8\n"
         "\tpi_uint32 * num_platforms : 0x7ff0\n"
         ") ---> "
     )
-    assert tail(got) == (
+    assert text_after(got) == (
         "\tpi_result : PI_SUCCESS\n"
         "\t[out]pi_platform * platforms : 0x55d8[ 0xabc ... ]\n"
         "\t[out]pi_uint32 * num_platforms : 0x7ff0[ 1 ]\n"
         "\n"
     )
-    assert tail(got, times=True).startswith("\tpi_result : PI_SUCCESS; 12.3 us\n")
-    assert "\tpi_platform * platforms : <nullptr>\n" in head(
+    assert text_after(got, times=True).startswith("\tpi_result : PI_SUCCESS; 12.3 us\n")
+    assert "\tpi_platform * platforms : <nullptr>\n" in text_before(
         call(PI, "piPlatformsGet", 0, 0, 0x7FF0)
     )
 
@@ -170,9 +181,9 @@ def test_a_pointer_that_leads_nowhere_is_an_address() -> None:
 
 
 def test_strings_are_escaped_and_cut() -> None:
-    assert quoted(b'a"b\\c\t\x01\xc3\xa9\xff\0junk') == '"a\\"b\\\\c\\t\\x01é\\xff"'
-    assert quoted(b"a" * 128) == '"' + "a" * 128 + '"...'
-    assert quoted(b"exact", cut=False) == '"exact"'
+    assert quoted_text(b'a"b\\c\t\x01\xc3\xa9\xff\0junk') == '"a\\"b\\\\c\\t\\x01é\\xff"'
+    assert quoted_text(b"a" * 128) == '"' + "a" * 128 + '"...'
+    assert quoted_text(b"exact", cut=False) == '"exact"'
 
 
 def test_opencl_calls_are_named_like_those_of_ur() -> None:
@@ -260,14 +271,14 @@ def test_pieces_come_out_as_they_went_in(found: dict[int, bytes]) -> None:
         words(place | len(piece) << 32) + piece + bytes(-len(piece) % 8)
         for place, piece in found.items()
     )
-    assert pieces(memoryview(data).cast("Q")) == found
+    assert split_pieces(memoryview(data).cast("Q")) == found
 
 
 @given(st.data(), st.sampled_from(sorted(APIS)))
 def test_whatever_a_call_held_it_can_be_printed(data: st.DataObject, name: str) -> None:
     function = data.draw(st.sampled_from(APIS[name].slots))
     count = len(function.parameters)
-    got = Call(
+    got = TracedCall(
         APIS[name],
         function,
         "fake",
@@ -286,7 +297,7 @@ def test_whatever_a_call_held_it_can_be_printed(data: st.DataObject, name: str) 
             else st.just({})
         ),
     )
-    text = head(got) + tail(got, times=True) + str(got)
+    text = text_before(got) + text_after(got, times=True) + str(got)
     assert function.name in text
     assert [parameter for parameter, _ in got.arguments_text()] == [
         parameter.name for parameter in function.parameters

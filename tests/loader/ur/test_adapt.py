@@ -12,7 +12,7 @@ import pytest
 from fairlead.loader.base import layers
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapt import BRIDGES, adapt
+from fairlead.loader.ur.adapt import ADAPTATIONS, adapt
 
 UNSUPPORTED = next(
     code for code, (name, _) in UR.errors.items() if name == "UR_RESULT_ERROR_UNSUPPORTED_FEATURE"
@@ -146,18 +146,18 @@ def test_a_build_passes_its_options_on_and_refuses_flags() -> None:
     assert adapter.table.urProgramBuildExp(1, 1, devices, 1, None) == UNSUPPORTED
 
 
-@pytest.mark.parametrize("bridge", BRIDGES, ids=lambda bridge: bridge.function)
-def test_a_bridge_is_built_only_where_it_is_needed_and_can_stand(bridge: Any) -> None:
-    assert bridge.function in Adapter(*bridge.needs).filled
-    assert bridge.function not in Adapter(bridge.function, *bridge.needs).filled
-    assert bridge.function not in Adapter(*bridge.needs[1:]).filled
+@pytest.mark.parametrize("adaptation", ADAPTATIONS, ids=lambda adaptation: adaptation.function)
+def test_a_bridge_is_built_only_where_it_is_needed_and_can_stand(adaptation: Any) -> None:
+    assert adaptation.function in Adapter(*adaptation.needs).filled
+    assert adaptation.function not in Adapter(adaptation.function, *adaptation.needs).filled
+    assert adaptation.function not in Adapter(*adaptation.needs[1:]).filled
 
 
 def test_a_layer_is_taken_once_for_adapters_that_come_and_go() -> None:
     for _ in range(40):  # more than there are layers
         adapter = Adapter("urEnqueueKernelLaunch_2025_3")
         assert adapter.layer is not None
-        adapter.layer.give_back()
+        adapter.layer.release()
 
 
 def test_without_python_a_bridged_function_answers_that_it_is_not_supported() -> None:

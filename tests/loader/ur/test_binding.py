@@ -1,4 +1,4 @@
-"""Binding: every plugin that is one becomes a complete table, every other is refused with the reason, and nothing of it crashes."""
+"""PluginBinding: every plugin that is one becomes a complete table, every other is refused with the reason, and nothing of it crashes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from fairlead.loader.base.library import open_library
 from fairlead.loader.base.query import handles, query
 from fairlead.loader.pi.abi import PI
 from fairlead.loader.ur.abi import UR, URError, check
-from fairlead.loader.ur.adapt import BRIDGES
+from fairlead.loader.ur.adapt import ADAPTATIONS
 from fairlead.loader.ur.binding import (
     BindError,
-    Binding,
+    PluginBinding,
     bind_adapter,
     bind_plugin,
     layout_of,
@@ -50,11 +50,11 @@ assert library is not None
 """
 
 
-def adapter(path: Path, layout: str | None = None) -> Binding:
+def adapter(path: Path, layout: str | None = None) -> PluginBinding:
     return bind_adapter(open_library(str(path)), layout=layout)
 
 
-def plugin(path: Path) -> Binding:
+def plugin(path: Path) -> PluginBinding:
     return bind_plugin(open_library(str(path)))
 
 
@@ -73,7 +73,7 @@ def plugin_refusal(path: Path) -> str:
     return str(caught.value)
 
 
-def answer(binding: Binding, name: str) -> int:
+def answer(binding: PluginBinding, name: str) -> int:
     """What a function answers to no argument at all."""
     function = ctypes.CFUNCTYPE(ctypes.c_int32)
     slot = binding.table.api.functions[name].slot
@@ -89,7 +89,7 @@ def stubs(api: Api) -> set[int]:
     return {*layers.stubs(api, "unsupported"), *layers.stubs(api, "uninitialized")}
 
 
-def implemented(binding: Binding) -> set[str]:
+def implemented(binding: PluginBinding) -> set[str]:
     """The functions in whose slots no stub stands."""
     api = binding.table.api
     return {f.name for f in api.slots if binding.table.pointer(f.slot or 0) not in stubs(api)}
@@ -115,7 +115,7 @@ def test_every_function_of_every_layout_is_where_its_name_says(
         == set(names_of(layout)) | adapted
         == set(UR.functions) - binding.missing
     )
-    assert adapted <= {bridge.function for bridge in BRIDGES}
+    assert adapted <= {adaptation.function for adaptation in ADAPTATIONS}
     real = ("urAdapter", "urPlatformGet", "urDevice", "urContext", "urQueue")
     for name in names_of(layout):
         if not name.startswith(real):
@@ -360,15 +360,13 @@ binding.table.urQueueFinish(None)
 def test_counts_and_sizes_that_cannot_be_are_errors(fake_plugin: FakePlugin) -> None:
     table = adapter(fake_plugin(count="(1 << 20)")).table
     (first,) = handles(table.urAdapterGet, "urAdapterGet", check)
-    with pytest.raises(
-        FairleadError, match="there are said to be 1048576 of them, which cannot be"
-    ):
+    with pytest.raises(FairleadError, match="it reports 1048576 handles, which is impossible"):
         handles(table.urPlatformGet, "urPlatformGet", check, first)
     for size in ("(size_t)-1", "((size_t)1<<40)"):
         table = adapter(fake_plugin(name_size=size)).table
         (first,) = handles(table.urAdapterGet, "urAdapterGet", check)
         (platform,) = handles(table.urPlatformGet, "urPlatformGet", check, first)
-        with pytest.raises(FairleadError, match="which cannot be"):
+        with pytest.raises(FairleadError, match="which is impossible"):
             query(
                 table.urPlatformGetInfo,
                 "urPlatformGetInfo",
@@ -413,7 +411,7 @@ def test_after_unbind_calls_through_a_layer_answer_uninitialized(fake_plugin: Fa
     unbind(binding)
     assert binding.table.urQueueFinish(1) == UNINITIALIZED
     binding.table.remove(layer)
-    layer.give_back()
+    layer.release()
 
 
 def test_a_table_outlives_its_library(
@@ -449,7 +447,7 @@ def test_unbind_of_a_plugin(fake_plugin: FakePlugin) -> None:
 # PI
 
 
-def is_own(binding: Binding, names: set[str]) -> None:
+def is_own(binding: PluginBinding, names: set[str]) -> None:
     """Each of these functions is the fake's own of that name."""
     assert implemented(binding) == names == {f.name for f in PI.slots} - binding.missing
     for name in names:

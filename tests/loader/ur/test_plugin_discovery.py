@@ -11,18 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.loader.base import search
-from fairlead.loader.base.library import check_file
+from fairlead.loader.base.elf import check_file
 from fairlead.loader.base.search import Refusal, SearchResult
-from fairlead.loader.ur import discovery
-from fairlead.loader.ur.discovery import (
-    VARIABLES,
-    PluginCandidate,
-    explain_variables,
-    find_adapters,
-    find_plugins,
-    split_quoted_list,
-)
+from fairlead.loader.ur import plugin_places
+from fairlead.loader.ur.discovery import PluginCandidate, find_adapters, find_plugins
 from fairlead.loader.ur.plugin_config import shipped_config
+from fairlead.loader.ur.plugin_variables import VARIABLES, explain_variables, split_quoted_list
 
 ADAPTER, PLUGIN = "libur_adapter_opencl.so.0", "libpi_opencl.so"
 PREFIX, SYSTEM = "Python prefix", "system"
@@ -67,7 +61,7 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine(tmp_path)
-    monkeypatch.setattr(discovery, "find_library", machine.system.get)
+    monkeypatch.setattr(plugin_places, "find_library", machine.system.get)
     return machine
 
 
@@ -198,8 +192,8 @@ def test_nothing_anywhere_is_no_error_and_says_where_it_looked(machine: Machine)
 def test_running_python_and_its_base_are_searched(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(discovery.sys, "prefix", f"{machine.root}/venv")
-    monkeypatch.setattr(discovery.sys, "base_prefix", f"{machine.root}/base")
+    monkeypatch.setattr(plugin_places.sys, "prefix", f"{machine.root}/venv")
+    monkeypatch.setattr(plugin_places.sys, "base_prefix", f"{machine.root}/base")
     machine.put("venv/lib", "libpi_cuda.so")
     machine.put("base/lib", "libpi_cuda.so", "libpi_hip.so")
     assert machine.paths(find_plugins({})) == ["venv/lib/libpi_cuda.so", "base/lib/libpi_hip.so"]
@@ -259,7 +253,7 @@ def test_order_does_not_depend_on_the_file_system(
     random.Random(seed).shuffle(files)
     machine.put("prefix/lib", *files)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(discovery, "find_library", machine.system.get)
+        patch.setattr(plugin_places, "find_library", machine.system.get)
         assert machine.paths(machine.adapters()) == [f"prefix/lib/{file}" for file in sorted(files)]
 
 

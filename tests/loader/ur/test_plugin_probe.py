@@ -11,7 +11,12 @@ from helpers.support import FakePlugin
 
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.discovery import PluginCandidate
-from fairlead.loader.ur.plugin_probe import DeviceReport, PlatformReport, PluginReport, probe_all
+from fairlead.loader.ur.plugin_probe import (
+    PluginDeviceReport,
+    PluginPlatformReport,
+    PluginReport,
+    probe_all,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -45,9 +50,10 @@ def test_a_report_of_an_adapter_that_is_well(fake_plugin: FakePlugin) -> None:
     )
     assert (report.notes, report.warnings, report.opened) == ((), (), "") and report.seconds > 0
     devices = tuple(
-        DeviceReport(f"Fake device {number}", "gpu", "1.2.3", "level_zero") for number in (0, 1)
+        PluginDeviceReport(f"Fake device {number}", "gpu", "1.2.3", "level_zero")
+        for number in (0, 1)
     )
-    assert report.platforms == (PlatformReport("Fake 0", "1.2 fake", "level_zero", devices),)
+    assert report.platforms == (PluginPlatformReport("Fake 0", "1.2 fake", "level_zero", devices),)
 
 
 def test_a_report_of_a_plugin_that_is_well(fake_plugin: FakePlugin) -> None:
@@ -119,7 +125,7 @@ def test_what_hangs_is_ended(fake_plugin: FakePlugin) -> None:
         ),
         (
             {"count": "(1 << 20)"},
-            "urPlatformGet: there are said to be 1048576 of them, which cannot be",
+            "urPlatformGet: it reports 1048576 handles, which is impossible",
         ),
     ],
 )

@@ -12,7 +12,8 @@ from helpers.support import FakePlugin, RunPython
 
 from fairlead.loader.base.errors import FairleadError, NotFoundError
 from fairlead.loader.ur.plugins import Plugins, environment_selector, open_plugins
-from fairlead.loader.ur.selector import SelectorError, parse
+from fairlead.loader.ur.selector import parse
+from fairlead.loader.ur.selector_grammar import SelectorError
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +66,7 @@ def test_what_fails_is_a_refusal_and_the_others_are_opened(
     bad = {
         fake_plugin(at_load="abort()"): "it crashed with SIGABRT while opening the library",
         fake_plugin(exports=-1): "so it is neither a Unified Runtime adapter",
-        fake_plugin(count="(1 << 20)"): "urPlatformGet: there are said to be 1048576 of them",
+        fake_plugin(count="(1 << 20)"): "urPlatformGet: it reports 1048576 handles",
         tmp_path / "libnotes.so": "it is a text file, not a shared library",
         tmp_path / "libgone.so": "does not exist",
     }

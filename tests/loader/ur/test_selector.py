@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fairlead.loader.base import search
 from fairlead.loader.base.errors import FairleadError
-from fairlead.loader.ur import selector
-from fairlead.loader.ur.selector import SelectorError
+from fairlead.loader.ur import selector, selector_grammar
+from fairlead.loader.ur.selector_grammar import SelectorError
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def test_illegal_selectors(text: str, position: int, says: str) -> None:
     assert error.code == "ONEAPI_DEVICE_SELECTOR" and error.position == position
     assert says in error.message and f"at character {position} of {text!r}" in error.message
     assert error.remedy
-    assert all(line in str(error) for line in selector.GRAMMAR.splitlines())
+    assert all(line in str(error) for line in selector_grammar.GRAMMAR.splitlines())
 
 
 # SYCL_DEVICE_FILTER
@@ -254,7 +254,7 @@ def test_illegal_filters(text: str, position: int, says: str) -> None:
     error = caught.value
     assert error.code == "SYCL_DEVICE_FILTER" and error.position == position
     assert says in error.message and error.remedy
-    assert all(line in error.message for line in selector.FILTER_GRAMMAR.splitlines())
+    assert all(line in error.message for line in selector_grammar.FILTER_GRAMMAR.splitlines())
 
 
 # SYCL_BE, and which variable counts
@@ -287,7 +287,8 @@ def test_selector_and_filter_cannot_be_combined() -> None:
             {"ONEAPI_DEVICE_SELECTOR": "opencl:*", "SYCL_DEVICE_FILTER": "opencl"}
         )
     assert (
-        "SYCL_DEVICE_FILTER" in caught.value.remedy and selector.PRECEDENCE in caught.value.message
+        "SYCL_DEVICE_FILTER" in caught.value.remedy
+        and selector_grammar.PRECEDENCE in caught.value.message
     )
 
 
@@ -330,11 +331,11 @@ def test_explain() -> None:
         "ONEAPI_DEVICE_SELECTOR=opencl:*;!opencl:CPU selects opencl:*, but not opencl:cpu"
     ]
     assert (
-        "selects *:* (nothing of it is accepted by name), but not *:gpu"
+        "selects *:* (no term accepts a device of it by name), but not *:gpu"
         in selector.parse("!*:gpu").explain()
     )
     assert (
-        "selects cuda:gpu, opencl:* (nothing of it is accepted by name), but not opencl:0"
+        "selects cuda:gpu, opencl:* (no term accepts a device of it by name), but not opencl:0"
         in selector.parse("cuda:gpu;!opencl:0").explain()
     )
     assert (
@@ -365,7 +366,9 @@ def test_explain() -> None:
 )
 def test_accepts_backend(text: str, backends: str) -> None:
     found = selector.parse(text)
-    assert [name for name in selector.BACKENDS if found.accepts_backend(name)] == backends.split()
+    assert [
+        name for name in selector_grammar.BACKENDS if found.accepts_backend(name)
+    ] == backends.split()
 
 
 # Properties
@@ -378,7 +381,7 @@ _device_words = st.one_of(
     st.builds("{}.{}.{}".format, _numbers, _numbers, _numbers | st.just("*")),
     st.builds("{}.*.*".format, _numbers),
 )
-_backend_words = st.sampled_from(["*", "OpenCL", *selector.BACKENDS])
+_backend_words = st.sampled_from(["*", "OpenCL", *selector_grammar.BACKENDS])
 _accepts = st.builds(
     "{}:{}".format, _backend_words, st.lists(_device_words, min_size=1, max_size=3).map(",".join)
 )

@@ -15,8 +15,8 @@ from helpers.usm_ways import WAYS, Way
 
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
+from fairlead.loader.ur.plugin import Plugin
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -62,7 +62,7 @@ def program(ur: Calls, context: int) -> Iterator[int]:
 
 
 @pytest.fixture
-def bench(device: Device, ur: Calls, context: int, queue: int) -> Iterator[Bench]:
+def bench(device: PluginDevice, ur: Calls, context: int, queue: int) -> Iterator[Bench]:
     source = ctypes.create_string_buffer(SOURCE, len(SOURCE))
     program = ur.made("urProgramCreateWithIL", context, source, len(SOURCE), None)
     ur.ok("urProgramBuild", context, program, None)
@@ -85,7 +85,7 @@ def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 @pytest.fixture
-def free_queue(ur: Calls, device: Device, context: int) -> Iterator[int]:
+def free_queue(ur: Calls, device: PluginDevice, context: int) -> Iterator[int]:
     """An out-of-order queue."""
     properties = UR.struct("ur_queue_properties_t")(
         UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, 1

@@ -10,7 +10,7 @@ from helpers.tables import table
 from helpers.ur_calls import Calls
 
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
 
 SIZE = 4096
 READ_WRITE, WRITE_ONLY, READ_ONLY, USE, ALLOC, COPY = (
@@ -167,7 +167,7 @@ def test_parts_that_there_are_not(ur: Calls, context: int) -> None:
 
 @pytest.mark.parametrize("owned", [False, True])
 def test_a_buffer_made_of_a_native_handle_is_that_memory(
-    ur: Calls, context: int, device: Device, queue: int, owned: bool
+    ur: Calls, context: int, device: PluginDevice, queue: int, owned: bool
 ) -> None:
     buffer = new_buffer(ur, context, SIZE, b"n" * SIZE)
     native = ur.made("urMemGetNativeHandle", buffer, device.handle).value
@@ -185,7 +185,7 @@ def test_a_buffer_made_of_a_native_handle_is_that_memory(
     ur.ok("urMemRelease", other)
 
 
-def test_native_handles_that_are_no_buffer(ur: Calls, context: int, device: Device) -> None:
+def test_native_handles_that_are_no_buffer(ur: Calls, context: int, device: PluginDevice) -> None:
     made = ctypes.byref(ctypes.c_void_p())
     assert ur("urMemBufferCreateWithNativeHandle", 0, context, None, made) == "INVALID_NULL_HANDLE"
     assert ur("urMemBufferCreateWithNativeHandle", 0x1000, context, None, made) == "INVALID_VALUE"

@@ -14,7 +14,7 @@ from helpers.ur_calls import Calls
 
 from fairlead import plugins
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl import device_info, device_tables
 from fairlead.plugins.opencl.core import adapter as declared
 from fairlead.plugins.opencl.devices import URDevice as OwnDevice
@@ -149,7 +149,9 @@ def test_answers_are_those_of_intels_adapter(
     assert not {"UNKNOWN", unknown_to_it} & set(answers.values())
 
 
-def test_texts_end_with_a_nul_and_short_buffers_are_refused(ur: Calls, device: Device) -> None:
+def test_texts_end_with_a_nul_and_short_buffers_are_refused(
+    ur: Calls, device: PluginDevice
+) -> None:
     name = ur.info("urDeviceGetInfo", device.handle, "UR_DEVICE_INFO_NAME")
     assert name == device.name.encode() + b"\0"
     buffer = ctypes.create_string_buffer(4)
@@ -164,7 +166,7 @@ def test_texts_end_with_a_nul_and_short_buffers_are_refused(ur: Calls, device: D
     )
 
 
-def test_command_buffers_can_do_everything(device: Device) -> None:
+def test_command_buffers_can_do_everything(device: PluginDevice) -> None:
     assert device.info("COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP") == 0x3F
     for name, answer in (("SUPPORT", True), ("EVENT_SUPPORT", True), ("SUBGRAPH_SUPPORT", False)):
         assert device.info(f"COMMAND_BUFFER_{name}_EXP") is answer
@@ -210,7 +212,7 @@ OLDER: Final = {
 
 @pytest.mark.parametrize("version", OLDER)
 def test_an_older_driver_is_not_asked_for_what_came_later(
-    ur: Calls, device: Device, version: tuple[int, int]
+    ur: Calls, device: PluginDevice, version: tuple[int, int]
 ) -> None:
     native = ctypes.c_void_p()
     ur.ok("urDeviceGetNativeHandle", device.handle, ctypes.byref(native))

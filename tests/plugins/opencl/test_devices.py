@@ -12,15 +12,15 @@ from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.memory import read_word
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
+from fairlead.loader.ur.plugin import Plugin
 
 CPU, GPU, FPGA, ALL, DEFAULT = (
     UR[f"UR_DEVICE_TYPE_{name}"] for name in ("CPU", "GPU", "FPGA", "ALL", "DEFAULT")
 )
 
 
-def of_type(ur: Calls, device: Device, kind: int) -> list[int]:
+def of_type(ur: Calls, device: PluginDevice, kind: int) -> list[int]:
     count = ctypes.c_uint32()
     ur.ok("urDeviceGet", device.platform.handle, kind, 0, None, ctypes.byref(count))
     found = (ctypes.c_void_p * 8)()
@@ -29,7 +29,9 @@ def of_type(ur: Calls, device: Device, kind: int) -> list[int]:
     return [handle for handle in found[: count.value] if handle]
 
 
-def test_devices_are_listed_by_type_and_are_the_same_each_time(ur: Calls, device: Device) -> None:
+def test_devices_are_listed_by_type_and_are_the_same_each_time(
+    ur: Calls, device: PluginDevice
+) -> None:
     assert (
         of_type(ur, device, CPU)
         == of_type(ur, device, ALL)
@@ -39,7 +41,7 @@ def test_devices_are_listed_by_type_and_are_the_same_each_time(ur: Calls, device
     assert of_type(ur, device, GPU) == of_type(ur, device, FPGA) == []
 
 
-def test_lists_that_are_asked_for_wrongly_are_refused(ur: Calls, device: Device) -> None:
+def test_lists_that_are_asked_for_wrongly_are_refused(ur: Calls, device: PluginDevice) -> None:
     one, count = ctypes.c_void_p(), ctypes.c_uint32()
     platform = device.platform.handle
     assert ur("urDeviceGet", platform, 9, 0, None, ctypes.byref(count)) == "INVALID_ENUMERATION"
@@ -48,7 +50,7 @@ def test_lists_that_are_asked_for_wrongly_are_refused(ur: Calls, device: Device)
     assert ur("urDeviceGet", device.handle, ALL, 1, ctypes.byref(one), None) == "INVALID_PLATFORM"
 
 
-def test_a_root_device_is_not_counted(ur: Calls, device: Device) -> None:
+def test_a_root_device_is_not_counted(ur: Calls, device: PluginDevice) -> None:
     ur.ok("urDeviceRetain", device.handle)
     for _ in range(3):
         ur.ok("urDeviceRelease", device.handle)
@@ -104,7 +106,9 @@ def check_released(ur: Calls, parts: list[int], others: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("kind", "values"), [("EQUALLY", (1,)), ("BY_COUNTS", (1, 1))])
-def test_a_device_is_divided(ur: Calls, device: Device, kind: str, values: tuple[int, ...]) -> None:
+def test_a_device_is_divided(
+    ur: Calls, device: PluginDevice, kind: str, values: tuple[int, ...]
+) -> None:
     parts = divided(ur, device.handle, partition(kind, *values))
     others = [count - 1 for count in references(ur, parts)]
     units = number(ur, device.handle, "MAX_COMPUTE_UNITS")
@@ -124,7 +128,7 @@ def test_a_device_is_divided(ur: Calls, device: Device, kind: str, values: tuple
 
 
 def test_the_same_partition_gives_the_same_sub_devices_with_one_more_reference(
-    ur: Calls, device: Device
+    ur: Calls, device: PluginDevice
 ) -> None:
     once = divided(ur, device.handle, partition("EQUALLY", 1))
     others = [count - 1 for count in references(ur, once)]
@@ -136,7 +140,7 @@ def test_the_same_partition_gives_the_same_sub_devices_with_one_more_reference(
     check_released(ur, once, others)
 
 
-def test_fewer_sub_devices_are_given_than_there_are(ur: Calls, device: Device) -> None:
+def test_fewer_sub_devices_are_given_than_there_are(ur: Calls, device: PluginDevice) -> None:
     part, count = ctypes.c_void_p(), ctypes.c_uint32()
     ur.ok(
         "urDevicePartition",
@@ -150,7 +154,7 @@ def test_fewer_sub_devices_are_given_than_there_are(ur: Calls, device: Device) -
     ur.ok("urDeviceRelease", part)
 
 
-def test_a_sub_device_has_a_context_and_a_queue(ur: Calls, device: Device) -> None:
+def test_a_sub_device_has_a_context_and_a_queue(ur: Calls, device: PluginDevice) -> None:
     first, *others = divided(ur, device.handle, partition("EQUALLY", 1))
     context = ur.made("urContextCreate", 1, array(first), None)
     queue = ur.made("urQueueCreate", context, first, None)
@@ -178,7 +182,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_partitions_that_cannot_be_are_refused(ur: Calls, device: Device, case: str) -> None:
+def test_partitions_that_cannot_be_are_refused(ur: Calls, device: PluginDevice, case: str) -> None:
     properties, codes = BAD[case]
     parts, count = (ctypes.c_void_p * 8)(), ctypes.c_uint32()
     assert (
@@ -204,7 +208,7 @@ def native(ur: Calls, device: Any) -> int:
 
 
 def test_a_native_handle_leads_back_to_the_same_device(
-    ur: Calls, adapter: Plugin, device: Device
+    ur: Calls, adapter: Plugin, device: PluginDevice
 ) -> None:
     again = ur.made(
         "urDeviceCreateWithNativeHandle", native(ur, device.handle), adapter.handles[0], None
@@ -214,7 +218,7 @@ def test_a_native_handle_leads_back_to_the_same_device(
 
 @pytest.mark.parametrize("owned", [False, True])
 def test_a_sub_device_that_the_program_has_made_in_opencl_is_taken_in(
-    ur: Calls, adapter: Plugin, device: Device, owned: bool
+    ur: Calls, adapter: Plugin, device: PluginDevice, owned: bool
 ) -> None:
     root = native(ur, device.handle)
     cl = DispatchTable(OPENCL, read_word(root) or 0)
@@ -255,7 +259,7 @@ def test_what_is_no_device_of_a_driver_is_refused(
 # binaries, time stamps, waiting
 
 
-def selected(ur: Calls, device: Device, *specs: str) -> int | str:
+def selected(ur: Calls, device: PluginDevice, *specs: str) -> int | str:
     binaries = (UR.struct("ur_device_binary_t") * max(len(specs), 1))()
     kept = [ctypes.create_string_buffer(spec.encode()) for spec in specs]
     for binary, spec in zip(binaries, kept, strict=False):
@@ -268,7 +272,7 @@ def selected(ur: Calls, device: Device, *specs: str) -> int | str:
     return index.value if code == "SUCCESS" else code
 
 
-def test_a_binary_is_selected_by_what_the_driver_takes(ur: Calls, device: Device) -> None:
+def test_a_binary_is_selected_by_what_the_driver_takes(ur: Calls, device: PluginDevice) -> None:
     intel = "Intel" in device.platform.name
     assert selected(ur, device, "nvptx64", "spir64", "spir64_x86_64", "spir64_gen") == (
         2 if intel else "INVALID_BINARY"
@@ -278,7 +282,7 @@ def test_a_binary_is_selected_by_what_the_driver_takes(ur: Calls, device: Device
     assert selected(ur, device) == "INVALID_SIZE"
 
 
-def test_time_stamps_go_on(ur: Calls, device: Device) -> None:
+def test_time_stamps_go_on(ur: Calls, device: PluginDevice) -> None:
     device_time, host_time = ctypes.c_uint64(), ctypes.c_uint64()
     ur.ok(
         "urDeviceGetGlobalTimestamps",
@@ -293,7 +297,9 @@ def test_time_stamps_go_on(ur: Calls, device: Device) -> None:
     assert device_time.value > first[0] and host_time.value > first[1]
 
 
-def test_commands_are_timed_on_the_devices_clock(ur: Calls, device: Device, context: int) -> None:
+def test_commands_are_timed_on_the_devices_clock(
+    ur: Calls, device: PluginDevice, context: int
+) -> None:
     flags = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
     properties = UR.struct("ur_queue_properties_t")(
         stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], flags=flags
@@ -311,7 +317,7 @@ def test_commands_are_timed_on_the_devices_clock(ur: Calls, device: Device, cont
 
 
 def test_waiting_for_a_device_waits_for_its_queues(
-    ur: Calls, device: Device, context: int, queue: int
+    ur: Calls, device: PluginDevice, context: int, queue: int
 ) -> None:
     done: list[int] = []
     task = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: done.append(1))

@@ -28,10 +28,10 @@ from helpers.launching import (
 from helpers.ur_calls import Calls, array
 
 from fairlead.loader.ur.abi import UR, URError
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl.core import adapter as own
 from fairlead.plugins.opencl.kernel_info import declare_memory, suggestion
-from fairlead.plugins.opencl.kernels import Argument, URKernel
+from fairlead.plugins.opencl.kernels import URKernel, URKernelArgument
 
 GROUP, SUB_GROUP = "UR_KERNEL_GROUP_INFO_", "UR_KERNEL_SUB_GROUP_INFO_"
 
@@ -50,7 +50,7 @@ def object_of(handle: int) -> URKernel:
     return own.registry.of("ur_kernel_handle_t")[handle]
 
 
-def of_device(ur: Calls, routine: str, kernel: int, device: Device, name: str) -> bytes:
+def of_device(ur: Calls, routine: str, kernel: int, device: PluginDevice, name: str) -> bytes:
     size, value = ctypes.c_size_t(), ctypes.create_string_buffer(64)
     ur.ok(routine, kernel, device.handle, UR[name], 64, value, ctypes.byref(size))
     return value.raw[: size.value]
@@ -74,7 +74,7 @@ def test_a_kernel_says_what_it_is(ur: Calls, context: int, program: int, kernel:
 
 
 def test_spilled_memory_is_told_where_the_driver_tells(
-    ur: Calls, kernel: int, device: Device
+    ur: Calls, kernel: int, device: PluginDevice
 ) -> None:
     size, value = ctypes.c_size_t(), ctypes.create_string_buffer(64)
     code = ur(
@@ -103,7 +103,7 @@ def test_a_name_that_no_kernel_has(ur: Calls, context: int, program: int) -> Non
     ur.ok("urProgramRelease", fresh)
 
 
-def test_group_info(ur: Calls, program: int, kernel: int, device: Device) -> None:
+def test_group_info(ur: Calls, program: int, kernel: int, device: PluginDevice) -> None:
     fours = ur.made("urKernelCreate", program, b"fours").value or 0
     for _ in range(2):  # the second answer is one that was kept
         assert of_device(
@@ -136,7 +136,7 @@ def test_group_info(ur: Calls, program: int, kernel: int, device: Device) -> Non
     ur.ok("urKernelRelease", fours)
 
 
-def test_sub_group_info(ur: Calls, kernel: int, device: Device) -> None:
+def test_sub_group_info(ur: Calls, kernel: int, device: PluginDevice) -> None:
     def number(name: str) -> int:
         data = of_device(ur, "urKernelGetSubGroupInfo", kernel, device, f"{SUB_GROUP}{name}")
         assert len(data) == 4
@@ -208,7 +208,7 @@ def test_kernels_of_one_native_handle_share_a_lock(
 
 
 def test_native_handles_that_are_no_kernels_of_the_context(
-    ur: Calls, context: int, program: int, kernel: int, device: Device
+    ur: Calls, context: int, program: int, kernel: int, device: PluginDevice
 ) -> None:
     other, made, junk = (
         ur.made("urContextCreate", 1, array(device.handle), None),
@@ -265,7 +265,10 @@ def test_a_kernel_keeps_the_arguments_last_set(
     old.ok("urKernelSetArgMemObj", kernel, 0, None, numbers.handle)
     old.ok("urKernelSetArgValue", kernel, 1, 4, None, ctypes.byref(value))
     kept = object_of(kernel).arguments
-    assert kept[1] == Argument(Argument.VALUE, 4, bytes(value)) and kept[0].kind == Argument.MEM
+    assert (
+        kept[1] == URKernelArgument(URKernelArgument.VALUE, 4, bytes(value))
+        and kept[0].kind == URKernelArgument.MEM
+    )
     assert kept[0].value.handle == numbers.handle
     assert launch(ur, queue, kernel, (2,)) == "SUCCESS" and numbers.read(queue)[:2] == [40, 41]
     assert launch(ur, queue, kernel, (1,), numbers.argument, 7) == "SUCCESS"
@@ -318,11 +321,11 @@ def test_the_struct_is_read_as_it_lies_in_memory() -> None:
         Row.value.offset,
     ] == [16, 20, 24, 32]
     assert (VALUE, POINTER, MEM, LOCAL, SAMPLER) == (
-        Argument.VALUE,
-        Argument.POINTER,
-        Argument.MEM,
-        Argument.LOCAL,
-        Argument.SAMPLER,
+        URKernelArgument.VALUE,
+        URKernelArgument.POINTER,
+        URKernelArgument.MEM,
+        URKernelArgument.LOCAL,
+        URKernelArgument.SAMPLER,
     )
 
 
@@ -341,7 +344,7 @@ def set_info(ur: Calls, kernel: int, name: str, value: Any) -> str:
     )
 
 
-def test_settings(ur: Calls, kernel: int, device: Device) -> None:
+def test_settings(ur: Calls, kernel: int, device: PluginDevice) -> None:
     before = object_of(kernel).identity
     for allowed in (True, False, True):
         assert set_info(ur, kernel, "USM_INDIRECT_ACCESS", ctypes.c_bool(allowed)) == "SUCCESS"
@@ -360,7 +363,7 @@ def test_settings(ur: Calls, kernel: int, device: Device) -> None:
 
 
 def test_pointers_besides_the_arguments(
-    ur: Calls, context: int, queue: int, kernel: int, device: Device
+    ur: Calls, context: int, queue: int, kernel: int, device: PluginDevice
 ) -> None:
     memory = ur.made("urUSMSharedAlloc", context, device.handle, None, None, 64)
     before = object_of(kernel).identity
@@ -426,7 +429,7 @@ def test_a_suggested_size_divides_the_global_size(
 
 
 def test_suggestions_that_cannot_be_made(
-    ur: Calls, context: int, queue: int, program: int, kernel: int, device: Device
+    ur: Calls, context: int, queue: int, program: int, kernel: int, device: PluginDevice
 ) -> None:
     for dimensions in (0, 4):
         assert (
@@ -464,7 +467,7 @@ def test_suggestions_of_our_own(ur: Calls, program: int, kernel: int) -> None:
 
 
 def test_how_many_groups_run_at_the_same_time(
-    ur: Calls, program: int, kernel: int, device: Device
+    ur: Calls, program: int, kernel: int, device: PluginDevice
 ) -> None:
     count, local = ctypes.c_uint32(), sizes((64, 1, 1))
 
@@ -493,7 +496,7 @@ def test_how_many_groups_run_at_the_same_time(
 
 
 def test_local_sizes_are_checked_for_command_buffers(
-    ur: Calls, program: int, kernel: int, device: Device
+    ur: Calls, program: int, kernel: int, device: PluginDevice
 ) -> None:
     own_kernel, fours = object_of(kernel), ur.made("urKernelCreate", program, b"fours").value or 0
     its = own_kernel.context.devices[0]

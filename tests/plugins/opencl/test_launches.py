@@ -25,7 +25,7 @@ from helpers.support import ROOT, RunPython
 from helpers.ur_calls import Calls, array
 
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_samplers(ur: Calls, context: int, queue: int, numbers: Numbers) -> None
 
 @pytest.mark.parametrize("kind", ["Host", "Device", "Shared"])
 def test_addresses(
-    ur: Calls, context: int, queue: int, device: Device, kernels: dict[str, int], kind: str
+    ur: Calls, context: int, queue: int, device: PluginDevice, kernels: dict[str, int], kind: str
 ) -> None:
     where = () if kind == "Host" else (device.handle,)
     memory = ur.made(f"urUSM{kind}Alloc", context, *where, None, None, 64).value or 0
@@ -186,7 +186,7 @@ def test_an_empty_launch_has_its_place_and_an_event(
 
 
 def test_events(
-    ur: Calls, context: int, device: Device, kernels: dict[str, int], numbers: Numbers
+    ur: Calls, context: int, device: PluginDevice, kernels: dict[str, int], numbers: Numbers
 ) -> None:
     flags = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"] | UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
     properties = UR.struct("ur_queue_properties_t")(
@@ -233,7 +233,7 @@ def test_events(
 
 
 def test_launches_that_cannot_be(
-    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers, device: Device
+    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers, device: PluginDevice
 ) -> None:
     store, given = kernels["store"], (numbers.argument, 1)
     fresh = kernels["sums"]
@@ -275,7 +275,7 @@ def test_a_failed_event_fails_what_waits_for_it(
 
 
 def test_kernels_memory_and_queues_of_different_contexts(
-    ur: Calls, context: int, queue: int, kernels: dict[str, int], device: Device
+    ur: Calls, context: int, queue: int, kernels: dict[str, int], device: PluginDevice
 ) -> None:
     other_device = next(
         found.handle for found in device.platform.plugin.devices if found.handle != device.handle
@@ -318,7 +318,7 @@ def scratch(size: int) -> Any:
 
 
 def test_launch_properties(
-    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers, device: Device
+    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers, device: PluginDevice
 ) -> None:
     together, serial = (
         UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"],
@@ -365,7 +365,7 @@ def test_launch_properties(
 
 
 def test_a_cooperative_launch_needs_no_local_size(
-    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers, device: Device
+    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers, device: PluginDevice
 ) -> None:
     if not is_intel(device):
         pytest.skip("needs a driver with cl_intel_concurrent_dispatch: Intel's")
@@ -379,7 +379,7 @@ def test_a_cooperative_launch_needs_no_local_size(
 
 
 def test_threads_that_launch_one_kernel_do_not_mix_up_their_arguments(
-    ur: Calls, context: int, device: Device, kernels: dict[str, int]
+    ur: Calls, context: int, device: PluginDevice, kernels: dict[str, int]
 ) -> None:
     wrong: list[Any] = []
 
@@ -411,7 +411,7 @@ def test_arguments_are_set_first_then_launched(
     old: Calls,
     context: int,
     queue: int,
-    device: Device,
+    device: PluginDevice,
     kernels: dict[str, int],
     numbers: Numbers,
 ) -> None:

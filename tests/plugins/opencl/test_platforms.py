@@ -9,8 +9,8 @@ from helpers.drivers import Driver
 from helpers.ur_calls import Calls, array
 
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
+from fairlead.loader.ur.plugin import Plugin
 
 
 def test_there_is_a_platform_of_each_driver_and_it_is_the_same_each_time(
@@ -25,7 +25,7 @@ def test_there_is_a_platform_of_each_driver_and_it_is_the_same_each_time(
         assert any(driver.has(platform) for platform in adapter.platforms)
 
 
-def test_a_platform_tells_of_itself(adapter: Plugin, device: Device) -> None:
+def test_a_platform_tells_of_itself(adapter: Plugin, device: PluginDevice) -> None:
     platform = device.platform
     assert platform.info("BACKEND") == UR["UR_BACKEND_OPENCL"]
     assert platform.info("ADAPTER") == adapter.handles[0]
@@ -35,7 +35,7 @@ def test_a_platform_tells_of_itself(adapter: Plugin, device: Device) -> None:
 
 
 def test_a_native_handle_leads_back_to_the_same_platform(
-    ur: Calls, adapter: Plugin, device: Device
+    ur: Calls, adapter: Plugin, device: PluginDevice
 ) -> None:
     native = ur.made("urPlatformGetNativeHandle", device.platform.handle).value
     again = ur.made("urPlatformCreateWithNativeHandle", native, adapter.handles[0], None)
@@ -51,7 +51,7 @@ def test_a_native_handle_leads_back_to_the_same_platform(
     [(b"", b""), (b"-O0", b"-cl-opt-disable"), (b"-O3", b""), (b"-ftarget-compile-fast", b"")],
 )
 def test_options_of_a_compiler_are_the_drivers(
-    ur: Calls, device: Device, option: bytes, expected: bytes
+    ur: Calls, device: PluginDevice, option: bytes, expected: bytes
 ) -> None:
     said = ctypes.c_char_p()
     ur.ok("urPlatformGetBackendOption", device.platform.handle, option, ctypes.byref(said))

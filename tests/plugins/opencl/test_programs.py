@@ -26,13 +26,13 @@ from helpers.ur_calls import Calls, array
 from fairlead.conformance.ur.spirv import SPEC_ID, store
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl.core import adapter as reference
 
 SIZE = ctypes.c_size_t
 
 
-def build_info(ur: Calls, program: int, device: Device, name: str) -> bytes:
+def build_info(ur: Calls, program: int, device: PluginDevice, name: str) -> bytes:
     size = SIZE()
     ur.ok("urProgramGetBuildInfo", program, device.handle, UR[name], 0, None, ctypes.byref(size))
     value = ctypes.create_string_buffer(size.value)
@@ -40,7 +40,7 @@ def build_info(ur: Calls, program: int, device: Device, name: str) -> bytes:
     return value.raw
 
 
-def status(ur: Calls, program: int, device: Device) -> int:
+def status(ur: Calls, program: int, device: PluginDevice) -> int:
     return int.from_bytes(build_info(ur, program, device, "UR_PROGRAM_BUILD_INFO_STATUS"), "little")
 
 
@@ -59,7 +59,9 @@ def binaries(ur: Calls, program: int) -> list[bytes]:
     return [buffer.raw for buffer in buffers]
 
 
-def from_binaries(ur: Calls, context: int, device: Device, *given: bytes | None) -> tuple[str, int]:
+def from_binaries(
+    ur: Calls, context: int, device: PluginDevice, *given: bytes | None
+) -> tuple[str, int]:
     made = ctypes.c_void_p()
     lengths, pointers = (
         (SIZE * len(given))(*(len(binary or b"") for binary in given)),
@@ -100,7 +102,7 @@ def test_text_is_opencl_c(ur: Calls, context: int, queue: int) -> None:
 
 
 def test_spirv_is_for_drivers_that_take_it(
-    ur: Calls, context: int, queue: int, device: Device
+    ur: Calls, context: int, queue: int, device: PluginDevice
 ) -> None:
     made, module = ctypes.c_void_p(), store()
     code = ur("urProgramCreateWithIL", context, module, len(module), None, ctypes.byref(made))
@@ -132,7 +134,7 @@ def test_what_is_neither_is_no_program(ur: Calls, context: int) -> None:
 
 
 def test_a_broken_spirv_module_fails_when_it_is_made_or_built(
-    ur: Calls, context: int, device: Device
+    ur: Calls, context: int, device: PluginDevice
 ) -> None:
     if not is_intel(device):
         return
@@ -146,7 +148,7 @@ def test_a_broken_spirv_module_fails_when_it_is_made_or_built(
 
 
 def test_a_failed_build_says_what_the_compiler_said(
-    ur: Calls, context: int, device: Device
+    ur: Calls, context: int, device: PluginDevice
 ) -> None:
     program = program_of(ur, context, BROKEN)
     assert status(ur, program, device) == UR["UR_PROGRAM_BUILD_STATUS_NONE"]
@@ -164,7 +166,7 @@ def test_a_failed_build_says_what_the_compiler_said(
     ur.ok("urProgramRelease", program)
 
 
-def test_options_are_handed_on(ur: Calls, context: int, queue: int, device: Device) -> None:
+def test_options_are_handed_on(ur: Calls, context: int, queue: int, device: PluginDevice) -> None:
     program = program_of(
         ur,
         context,
@@ -181,7 +183,7 @@ def test_options_are_handed_on(ur: Calls, context: int, queue: int, device: Devi
 
 
 def test_a_program_is_compiled_then_linked(
-    ur: Calls, context: int, queue: int, device: Device
+    ur: Calls, context: int, queue: int, device: PluginDevice
 ) -> None:
     parts = [
         b"int more(int value); kernel void store(global int *out, int value) { out[get_global_id(0)] = more(value); }",
@@ -200,7 +202,7 @@ def test_a_program_is_compiled_then_linked(
         ur.ok("urProgramRelease", program)
 
 
-def test_a_failed_link_leaves_the_log(ur: Calls, context: int, device: Device) -> None:
+def test_a_failed_link_leaves_the_log(ur: Calls, context: int, device: PluginDevice) -> None:
     compiled, fresh, made = (
         program_of(ur, context, UNRESOLVED),
         program_of(ur, context),
@@ -235,7 +237,9 @@ def test_a_failed_link_leaves_the_log(ur: Calls, context: int, device: Device) -
         ur.ok("urProgramRelease", program)
 
 
-def test_the_forms_for_some_devices(ur: Calls, context: int, queue: int, device: Device) -> None:
+def test_the_forms_for_some_devices(
+    ur: Calls, context: int, queue: int, device: PluginDevice
+) -> None:
     devices, leave = array(device.handle), UR["UR_EXP_PROGRAM_FLAG_ALLOW_UNRESOLVED_SYMBOLS"]
     whole = program_of(ur, context)
     # another text: PoCL 3.0 aborts when one that it has built is compiled and linked
@@ -263,7 +267,9 @@ def test_the_forms_for_some_devices(ur: Calls, context: int, queue: int, device:
         ur.ok("urProgramRelease", program)
 
 
-def test_a_program_is_built_in_its_own_context(ur: Calls, context: int, device: Device) -> None:
+def test_a_program_is_built_in_its_own_context(
+    ur: Calls, context: int, device: PluginDevice
+) -> None:
     other = ur.made("urContextCreate", 1, array(device.handle), None)
     program = program_of(ur, context)
     assert ur("urProgramBuild", other, program, None) == "INVALID_CONTEXT"
@@ -278,7 +284,7 @@ def test_a_program_is_built_in_its_own_context(ur: Calls, context: int, device: 
 # what it is asked
 
 
-def test_a_program_says_what_it_is(ur: Calls, context: int, device: Device) -> None:
+def test_a_program_says_what_it_is(ur: Calls, context: int, device: PluginDevice) -> None:
     program = program_of(ur, context)
 
     def number(name: str) -> int:
@@ -328,7 +334,7 @@ def test_properties_of_unusual_form_keep_to_the_protocol(
 
 
 def test_binaries_make_the_program_again(
-    ur: Calls, context: int, queue: int, device: Device
+    ur: Calls, context: int, queue: int, device: PluginDevice
 ) -> None:
     program = built(ur, context)
     (binary,) = binaries(ur, program)
@@ -348,7 +354,7 @@ def test_binaries_make_the_program_again(
         ur.ok("urProgramRelease", handle)
 
 
-def test_what_is_no_binary_is_refused(ur: Calls, context: int, device: Device) -> None:
+def test_what_is_no_binary_is_refused(ur: Calls, context: int, device: PluginDevice) -> None:
     for given in (b"no binary of any driver's", b"", None):
         assert from_binaries(ur, context, device, given)[0] == "INVALID_NATIVE_BINARY"
     assert from_binaries(ur, context, device)[0] == "INVALID_SIZE"
@@ -359,7 +365,7 @@ def test_what_is_no_binary_is_refused(ur: Calls, context: int, device: Device) -
 
 
 def test_what_is_only_a_part_of_a_binary_is_refused(
-    ur: Calls, context: int, device: Device
+    ur: Calls, context: int, device: PluginDevice
 ) -> None:
     """PoCL would crash."""
     program = built(ur, context)
@@ -389,7 +395,9 @@ def constants(*given: tuple[int, int, Any]) -> Any:
     return made
 
 
-def test_specialisation_constants(ur: Calls, context: int, queue: int, device: Device) -> None:
+def test_specialisation_constants(
+    ur: Calls, context: int, queue: int, device: PluginDevice
+) -> None:
     module, ten = store(), ctypes.c_int32(10)
     if not is_intel(device):
         program = program_of(ur, context)
@@ -419,7 +427,7 @@ def test_specialisation_constants(ur: Calls, context: int, queue: int, device: D
 
 
 def test_specialization_constants_that_the_driver_only_pretends_to_have(
-    ur: Calls, context: int, device: Device, monkeypatch: pytest.MonkeyPatch
+    ur: Calls, context: int, device: PluginDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_intel(device):
         pytest.skip("needs a driver that takes SPIR-V: Intel's")
@@ -437,7 +445,9 @@ def test_specialization_constants_that_the_driver_only_pretends_to_have(
 # what it defines
 
 
-def test_addresses_of_functions_and_variables(ur: Calls, context: int, device: Device) -> None:
+def test_addresses_of_functions_and_variables(
+    ur: Calls, context: int, device: PluginDevice
+) -> None:
     source = b"global int counter[3]; " + SOURCE if is_intel(device) else SOURCE
     program, address, size = program_of(ur, context, source), ctypes.c_void_p(), SIZE()
     ur.ok("urProgramBuild", context, program, b"-cl-std=CL3.0")
@@ -484,7 +494,7 @@ def test_native_handles_both_ways(ur: Calls, context: int, queue: int, owned: bo
 
 
 def test_native_handles_that_are_no_programs_of_the_context(
-    ur: Calls, context: int, device: Device
+    ur: Calls, context: int, device: PluginDevice
 ) -> None:
     other, made, junk = (
         ur.made("urContextCreate", 1, array(device.handle), None),

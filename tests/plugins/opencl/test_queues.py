@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from helpers.drivers import Driver
@@ -14,7 +14,7 @@ from helpers.support import ROOT, RunPython
 from helpers.ur_calls import Calls, array
 
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl import queues
 from fairlead.plugins.opencl.core import adapter as reference
 from fairlead.plugins.sdk.objects import reap
@@ -28,7 +28,7 @@ PROFILING, OUT_OF_ORDER = (
 
 @pytest.fixture(params=[0, PROFILING, OUT_OF_ORDER, OUT_OF_ORDER | PROFILING])
 def any_queue(
-    request: pytest.FixtureRequest, ur: Calls, device: Device, context: int
+    request: pytest.FixtureRequest, ur: Calls, device: PluginDevice, context: int
 ) -> Iterator[int]:
     """A queue of each kind."""
     properties = Properties(UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, request.param)
@@ -112,7 +112,7 @@ def test_host_tasks_run_in_their_turn(ur: Calls, any_queue: int) -> None:
 
 
 def test_flags_that_contradict_each_other_are_refused(
-    ur: Calls, device: Device, context: int
+    ur: Calls, device: PluginDevice, context: int
 ) -> None:
     made = ctypes.c_void_p()
     for flags, code in (
@@ -175,7 +175,7 @@ def test_a_queue_is_released_while_its_commands_run(
 
 
 def test_a_native_event_has_the_queue_of_its_command(
-    ur: Calls, context: int, queue: int, device: Device
+    ur: Calls, context: int, queue: int, device: PluginDevice
 ) -> None:
     made = ur.made("urEnqueueEventsWait", queue, 0, None)
     native = ur.made("urEventGetNativeHandle", made).value
@@ -188,7 +188,7 @@ def test_a_native_event_has_the_queue_of_its_command(
 
 
 def test_a_native_event_has_a_queue_that_the_adapter_does_not_know(
-    ur: Calls, context: int, device: Device
+    ur: Calls, context: int, device: PluginDevice
 ) -> None:
     table, native_context = opencl(ur, context)
     native_device = ur.made("urDeviceGetNativeHandle", device.handle).value
@@ -227,12 +227,12 @@ def test_times_that_there_are_not(ur: Calls, queue: int) -> None:
 
 
 def test_a_queue_that_is_being_closed_is_not_waited_for(
-    ur: Calls, device: Device, context: int, monkeypatch: pytest.MonkeyPatch
+    ur: Calls, device: PluginDevice, context: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A weak reference leads to it until its finalizer has returned, and its handle may be no queue's any more."""
     drained: list[int] = []
 
-    def close(self: queues.CLObject) -> None:
+    def close(self: Any) -> None:
         closed(self)
         other = threading.Thread(target=queues.drain_queues, kwargs={"context": self.context})
         other.start()

@@ -18,8 +18,8 @@ from fairlead.icd.driver_profiles import profile_for
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
+from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins.opencl.core import adapter as reference
 
 COUNT = 16
@@ -27,7 +27,7 @@ Put = Callable[[str, Callable[..., Any]], None]
 
 
 @pytest.fixture
-def device(adapter: Plugin, pocl_wheel: Candidate, monkeypatch: pytest.MonkeyPatch) -> Device:
+def device(adapter: Plugin, pocl_wheel: Candidate, monkeypatch: pytest.MonkeyPatch) -> PluginDevice:
     """PoCL's, with the habits of NVIDIA's driver."""
     device = next(found for found in adapter.devices if "Portable" in found.platform.name)
     platform = thing("platform", device.platform.handle)
@@ -107,7 +107,7 @@ def addresses_stay(put: Put) -> set[tuple[int, int]]:
 
 
 @pytest.fixture
-def memory(ur: Calls, context: int, device: Device) -> Iterator[tuple[int, int]]:
+def memory(ur: Calls, context: int, device: PluginDevice) -> Iterator[tuple[int, int]]:
     """Shared memory, and a buffer."""
     address = ur.made("urUSMSharedAlloc", context, device.handle, None, None, 4 * COUNT).value or 0
     buffer = (
@@ -179,7 +179,7 @@ def test_null_is_no_address(
 
 
 def test_launches_of_a_command_buffer_share_a_kernel_if_the_same_arguments_are_addresses(
-    ur: Calls, context: int, device: Device, queue: int, store: int, memory: tuple[int, int]
+    ur: Calls, context: int, device: PluginDevice, queue: int, store: int, memory: tuple[int, int]
 ) -> None:
     address, buffer = memory
     assert (
@@ -204,7 +204,7 @@ def test_launches_of_a_command_buffer_share_a_kernel_if_the_same_arguments_are_a
 
 
 def test_one_thread_at_a_time_allocates_and_frees(
-    ur: Calls, context: int, device: Device, put: Put
+    ur: Calls, context: int, device: PluginDevice, put: Put
 ) -> None:
     inside, most = itertools.count(), list[int]()
     present: set[int] = set()
@@ -234,7 +234,7 @@ def test_one_thread_at_a_time_allocates_and_frees(
 
 
 def test_a_time_stamp_is_no_marker_that_waits(
-    ur: Calls, context: int, device: Device, put: Put
+    ur: Calls, context: int, device: PluginDevice, put: Put
 ) -> None:
     """Such a one has the times of another command, or none."""
     queue = new_queue(ur, context, device.handle, "PROFILING_ENABLE").value or 0

@@ -9,7 +9,7 @@ from helpers.tables import table
 from helpers.ur_calls import Calls
 
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin
+from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins.opencl.core import adapter as declared
 from fairlead.plugins.opencl.unsupported import REASONS, TABLES, page
 

@@ -22,7 +22,7 @@ from helpers.tables import table
 from helpers.ur_calls import Calls, array
 
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
 
 SIZE = 4096
 DATA = bytes(range(256)) * 16
@@ -30,7 +30,9 @@ HUGE = (1 << 64) - 1
 
 
 @pytest.fixture(params=["in order", "out of order"])
-def queue(request: pytest.FixtureRequest, ur: Calls, context: int, device: Device) -> Iterator[int]:
+def queue(
+    request: pytest.FixtureRequest, ur: Calls, context: int, device: PluginDevice
+) -> Iterator[int]:
     """A queue of either kind, with profiling."""
     flags = ["OUT_OF_ORDER_EXEC_MODE_ENABLE"] if request.param == "out of order" else []
     made = new_queue(ur, context, device.handle, "PROFILING_ENABLE", *flags)
@@ -190,7 +192,7 @@ def test_nulls_and_handles_of_another_kind(
 
 
 def test_a_buffer_of_another_context(
-    ur: Calls, device: Device, queue: int, buffer: ctypes.c_void_p
+    ur: Calls, device: PluginDevice, queue: int, buffer: ctypes.c_void_p
 ) -> None:
     other = ur.made("urContextCreate", 1, array(device.handle), None)
     foreign = new_buffer(ur, other.value or 0, SIZE)
@@ -535,7 +537,7 @@ SOURCE = b"global int answer[4] = {1, 2, 3, 4}; kernel void use(global int *out)
 
 
 def test_device_global_variables_where_the_driver_reaches_them(
-    ur: Calls, context: int, device: Device, queue: int
+    ur: Calls, context: int, device: PluginDevice, queue: int
 ) -> None:
     table, native_context = opencl(ur, context)
     native_device = ur.made("urDeviceGetNativeHandle", device.handle)

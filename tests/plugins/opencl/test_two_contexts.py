@@ -17,15 +17,15 @@ from helpers.usm_ways import Way
 
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
+from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins.opencl.core import adapter as the_adapter
 
 MOVE = b"kernel void move(global int *out, global const int *in) { out[get_global_id(0)] = in[get_global_id(0)]; }"
 
 
 @pytest.fixture
-def other(device: Device, ur: Calls) -> Iterator[int]:
+def other(device: PluginDevice, ur: Calls) -> Iterator[int]:
     """Another context of the same device."""
     made = ur.made("urContextCreate", 1, array(device.handle), None)
     yield made.value or 0
@@ -60,7 +60,7 @@ def test_a_launch_that_is_refused_leaves_the_arguments_that_were_set(
 
 
 def test_a_command_buffer_waits_for_no_event_of_another_context(
-    ur: Calls, context: int, other: int, queue: int, free_queue: int, device: Device
+    ur: Calls, context: int, other: int, queue: int, free_queue: int, device: PluginDevice
 ) -> None:
     """Intel's driver crashes with such a wait list on a queue that is out of order."""
     desc = struct("ur_exp_command_buffer_desc_t", "EXP_COMMAND_BUFFER_DESC")
@@ -134,7 +134,7 @@ def test_host_memory_may_be_known_to_two_contexts(way: Way, ur: Calls) -> None:
     ur.ok("urContextRelease", other)
 
 
-def test_the_time_of_a_part_of_a_device_leaves_nothing(ur: Calls, device: Device) -> None:
+def test_the_time_of_a_part_of_a_device_leaves_nothing(ur: Calls, device: PluginDevice) -> None:
     """PoCL 3.0 has no timer, so that a queue of ours is asked: that of the whole device."""
     one = UR.struct("ur_device_partition_property_t")(type=UR["UR_DEVICE_PARTITION_EQUALLY"])
     one.value.equally = 1

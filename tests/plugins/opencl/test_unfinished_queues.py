@@ -13,8 +13,8 @@ from helpers.ur_calls import Calls, array
 from fairlead.icd.command_buffer import leaving
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
+from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins.opencl import queues
 from fairlead.plugins.opencl.core import adapter as reference
 
@@ -22,7 +22,7 @@ SIZE = 64
 
 
 @pytest.fixture
-def device(adapter: Plugin) -> Device:
+def device(adapter: Plugin) -> PluginDevice:
     """PoCL's, which frees USM by a function of its table."""
     return next(found for found in adapter.devices if "Portable" in found.platform.name)
 
@@ -77,7 +77,7 @@ class Held:
 def test_memory_is_freed_after_the_commands_of_a_released_queue(
     ur: Calls,
     context: int,
-    device: Device,
+    device: PluginDevice,
     table: DispatchTable,
     monkeypatch: pytest.MonkeyPatch,
     flags: tuple[str, ...],
@@ -98,7 +98,7 @@ def test_memory_is_freed_after_the_commands_of_a_released_queue(
 def test_a_device_is_waited_for_with_the_commands_of_a_released_queue(
     ur: Calls,
     context: int,
-    device: Device,
+    device: PluginDevice,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     held = Held(ur, context, device.handle, monkeypatch)
@@ -111,7 +111,7 @@ def test_a_device_is_waited_for_with_the_commands_of_a_released_queue(
 def test_a_queue_that_only_its_event_holds_is_waited_for(
     ur: Calls,
     context: int,
-    device: Device,
+    device: PluginDevice,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The handle is gone, the queue is not."""
@@ -125,7 +125,7 @@ def test_a_queue_that_only_its_event_holds_is_waited_for(
 
 
 def test_a_queue_is_released_without_a_look_at_its_device(
-    ur: Calls, device: Device, monkeypatch: pytest.MonkeyPatch
+    ur: Calls, device: PluginDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PoCL 3.1 deletes a sub-device that has queues."""
     properties = UR.struct("ur_device_partition_properties_t")

@@ -26,8 +26,8 @@ from helpers.ur_calls import Calls, array
 
 from fairlead.icd.command_buffer.driver_command_buffer import support_of
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
+from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins.opencl.core import adapter as reference
 
 
@@ -345,7 +345,7 @@ def test_contexts_of_one_native_handle_are_the_same(bench: Bench, adapter: Plugi
 
 
 def test_the_event_of_an_enqueue_tells_the_time_of_it_all(
-    bench: Bench, ur: Calls, device: Device, context: int, mode: str
+    bench: Bench, ur: Calls, device: PluginDevice, context: int, mode: str
 ) -> None:
     properties = UR.struct("ur_queue_properties_t")(
         UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, 2

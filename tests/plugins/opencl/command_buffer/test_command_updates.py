@@ -13,7 +13,7 @@ from helpers.ur_calls import array
 from fairlead.icd._native import lib
 from fairlead.icd.command_buffer import builds
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl.core import adapter as reference
 
 
@@ -250,7 +250,9 @@ def test_an_update_leaves_alone_what_is_enqueued(bench: Bench, mode: str) -> Non
     ur.ok("urCommandBufferReleaseExp", buffer)
 
 
-def test_threads_update_and_enqueue_their_own_command_buffers(bench: Bench, device: Device) -> None:
+def test_threads_update_and_enqueue_their_own_command_buffers(
+    bench: Bench, device: PluginDevice
+) -> None:
     """No update is lost, whichever thread comes first."""
     ur, errors = bench.ur, list[BaseException]()
 

@@ -16,8 +16,8 @@ from helpers.usm_ways import KINDS, Way, aligned
 
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.adapters import Plugin
-from fairlead.loader.ur.devices import Device
+from fairlead.loader.ur.devices import PluginDevice
+from fairlead.loader.ur.plugin import Plugin
 
 ACCESS = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS"]
 CONCURRENT = UR["UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_CONCURRENT_ACCESS"]
@@ -30,7 +30,7 @@ SUPPORT = {
 }
 
 
-def support(ur: Calls, device: Device) -> dict[str, int]:
+def support(ur: Calls, device: PluginDevice) -> dict[str, int]:
     names = {kind: f"UR_DEVICE_INFO_USM_{name}_SUPPORT" for kind, name in SUPPORT.items()}
     return {kind: ur.number("urDeviceGetInfo", device.handle, name) for kind, name in names.items()}
 

@@ -1,0 +1,193 @@
+"""Reads ELF files: whether a file is a shared library for this process, and what it needs.
+
+No code of the library runs (System V ABI, chapters 4 and 5).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+import sys
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from .errors import LibraryError
+
+_FILE_ERRORS = {
+    "FileNotFoundError": (
+        "the file does not exist",
+        "install the package that ships it, or correct the path",
+    ),
+    "NotADirectoryError": ("a part of its path is not a directory", "correct the path"),
+    "PermissionError": (
+        "this user may not read it",
+        "give read permission, or run as a user who has it",
+    ),
+}
+
+
+class _Header(NamedTuple):
+    """The fields of an ELF header that matter here."""
+
+    bits: int
+    type: int
+    machine: int
+    program_offset: int
+    program_size: int
+    program_count: int
+    order: str
+
+
+def check_file(library: str) -> None:
+    """Check that a file is a complete ELF shared library for the architecture of this process.
+
+    Raises:
+        LibraryError: it is not. The error says why.
+    """
+
+    def refuse(message: str, remedy: str = "") -> LibraryError:
+        return LibraryError(message, routine=f"dlopen({library})", remedy=remedy)
+
+    try:
+        status = os.stat(library)
+        if stat.S_ISDIR(status.st_mode):
+            raise refuse("it is a directory, not a shared library", "name the library file itself")
+        if not stat.S_ISREG(status.st_mode):
+            raise refuse("it is not a regular file")
+        with open(library, "rb") as file:
+            start = file.read(4096)
+    except OSError as error:
+        if os.path.islink(library) and isinstance(error, FileNotFoundError):
+            raise refuse(
+                f"it is a symbolic link to {os.readlink(library)}, which does not exist",
+                "reinstall the driver",
+            ) from None
+        raise refuse(
+            *_FILE_ERRORS.get(type(error).__name__, (f"it cannot be read: {error.strerror}", ""))
+        ) from None
+    if not start.startswith(b"\x7fELF"):
+        raise refuse(_what_it_is(start), "name a shared library (.so)")
+    header = _header(start)
+    if header is None:
+        raise refuse("the file is truncated", "install it again")
+    mine = _own_header()
+    if header.bits != mine.bits:
+        raise refuse(
+            f"it is a {header.bits}-bit library and this is a {mine.bits}-bit process",
+            f"install the {mine.bits}-bit driver",
+        )
+    if header.machine != mine.machine:
+        raise refuse(
+            "it was built for another processor architecture",
+            "install the driver for this architecture",
+        )
+    if header.type != 3:  # ET_DYN
+        raise refuse("it is an ELF file but not a shared library", "name a shared library (.so)")
+    if _end_of_segments(start, header) > status.st_size:
+        raise refuse("the file is truncated", "install it again")
+
+
+def _what_it_is(start: bytes) -> str:
+    if not start:
+        return "the file is empty"
+    if start.startswith(b"!<arch>"):
+        return "it is a static archive, not a shared library"
+    text = all(byte in b"\t\n\r\f" or byte >= 32 for byte in start)
+    return (
+        "it is a text file, not a shared library"
+        if text
+        else "it is not an ELF file, so it is no shared library"
+    )
+
+
+def _header(start: bytes) -> _Header | None:
+    """Parse an ELF header (System V ABI, "ELF header"). None if the file ends inside it."""
+    if len(start) < 64:
+        return None
+    bits = {1: 32, 2: 64}.get(start[4], 0)
+    order = "<" if start[5] == 1 else ">"
+    kind, machine = struct.unpack_from(order + "HH", start, 16)
+    offset = struct.unpack_from(
+        order + ("Q" if bits == 64 else "I"), start, 32 if bits == 64 else 28
+    )[0]
+    size, count = struct.unpack_from(order + "HH", start, 54 if bits == 64 else 42)
+    return _Header(bits, kind, machine, offset, size, count, order)
+
+
+def _end_of_segments(start: bytes, header: _Header) -> int:
+    """Return where the last segment of the program headers ends, an offset in the file."""
+    end = header.program_offset + header.program_size * header.program_count
+    for index in range(header.program_count):
+        place = header.program_offset + index * header.program_size
+        if place + header.program_size > len(start):
+            break
+        offset, size = (
+            struct.unpack_from(header.order + "Q16xQ", start, place + 8)
+            if header.bits == 64
+            else struct.unpack_from(header.order + "I8xI", start, place + 4)
+        )
+        end = max(end, offset + size)
+    return end
+
+
+@cache
+def _own_header() -> _Header:
+    with open("/proc/self/exe", "rb") as file:
+        header = _header(file.read(64))
+    return header or _Header(64 if sys.maxsize > 2**32 else 32, 3, 0, 0, 0, 0, "<")
+
+
+def is_loadable(path: str) -> bool:
+    """Return whether the dynamic linker would accept a file.
+
+    It silently ignores files of other architectures.
+    """
+    try:
+        with open(path, "rb") as file:
+            start = file.read(64)
+    except OSError:
+        return False
+    header = _header(start) if start.startswith(b"\x7fELF") else None
+    return header is not None and (header.bits, header.machine) == (
+        _own_header().bits,
+        _own_header().machine,
+    )
+
+
+def dynamic_section(path: str) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
+    """Return DT_NEEDED, DT_RPATH and DT_RUNPATH of a library, with $ORIGIN and $LIB replaced.
+
+    All are empty if the file cannot be read.
+    """
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.dynamic import DynamicSegment
+    from elftools.elf.elffile import ELFFile
+
+    needed: list[str] = []
+    paths: dict[str, tuple[str, ...]] = {"DT_RPATH": (), "DT_RUNPATH": ()}
+    try:
+        with open(path, "rb") as file:
+            for segment in ELFFile(file).iter_segments():
+                for tag in segment.iter_tags() if isinstance(segment, DynamicSegment) else ():
+                    kind = tag.entry.d_tag
+                    if kind == "DT_NEEDED":
+                        needed.append(tag.needed)  # pyright: ignore[reportAttributeAccessIssue]
+                    elif kind in paths:
+                        search_path = getattr(tag, kind.removeprefix("DT_").lower())
+                        paths[kind] = tuple(_expand(search_path, path))
+    except (OSError, ELFError):
+        pass  # the message of ld.so is then the best explanation
+    return needed, paths["DT_RPATH"], paths["DT_RUNPATH"]
+
+
+def _expand(search_path: str, library: str) -> Iterator[str]:
+    origin = os.path.dirname(os.path.realpath(library))
+    for part in search_path.split(":"):
+        for token, value in (
+            ("ORIGIN", origin),
+            ("LIB", "lib64" if _own_header().bits == 64 else "lib"),
+        ):
+            part = part.replace("${" + token + "}", value).replace("$" + token, value)
+        yield part or "."  # for ld.so, an empty element is the working directory

@@ -1,0 +1,114 @@
+"""Predicts the dynamic linker: where it finds a library, and which dependencies are missing.
+
+The search order is that of ld.so(8): RPATH, LD_LIBRARY_PATH, RUNPATH, the cache, the default
+directories. Nothing is loaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import sys
+from functools import cache
+from pathlib import Path
+
+from .elf import dynamic_section, is_loadable
+from .search import secure_environ
+
+_CACHE = Path("/etc/ld.so.cache")
+
+
+_CACHE_MAGIC = b"glibc-ld.so.cache1.1"
+
+
+#: Debian's name for the architecture, such as "x86_64-linux-gnu".
+_MULTIARCH = getattr(sys.implementation, "_multiarch", "")
+
+
+_DEFAULT_DIRECTORIES = (
+    f"/lib/{_MULTIARCH}",
+    f"/usr/lib/{_MULTIARCH}",
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
+)
+
+
+def missing_dependencies(path: str) -> tuple[str, ...]:
+    """Return the sonames that a library needs, directly or indirectly, and that are not found."""
+    missing: dict[str, None] = {}
+    seen: set[str] = set()
+    waiting: list[tuple[str, tuple[str, ...]]] = [(path, ())]
+    while waiting:
+        current, inherited = waiting.pop(0)
+        needed, rpath, runpath = dynamic_section(current)
+        # ld.so(8): RPATH also applies to the dependencies of dependencies, RUNPATH does not.
+        rpath = () if runpath else (*rpath, *inherited)
+        for name in needed:
+            if name in seen:
+                continue
+            seen.add(name)
+            if _is_loaded(name):
+                continue
+            found = (
+                name if "/" in name and os.path.exists(name) else find_library(name, rpath, runpath)
+            )
+            if found is None:
+                missing[name] = None
+            else:
+                waiting.append((found, rpath))
+    return tuple(missing)
+
+
+def find_library(
+    name: str, rpath: tuple[str, ...] = (), runpath: tuple[str, ...] = ()
+) -> str | None:
+    """Return where the dynamic linker would find a bare soname, None if nowhere.
+
+    Args:
+        name: the soname.
+        rpath: the RPATH directories that apply.
+        runpath: the RUNPATH directories that apply.
+    """
+    variable = secure_environ().get("LD_LIBRARY_PATH", "").replace(";", ":")
+    from_environment = [part or "." for part in variable.split(":")] if variable else []
+    for directory in (*rpath, *from_environment, *runpath):
+        if is_loadable(os.path.join(directory, name)):
+            return os.path.join(directory, name)
+    cached = next((path for path in linker_cache().get(name, ()) if is_loadable(path)), None)
+    return cached or next(
+        (p for p in (os.path.join(d, name) for d in _DEFAULT_DIRECTORIES) if is_loadable(p)), None
+    )
+
+
+def _is_loaded(name: str) -> bool:
+    """Return whether a library with this soname is loaded. It then satisfies DT_NEEDED."""
+    try:
+        ctypes.CDLL(name, mode=os.RTLD_LAZY | os.RTLD_NOLOAD)
+    except OSError:
+        return False
+    return True
+
+
+@cache
+def linker_cache() -> dict[str, list[str]]:
+    """Return soname to paths, from the cache that ldconfig writes.
+
+    The format is `struct cache_file_new` of glibc (sysdeps/generic/dl-cache.h).
+    """
+    try:
+        data = _CACHE.read_bytes()
+    except OSError:
+        return {}
+    base = data.find(_CACHE_MAGIC)
+    if base < 0:
+        return {}
+    data = data[base:]
+    entries: dict[str, list[str]] = {}
+    (count,) = struct.unpack_from("=I", data, 20)
+    for _, key, value in struct.iter_unpack("=iII12x", data[48 : 48 + 24 * count]):
+        name, path = (data[place : data.index(b"\0", place)] for place in (key, value))
+        entries.setdefault(os.fsdecode(name), []).append(os.fsdecode(path))
+    return entries

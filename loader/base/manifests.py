@@ -1,0 +1,213 @@
+"""Reads manifests, the text files that name libraries, and yields what they name.
+
+A manifest has one library a line. The manifests of a directory are read in the order of their
+names, so the result does not depend on the file system. Nothing here opens a library.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from .search import Candidate, Finding, Place, Refusal
+
+#: A manifest has a line or two. A larger file is something else.
+MAX_MANIFEST_BYTES: Final = 64 * 1024
+
+
+_CONTROL_CHARACTER: Final = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
+
+
+_KINDS: Final = {
+    stat.S_IFREG: "a file",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def kind_of(path: str | Path) -> str:
+    """Return the kind of a file: "a file", "a directory", "a named pipe" and so on.
+
+    Links are followed.
+
+    Raises:
+        OSError: the file cannot be examined.
+    """
+    return _KINDS.get(stat.S_IFMT(os.stat(path).st_mode), "not a file")
+
+
+def read_manifest(path: Path, found_via: str = "") -> tuple[str, ...] | Refusal:
+    """Return the names in a manifest, one a line, or a Refusal if it is unusable."""
+    lines = manifest_lines(path, found_via)
+    return lines if isinstance(lines, Refusal) else tuple(lines.values())
+
+
+def manifest_lines(path: Path, found_via: str = "") -> dict[int, str] | Refusal:
+    """Return the lines of a manifest that name something, by line number, or a Refusal.
+
+    Blanks around a line, empty lines, lines that begin with `#`, a UTF-8 byte-order mark and CRLF
+    line ends are ignored. Names that are not UTF-8 are preserved: `os.fsencode` returns their
+    bytes.
+    """
+
+    def refusal(reason: str, remedy: str) -> Refusal:
+        return Refusal(str(path), reason, remedy, found_via)
+
+    try:
+        kind = kind_of(path)
+        if kind != "a file":
+            return refusal(f"is {kind}, not a text file", "move it elsewhere")
+        with open(path, "rb", opener=_open_without_waiting) as file:
+            content = file.read(MAX_MANIFEST_BYTES + 1) or b""
+    except OSError as error:
+        return refusal(*_explain(path, error))
+    if len(content) > MAX_MANIFEST_BYTES:
+        return refusal(
+            f"is larger than {MAX_MANIFEST_BYTES // 1024} KiB, so it is no manifest",
+            "move it elsewhere",
+        )
+    if _CONTROL_CHARACTER.search(content):
+        return refusal(
+            "contains control characters, so it is no plain text",
+            "write the library's path into it as UTF-8 text",
+        )
+    lines = enumerate(map(bytes.strip, content.removeprefix(codecs.BOM_UTF8).splitlines()), start=1)
+    said = {
+        number: os.fsdecode(line) for number, line in lines if line and not line.startswith(b"#")
+    }
+    return said or refusal(
+        "names no library: it is empty", "write the library's path into it, or delete it"
+    )
+
+
+def search_manifest(path: Path, found_via: str, bases: Sequence[Path] = ()) -> Iterator[Finding]:
+    """Yield the libraries that a manifest names.
+
+    Args:
+        path: the manifest.
+        found_via: the search step.
+        bases: more directories that its relative paths may be relative to.
+    """
+    path = Path(os.path.abspath(path))
+    names = read_manifest(path, found_via)
+    if isinstance(names, Refusal):
+        yield names
+        return
+    for name in names:
+        yield _resolve(name, path, found_via, bases)
+
+
+def search_directory(
+    directory: Path, found_via: str, bases: Sequence[Path] = (), suffix: str = ".icd"
+) -> Iterator[Finding]:
+    """Yield the libraries that the manifests of a directory name, in the order of their names.
+
+    Args:
+        directory: the directory.
+        found_via: the search step.
+        bases: see `search_manifest`.
+        suffix: how the name of a manifest ends.
+    """
+    directory = Path(os.path.abspath(directory))
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        yield Place(str(directory), found_via, "does not exist")
+        return
+    except OSError as error:
+        yield Place(str(directory), found_via, f"not readable: {error.strerror}")
+        yield Refusal(str(directory), *_explain(directory, error), found_via)
+        return
+    manifests = [name for name in names if name.endswith(suffix)]
+    yield Place(str(directory), found_via, _count(len(manifests), len(names)))
+    for name in names:
+        if name.endswith(suffix):
+            yield from search_manifest(directory / name, found_via, bases)
+        elif name.lower().endswith(suffix):
+            reason, remedy = (
+                f"does not end in {suffix}: upper case counts",
+                f"rename it to end in {suffix}",
+            )
+            yield Refusal(str(directory / name), reason, remedy, found_via)
+
+
+def check_library(
+    library: str, found_via: str, manifest: Path | None = None
+) -> Candidate | Refusal:
+    """Return the candidate for an absolute path or a bare soname.
+
+    A path that exists and is no file is refused. A path that does not exist is a candidate: the
+    function that opens it may know how to repair the path.
+    """
+    try:
+        kind = kind_of(library) if "/" in library else "a file"
+    except OSError:
+        kind = "a file"
+    if kind == "a file":
+        return Candidate(library, found_via, manifest)
+    return Refusal(
+        str(manifest or library),
+        f"{library} is {kind}, not a library",
+        "name the library itself",
+        found_via,
+    )
+
+
+def _resolve(
+    name: str, manifest: Path, found_via: str, bases: Sequence[Path]
+) -> Candidate | Refusal:
+    """Turn a name from a manifest into a candidate.
+
+    A relative path is never relative to the current directory.
+    """
+    if os.path.isabs(name):
+        return check_library(name, found_via, manifest)
+    directories = [manifest.parent, *(bases if "/" in name else ())]
+    for directory in directories:
+        if os.path.isfile(directory / name):
+            return check_library(str(directory / name), found_via, manifest)
+    if "/" not in name:
+        return check_library(name, found_via, manifest)
+    reason = f"names {name}, and there is no such file in {' nor in '.join(map(str, directories))}"
+    remedy = (
+        f"install what the manifest stands for ({manifest.stem}), or write the library's "
+        "absolute path into it"
+    )
+    return Refusal(str(manifest), reason, remedy, found_via)
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Open a file without waiting for a writer, should somebody replace it by a named pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _explain(path: Path, error: OSError) -> tuple[str, str]:
+    """Return the reason and the remedy for a file that cannot be read."""
+    if isinstance(error, FileNotFoundError) and os.path.islink(path):
+        return (
+            f"is a link to {os.path.realpath(path)}, which does not exist",
+            "install what it points to, or delete the link",
+        )
+    if isinstance(error, FileNotFoundError):
+        return "does not exist", "correct its name, or do not ask for it"
+    if isinstance(error, PermissionError):
+        return (
+            f"not readable: {error.strerror}",
+            "let this user read it (chmod a+r) and enter the directories above it",
+        )
+    return f"not readable: {error.strerror}", "repair or remove it"
+
+
+def _count(manifests: int, files: int) -> str:
+    """Describe the contents of a directory."""
+    if manifests:
+        return "1 manifest" if manifests == 1 else f"{manifests} manifests"
+    return f"no manifest (other files: {files})" if files else "no manifest"

@@ -1,0 +1,143 @@
+"""Programs of PI, served from Unified Runtime."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from ..ur.abi import UR
+from .abi import PI
+from .mapping import ENUMS, new_struct
+from .translation import UNSUPPORTED_FEATURE, read_words, serves, text, word_of
+
+if TYPE_CHECKING:
+    from .serve import Service
+
+
+_Notify = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+
+@serves("piProgramCreateWithBinary")
+def _program_from_binary(
+    service: Service,
+    context: int,
+    count: int,
+    devices: int,
+    lengths: int,
+    binaries: int,
+    num_metadata: int,
+    metadata: int,
+    status: int,
+    program: int,
+) -> int:
+    properties = None
+    if num_metadata:
+        entries = (UR.struct("ur_program_metadata_t") * num_metadata)()
+        for entry, address in zip(entries, read_words(metadata, num_metadata), strict=False):
+            _metadata(entry, PI.struct("pi_device_binary_property_struct").from_address(address))
+        properties = ctypes.byref(
+            new_struct("ur_program_properties_t", count=num_metadata, pMetadatas=entries)
+        )
+    code = service.call(
+        "urProgramCreateWithBinary", context, count, devices, lengths, binaries, properties, program
+    )
+    for index in range(count if status else 0):
+        ctypes.c_int32.from_address(status + 4 * index).value = code
+    return code
+
+
+def _metadata(entry: Any, source: Any) -> None:
+    """Convert an entry of metadata. PI stores a number in the field of the size."""
+    entry.pName = source.Name
+    entry.type = ENUMS["pi_property_type"].to_ur(source.Type)
+    if source.Type == PI["PI_PROPERTY_TYPE_UINT32"]:
+        entry.size, entry.value.data32 = 4, source.ValSize
+    else:
+        entry.size, entry.value.pData = source.ValSize, source.ValAddr
+
+
+@serves("piProgramBuild")
+def _program_build(
+    service: Service, program: int, count: int, devices: int, options: int, notify: int, data: int
+) -> int:
+    """Build for a list of devices, which UR does only by an optional extension.
+
+    Without it, UR builds for all devices of the context.
+    """
+    return _build(service, "urProgramBuild", program, count, devices, options, notify, data)
+
+
+@serves("piProgramCompile")
+def _program_compile(
+    service: Service,
+    program: int,
+    count: int,
+    devices: int,
+    options: int,
+    num_headers: int,
+    headers: int,
+    names: int,
+    notify: int,
+    data: int,
+) -> int:
+    """UR has no headers, so a call with headers is refused."""
+    if num_headers:
+        return UNSUPPORTED_FEATURE
+    return _build(service, "urProgramCompile", program, count, devices, options, notify, data)
+
+
+def _build(
+    service: Service,
+    name: str,
+    program: int,
+    count: int,
+    devices: int,
+    options: int,
+    notify: int,
+    data: int,
+) -> int:
+    code = UNSUPPORTED_FEATURE
+    if count and devices and service.has(name + "Exp"):
+        code = service.call(name + "Exp", program, count, devices, 0, text(options))
+    if code == UNSUPPORTED_FEATURE:
+        context = word_of(service.query("urProgramGetInfo", program, UR["UR_PROGRAM_INFO_CONTEXT"]))
+        code = service.call(name, context, program, text(options))
+    return _call_notify(code, program, notify, data)
+
+
+def _call_notify(code: int, program: int, notify: int, data: int) -> int:
+    """Call the callback: PI may build later, but UR has already built."""
+    if notify:
+        _Notify(notify)(program, data)
+    return code
+
+
+@serves("piProgramLink")
+def _program_link(
+    service: Service,
+    context: int,
+    count: int,
+    devices: int,
+    options: int,
+    num_programs: int,
+    programs: int,
+    notify: int,
+    data: int,
+    linked: int,
+) -> int:
+    code = UNSUPPORTED_FEATURE
+    if count and devices and service.has("urProgramLinkExp"):
+        code = service.call(
+            "urProgramLinkExp",
+            context,
+            count,
+            devices,
+            0,
+            num_programs,
+            programs,
+            text(options),
+            linked,
+        )
+    if code == UNSUPPORTED_FEATURE:
+        code = service.call("urProgramLink", context, num_programs, programs, text(options), linked)
+    return _call_notify(code, ctypes.c_uint64.from_address(linked).value, notify, data)

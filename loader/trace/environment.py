@@ -1,0 +1,157 @@
+"""Starts the traces that environment variables ask for (`follow_environment`)."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..base._native import ffi, lib
+from ..base.errors import FairleadError
+from ..base.layers import Layer
+from ..base.log import logger, put, trace_bits, warn
+from ..base.search import secure_environ
+from ..base.table import DispatchTable
+from .printing import running_call, split_pieces, text_after, text_before
+from .trace import API_NAMES, APIS, Trace, TracingLayers
+
+
+def read_pieces(layer: Layer, slot: int, arguments: Sequence[int]) -> dict[int, bytes]:
+    """Read the memory behind the arguments of a call through `layer`, as `TracedCall.pieces`."""
+    given, into = ffi.new("uint64_t[]", list(arguments)), ffi.new("uint64_t[]", lib.FL_LOOK)
+    words = lib.fl_look(layer.pointer, slot, given, len(arguments), into)
+    return split_pieces(memoryview(ffi.buffer(into, 8 * words)[:]).cast("Q"))
+
+
+def follow_environment(environ: Mapping[str, str] | None = None) -> None:
+    """Start the traces that the environment asks for. Problems are warning lines, never errors.
+
+    SYCL_UR_TRACE and SYCL_PI_TRACE (bit 2, or -1) print Unified Runtime calls to stdout.
+    SYCL_PI_TRACE also prints PI calls. UR_LAYER_TRACING in UR_ENABLE_LAYERS prints Unified Runtime
+    calls as UR_LOG_TRACING says.
+
+    FAIRLEAD_TRACE is a comma list of ur, pi, cl and "times". It prints lines to stderr. With
+    FAIRLEAD_TRACE_FILE, a file is written at the end of the process instead. "%p" in its name is
+    the process id. A name that ends in .json gives Chrome trace JSON.
+
+    Args:
+        environ: the environment, `os.environ` by default.
+    """
+    environ = secure_environ(environ)
+    outputs = _outputs(environ)
+    words = [word.strip() for word in environ.get("FAIRLEAD_TRACE", "").split(",") if word.strip()]
+    for word in words:
+        if word not in APIS and word != "times":
+            warn(
+                f"FAIRLEAD_TRACE has the element {word!r}, which is ignored: it is a comma list of "
+                f"{', '.join(APIS)} and times"
+            )
+    apis, times, path = (
+        [word for word in APIS if word in words],
+        "times" in words,
+        environ.get("FAIRLEAD_TRACE_FILE", ""),
+    )
+    if apis and path:
+        _record_process(apis, path, times)
+    for name in apis if not path else ():
+        outputs.setdefault(name, []).append(_Output(_to_stderr, times=times))
+    if outputs:
+        _start(
+            TracingLayers(
+                frozenset(outputs),
+                lambda layer, table: _print_calls(
+                    layer, table, outputs[API_NAMES[table.api.path.stem]]
+                ),
+            )
+        )
+
+
+@dataclass(frozen=True)
+class _Output:
+    """Where lines are printed, and their format."""
+
+    write: Callable[[str], None]
+    indent: str = ""
+    times: bool = False
+
+
+def _print_calls(layer: Layer, table: DispatchTable, outputs: Sequence[_Output]) -> None:
+    """Print the calls through a layer.
+
+    Calls that run when the trace starts or stops are printed only in part.
+    """
+    api, label, begun = table.api, table.label, threading.local()
+
+    def before(slot: int, arguments: Sequence[int]) -> None:
+        call = running_call(api, slot, arguments, label)
+        for output in outputs:
+            output.write(text_before(call, output.indent))
+        begun.times = [*getattr(begun, "times", ()), time.monotonic_ns()]
+
+    def after(slot: int, arguments: Sequence[int], result: int) -> None:
+        end, times = time.monotonic_ns(), getattr(begun, "times", None)
+        begin = times.pop() if times else end
+        call = running_call(api, slot, arguments, label, threading.get_native_id(), begin)
+        call = replace(call, end=end, result=result, pieces=read_pieces(layer, slot, arguments))
+        for output in outputs:
+            output.write(text_after(call, output.indent, output.times))
+
+    layer.handle(before, after)
+
+
+def _outputs(environ: Mapping[str, str]) -> dict[str, list[_Output]]:
+    """Return the outputs that the variables of other loaders ask for, by API."""
+    outputs: dict[str, list[_Output]] = {}
+    ur, pi = (bool(trace_bits(name, environ) & 2) for name in ("SYCL_UR_TRACE", "SYCL_PI_TRACE"))
+    if ur or pi:
+        outputs["ur"] = [_Output(_to_stdout, "   ")]
+    if pi:
+        outputs["pi"] = [_Output(_to_stdout)]
+    if "UR_LAYER_TRACING" in (
+        name.strip() for name in environ.get("UR_ENABLE_LAYERS", "").split(",")
+    ):
+        lines = logger("TRACING", default="info")  # printed unless UR_LOG_TRACING says otherwise
+        outputs.setdefault("ur", []).append(_Output(lambda text: lines.write("info", text), "   "))
+    return outputs
+
+
+def _record_process(apis: Sequence[str], path: str, times: bool) -> None:
+    """Record the calls of the whole process, and save them when it ends."""
+    found, owner = Trace(apis), os.getpid()
+
+    def save() -> None:
+        if os.getpid() != owner and "%p" not in path:
+            return  # a forked child has no file name of its own
+        where = path.replace("%p", str(os.getpid()))
+        try:
+            if where.endswith(".json"):
+                found.save(where)
+            else:
+                found.save_lines(where, times)
+        except OSError as error:
+            warn(
+                f"the trace cannot be written to {where}, which FAIRLEAD_TRACE_FILE names: "
+                f"{error.strerror}"
+            )
+
+    _start(found)
+    atexit.register(save)
+
+
+def _start(tracing: TracingLayers | Trace) -> None:
+    try:
+        tracing.start()
+    except FairleadError as error:
+        warn(f"the environment asks for a trace, which is not possible: {error.message}")
+
+
+def _to_stdout(text: str) -> None:
+    put(sys.stdout, text)
+
+
+def _to_stderr(text: str) -> None:
+    put(sys.stderr, text)

@@ -1,0 +1,279 @@
+"""The grammars of ONEAPI_DEVICE_SELECTOR and SYCL_DEVICE_FILTER, and their parsers.
+
+`GRAMMAR` and `FILTER_GRAMMAR` are the grammars as error messages print them. `parse_terms` and
+`parse_filter_terms` return `Term`s of `DevicePattern`s; selector.py applies them to devices.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ..base.errors import FairleadError
+
+ONEAPI_DEVICE_SELECTOR: Final = "ONEAPI_DEVICE_SELECTOR"
+
+
+SYCL_DEVICE_FILTER: Final = "SYCL_DEVICE_FILTER"
+
+
+SYCL_BE: Final = "SYCL_BE"
+
+
+#: The backends that a selector may name. `selector.parse` accepts others, too.
+BACKENDS: Final = ("level_zero", "opencl", "cuda", "hip", "native_cpu", "offload")
+
+
+#: Backends of the past that SYCL_DEVICE_FILTER may name, too. They select nothing.
+FILTER_BACKENDS: Final = ("host", "esimd_emulator")
+
+
+#: The precedence of the variables, for messages.
+PRECEDENCE: Final = (
+    f"{ONEAPI_DEVICE_SELECTOR} or {SYCL_DEVICE_FILTER} counts, and both at once is an error; "
+    f"{SYCL_BE} counts only if neither is set"
+)
+
+
+#: A type as written to `Selectable.type`. The selector calls an accelerator "fpga", the filter
+#: "acc".
+DEVICE_TYPES: Final = {"cpu": "cpu", "gpu": "gpu", "fpga": "acc", "acc": "acc"}
+
+
+_FILTER_TYPES: Final = {"*": "*", "host": "host", **DEVICE_TYPES}
+
+
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+
+
+_MAX_LEVELS: Final = 3  # a device, its sub-devices, and theirs
+
+
+_GRAMMAR: Final = """\
+selector = term {{ ";" term }}
+term     = [ "!" ] backend ":" device {{ "," device }}          "!" discards what the rest names
+backend  = {backends}
+device   = * | cpu | gpu | fpga | acc                         fpga and acc: accelerators
+         | N | N.N | N.* | *.*                                a device's number; its sub-devices
+         | N.N.N | N.N.* | N.*.* | *.*.*                      and theirs
+Case does not matter; blanks are illegal. N counts the devices of one backend from 0."""
+
+
+_FILTER_GRAMMAR: Final = """\
+filter  = item {{ "," item }}
+item    = backend | [ backend ":" ] type | [ backend ":" ] [ type ":" ] N
+backend = {backends}
+type    = * | cpu | gpu | acc | fpga | host                   host selects nothing
+Case does not matter; blanks are illegal. N counts the devices of one backend from 0."""
+
+
+def _grammar(template: str, backends: Iterable[str]) -> str:
+    return template.format(backends=" | ".join(["*", *backends]))
+
+
+GRAMMAR: Final[str] = _grammar(_GRAMMAR, BACKENDS)
+
+
+FILTER_GRAMMAR: Final[str] = _grammar(_FILTER_GRAMMAR, (*BACKENDS, *FILTER_BACKENDS))
+
+
+class SelectorError(FairleadError):
+    """A variable that selects devices has an illegal value. `code` is the name of the variable.
+
+    Attributes:
+        position: the character of the value that is wrong, counted from 1; 0 for the whole value.
+    """
+
+    def __init__(self, message: str, *, position: int = 0, **parts: str) -> None:
+        super().__init__(message, **parts)
+        self.position = position
+
+
+@dataclass(frozen=True)
+class DevicePattern:
+    """The devices that one element of a term names.
+
+    Attributes:
+        type: the type of the devices, "*" for any.
+        path: indices of the device, its sub-device and that one's sub-device, as far as named. "*"
+            is any index.
+    """
+
+    type: str = "*"
+    path: tuple[int | str, ...] = ("*",)
+
+    def __str__(self) -> str:
+        path = ".".join(map(str, self.path))
+        if self.type == "*":
+            return path
+        name = "fpga" if self.type == "acc" else self.type
+        # Only SYCL_DEVICE_FILTER can name a type and a number.
+        return name if path == "*" else f"{name}:{path}"
+
+    def covers(self, other: DevicePattern) -> bool:
+        """Return whether each device that `other` names is named by this pattern, or lies below
+        one.
+        """
+        if self.type not in ("*", other.type) or len(self.path) > len(other.path):
+            return False
+        return all(
+            mine in ("*", theirs) for mine, theirs in zip(self.path, other.path, strict=False)
+        )
+
+
+ALL_DEVICES: Final = DevicePattern()
+
+
+@dataclass(frozen=True)
+class Term:
+    """Accepts or discards the devices of a backend that match any of the patterns.
+
+    Attributes:
+        discard: whether it discards.
+        backend: the backend, "*" for every backend.
+        devices: the patterns.
+    """
+
+    discard: bool
+    backend: str
+    devices: tuple[DevicePattern, ...]
+
+    def __str__(self) -> str:
+        return f"{'!' * self.discard}{self.backend}:{','.join(map(str, self.devices))}"
+
+
+def parse_terms(text: str, backends: Sequence[str]) -> tuple[Term, ...]:
+    """Parse a value of ONEAPI_DEVICE_SELECTOR.
+
+    Args:
+        text: the value.
+        backends: the names that are legal besides "*".
+
+    Raises:
+        SelectorError: the value is illegal.
+    """
+    grammar = _grammar(_GRAMMAR, backends)
+    value = _Piece(ONEAPI_DEVICE_SELECTOR, text, grammar, 0, text)
+    return tuple(_term(piece, backends) for piece in value.split(";"))
+
+
+def parse_filter_terms(text: str, backends: Sequence[str]) -> tuple[Term, ...]:
+    """Parse a value of SYCL_DEVICE_FILTER. Arguments and errors are those of `parse_terms`."""
+    grammar = _grammar(_FILTER_GRAMMAR, backends)
+    value = _Piece(SYCL_DEVICE_FILTER, text, grammar, 0, text)
+    return tuple(_filter_item(piece, backends) for piece in value.split(","))
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A piece of a variable's value and its position `start` (from 0), which errors report."""
+
+    variable: str
+    whole: str
+    grammar: str
+    start: int
+    text: str
+
+    def at(self, start: int, text: str) -> _Piece:
+        return replace(self, start=self.start + start, text=text)
+
+    def split(self, separator: str) -> Iterator[_Piece]:
+        start = 0
+        for text in self.text.split(separator):
+            yield self.at(start, text)
+            start += len(text) + 1
+
+    def error(self, problem: str, remedy: str) -> SelectorError:
+        grammar = "\n".join(f"    {line}" for line in self.grammar.splitlines())
+        where = f"at character {self.start + 1} of {self.whole!r}"
+        message = f"{problem}, {where}. The grammar is:\n{grammar}"
+        return SelectorError(message, position=self.start + 1, code=self.variable, remedy=remedy)
+
+
+def _term(piece: _Piece, backends: Sequence[str]) -> Term:
+    """Parse `[!]backend:devices`."""
+    discard = piece.text.startswith("!")
+    rest = piece.at(1, piece.text[1:]) if discard else piece
+    backend, *devices = rest.split(":")
+    if not rest.text:
+        raise rest.error(
+            "a term is missing", "write one, such as 'opencl:gpu', or remove the extra ';' or '!'"
+        )
+    if not backend.text:
+        raise backend.error(
+            "the backend is missing before ':'", "name a backend, or write '*' for every one"
+        )
+    if backend.text.lower() not in ("*", *backends):
+        raise backend.error(
+            f"{backend.text!r} is no backend", f"name one of: *, {', '.join(backends)}"
+        )
+    if not devices:
+        end = rest.at(len(rest.text), "")
+        raise end.error(
+            f"{rest.text!r} names no devices",
+            f"write '{rest.text}:*' for all devices of the backend",
+        )
+    if len(devices) > 1:
+        raise (
+            devices[1]
+            .at(-1, ":")
+            .error(f"{rest.text!r} has a second ':'", "separate devices by ',' and terms by ';'")
+        )
+    return Term(
+        discard, backend.text.lower(), tuple(_device(device) for device in devices[0].split(","))
+    )
+
+
+def _device(piece: _Piece) -> DevicePattern:
+    """Parse an element of a term's devices: a type, or indices separated by dots."""
+    text = piece.text.lower()
+    if text in DEVICE_TYPES:
+        return DevicePattern(DEVICE_TYPES[text])
+    first, *below = parts = list(piece.split("."))
+    if below and first.text.lower() in DEVICE_TYPES:
+        remedy = "give the device by its number or as '*'"
+        raise first.error(f"{piece.text!r} names sub-devices of a type of device", remedy)
+    if len(parts) > _MAX_LEVELS:
+        raise parts[_MAX_LEVELS].error(
+            f"{piece.text!r} has more than two levels of sub-devices", "remove the last ones"
+        )
+    path: list[int | str] = []
+    for part in parts:
+        if part.text == "*":
+            path.append("*")
+        elif not _NUMBER.fullmatch(part.text):
+            problem = f"{part.text!r} is no device" if part.text else "a device is missing"
+            raise part.error(problem, "write '*', cpu, gpu, fpga or a number")
+        elif "*" in path:
+            raise part.error(f"{piece.text!r} has a number after '*'", "write '*' there too")
+        else:
+            path.append(int(part.text))
+    return DevicePattern("*", tuple(path))
+
+
+def _filter_item(piece: _Piece, backends: Sequence[str]) -> Term:
+    """Parse `backend:type:number`, of which two may be missing.
+
+    A single "*" or "host" is a backend.
+    """
+    parts = list(piece.split(":"))
+    backend, kind, number = "*", "*", "*"
+    if parts[0].text.lower() in ("*", *backends):
+        backend = parts.pop(0).text.lower()
+    if parts and parts[0].text.lower() in _FILTER_TYPES:
+        kind = _FILTER_TYPES[parts.pop(0).text.lower()]
+    if parts and _NUMBER.fullmatch(parts[0].text):
+        number = int(parts.pop(0).text)
+    if parts:
+        text = parts[0].text
+        problem = (
+            f"{text!r} is no backend, type or number that may stand here"
+            if text
+            else "a device is missing"
+        )
+        raise parts[0].error(
+            problem, "write backend:type:number, in this order, with the names of the grammar"
+        )
+    return Term(False, backend, (DevicePattern(kind, (number,)),))
