@@ -1,9 +1,12 @@
-"""Executable graphs: a graph as it was when it was finalized, divided into partitions, ready to be submitted any number of times.
+"""Executable graphs: a graph as it was when it was finalized, divided into partitions, ready to be
+submitted any number of times.
 
-`Snapshot` is the graph with its sub-graphs put in their places: commands and edges, by index. Its partitions become segments
-(`segments`): command-buffers, and host tasks between them. A submission gives each segment to the scheduler after those that it really
-comes after, so that branches run at the same time; its event is complete when all of them are. Submissions of one executable graph
-follow each other. (sycl_ext_oneapi_graph, "Executable Graph"; the seed, "Graph Partitioning", "Multiple Roots Execution Flow".)
+`Snapshot` is the graph with its sub-graphs inlined: commands and edges, by index. Its partitions
+become segments (segments.py): command-buffers, and host tasks between them. A submission gives each
+segment to the scheduler after those that it comes after, so that branches run at the same time. Its
+event is complete when all of them are. Submissions of one executable graph follow each other.
+(sycl_ext_oneapi_graph, "Executable Graph"; the seed, "Graph Partitioning", "Multiple Roots
+Execution Flow".)
 """
 
 from __future__ import annotations
@@ -35,12 +38,12 @@ if TYPE_CHECKING:
 
 
 class Snapshot:
-    """A graph's commands and edges by index, sub-graphs in their places.
+    """A graph's commands and edges by index, with sub-graphs inlined.
 
     Attributes:
         commands, devices: of each node.
         predecessors, successors: of each node, as indices.
-        index: of each node of the graph itself, by its id; a sub-graph's node has none.
+        index: of each node of the graph itself, by its id. A sub-graph's node has none.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
@@ -49,7 +52,8 @@ class Snapshot:
         self.predecessors: list[Sequence[int]] = []
         self.successors: list[Sequence[int]] = []
         self.index: dict[int, int] = {}
-        #: of each node, by its id: itself; or those nodes of the sub-graph that nothing of this comes before, and after
+        #: of each node, by its id: itself; or those nodes of the sub-graph that nothing of this
+        #: comes before, and after
         begins: dict[int, tuple[int, ...]] = {}
         ends: dict[int, tuple[int, ...]] = {}
         for node in nodes:
@@ -82,9 +86,11 @@ class Snapshot:
         self.successors.append(after)
 
     def segment_makers(self) -> list[Hashable] | None:
-        """What each node's partition must have in common: what runs it, or the device of those that the adapter runs. None if all have.
+        """Return what the nodes of a partition must have in common, for each node: its segment
+        maker, or its device. None if all have the same.
 
-        A node that is only there for its order is with a neighbour, so that it parts none of them; host tasks are apart in any case.
+        A node that is only there for its order takes a neighbour's, so that it separates nothing.
+        Host tasks are separate in any case.
         """
         if len(set(self.devices)) < 2 and all(
             command.segment_maker is None for command in self.commands
@@ -105,7 +111,8 @@ class Snapshot:
         return makers
 
     def _inline(self, inner: Snapshot) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Put a sub-graph's nodes here; the answer is those that nothing of it comes before, and after."""
+        """Add a sub-graph's nodes. Returns those without predecessors, and those without
+        successors."""
         base = len(self.commands)
         for command, device, before, after in zip(
             inner.commands, inner.devices, inner.predecessors, inner.successors, strict=True
@@ -124,14 +131,15 @@ class Snapshot:
 
 
 def _numbers(places: Mapping[int, tuple[int, ...]], nodes: Sequence[Node]) -> tuple[int, ...]:
-    """The numbers of nodes. Tuples, since the garbage collector forgets those of numbers, and graphs may be large."""
+    """Return the numbers of nodes. They are tuples, because the garbage collector stops tracking
+    tuples of numbers, and graphs may be large."""
     if len(nodes) == 1:
         return places[nodes[0].id]
     return tuple([one for node in nodes for one in places[node.id]])
 
 
 class GraphExecution(Command):
-    """The submission of an executable graph by a command group; in a graph, a sub-graph."""
+    """The submission of an executable graph by a command group. In a graph it is a sub-graph."""
 
     node_type = "subgraph"
     title = "sub-graph"
@@ -149,15 +157,17 @@ class GraphExecution(Command):
 
 
 class ExecutableGraph(Drawable):
-    """A graph that can be submitted: `queue.graph(executable)`, and updated, if it was finalized with `updatable=True`.
+    """A graph that can be submitted: `queue.graph(executable)`. It can be updated if it was
+    finalized with `updatable=True`.
 
     Attributes:
-        partitions: how it is divided, and which policy did it (graph/partition.py).
+        partitions: how it is divided, and by which policy (graph/partition.py).
         snapshot: its commands and edges.
         schedule: a hint for the segments of commands that are not the adapter's.
         requirements: an accessor for each buffer that it uses.
-        beyond_queue: whether it is anything but one command-buffer for one device. This, `requirements`, `host_memory` and `execute` are
-            what a queue asks of a command.
+        beyond_queue: whether it is more than one command-buffer for one device. A queue asks a
+            command for this, `requirements`, `host_memory` and `execute`.
+        only: the segment that is the whole graph, None if there are several, or a host task.
     """
 
     host_memory = False
@@ -217,7 +227,8 @@ class ExecutableGraph(Drawable):
         return self._segments
 
     def _places_of(self, part: Partition) -> Sequence[Device]:
-        """The devices of a partition's nodes, but for those that are there for their order alone."""
+        """Return the devices of a partition's nodes, except those that are there for their "
+        "order."""
         commands, devices = self.snapshot.commands, self.snapshot.devices
         return tuple(
             dict.fromkeys(
@@ -251,8 +262,8 @@ class ExecutableGraph(Drawable):
         )
 
     def make_ready(self, requirements: Iterable[Accessor]) -> None:
-        """Wait until the buffers that commands use are allocated and their contents there: nothing can be waited for inside of a
-        command-buffer. (the seed, "Scheduler Integration")"""
+        """Wait until the buffers that commands use are allocated and filled. A command-buffer
+        cannot wait inside. (the seed, "Scheduler Integration")"""
         waits: list[Event] = []
         with buffers:
             for accessor in requirements:
@@ -263,7 +274,7 @@ class ExecutableGraph(Drawable):
     # submissions
 
     def of_context(self, context: Context) -> Self:
-        """Itself. Raises SYCLError (invalid) for another context than its own."""
+        """Return the graph itself. Raises SYCLError (invalid) for another context than its own."""
         if context is not self.context and context != self.context:
             raise invalid(
                 "the graph was made for another context than this queue or graph",
@@ -273,7 +284,7 @@ class ExecutableGraph(Drawable):
         return self
 
     def as_command(self) -> GraphExecution:
-        """What `handler.graph_execution` gives to its graph or queue."""
+        """Return the command for a queue or for another graph."""
         return GraphExecution(self)
 
     def check_inside(self, graph: CommandGraph) -> None:
@@ -292,7 +303,7 @@ class ExecutableGraph(Drawable):
             )
 
     def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
-        """Submit it to a queue after events; `Queue.graph` leads here."""
+        """Submit it to a queue after events. `Queue.graph` calls this. Raises SYCLError."""
         with self._lock:
             last = self._last
             if queue is not self._queue:
@@ -368,13 +379,15 @@ class ExecutableGraph(Drawable):
         return final
 
     def _why_not_profiled(self, queue: Queue) -> str:
-        """Why a submission to a queue has no times, "" if it has: both the graph and the queue have to profile."""
+        """Return why a submission to a queue has no times, "" if it has. Both the graph and the
+        queue must profile."""
         return self._not_profiled or (
             "" if queue.profiling else "the queue was made without profiling=True"
         )
 
     def _on(self, queue: Queue, number: int) -> Queue:
-        """The queue for a partition: the caller's, or one of ours if none of its nodes is for that device."""
+        """Return the queue for a partition: the caller's, or one of ours if none of its nodes is
+        for that device."""
         places = self._places[number]
         if not places or queue.device in places:
             return queue
@@ -388,11 +401,17 @@ class ExecutableGraph(Drawable):
     def update(
         self, what: update.HasCommandGraph | Node | Iterable[Node], *, strict: bool = False
     ) -> None:
-        """Take over what has changed: in nodes of the graph that it was made of, or of a whole graph of the same topology.
+        """Take over what has changed. If an error is raised, nothing is. (command_graph::update)
 
-        All of it is taken over or, if an error is raised, nothing. Submissions that were made before are not affected; one that
-        is still waiting for a host task is waited for. With `strict` a whole graph must also have the same kinds of node and the same
-        edges. Raises SYCLError (invalid). (command_graph::update)
+        Earlier submissions are not affected. One that is still waiting for a host task is waited
+        for.
+
+        Args:
+            what: nodes of the graph that it was made of, or a whole graph of the same topology.
+            strict: whether a whole graph must also have the same kinds of node and the same edges.
+
+        Raises:
+            SYCLError: invalid.
         """
         changes = update.changes(self, what, strict)
         used: list[Accessor] = []
@@ -412,14 +431,15 @@ class ExecutableGraph(Drawable):
                 deferred.wait()
 
     def _in_flight(self) -> list[Deferred]:
-        """What was submitted and is not with the adapter yet, where updates do not reach it."""
+        """Return the submissions that the adapter does not have yet, which an update must not
+        reach."""
         event = self._last
         if event is None or (event.deferred is None and not event.others):
             return []
         return [part.deferred for part in event.parts() if part.deferred is not None]
 
     def _exchange(self, changes: dict[int, Command]) -> None:
-        """Put commands in the place of others, by index: one call of the adapter's for each partition."""
+        """Replace commands, by index, with one call of the adapter for each partition."""
         commands, of = self.snapshot.commands, self.partitions.of
         by_partition: dict[int, dict[int, tuple[Command, Command]]] = {}
         for node, new in changes.items():
@@ -448,7 +468,7 @@ class ExecutableGraph(Drawable):
         return len(self.snapshot.commands)
 
     def explain(self) -> str:
-        """How it is divided, and why so."""
+        """Return how it is divided, and why."""
         parts = self.partitions
         lines = [
             f"{len(self)} nodes in {len(parts.partitions)} partitions, by policy {parts.policy}"
@@ -465,7 +485,8 @@ class ExecutableGraph(Drawable):
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<ExecutableGraph of {len(self)} nodes in {len(self.partitions.partitions)} partitions>"
+        partitions = len(self.partitions.partitions)
+        return f"<ExecutableGraph of {len(self)} nodes in {partitions} partitions>"
 
 
 def _enqueue(segment: Segment, queue: Queue, times: list[Event]) -> Any:
@@ -473,7 +494,8 @@ def _enqueue(segment: Segment, queue: Queue, times: list[Event]) -> Any:
 
 
 def _required(snapshot: Snapshot) -> Sequence[Accessor]:
-    """One accessor for each buffer, which reads, writes and needs the old contents if one of the commands' does."""
+    """Return one accessor for each buffer, which reads, writes or needs the old contents if one of
+    the commands' does."""
     found: dict[Buffer, tuple[bool, bool, bool]] = {}
     for accessor in [
         accessor for command in snapshot.commands for accessor in command.requirements
