@@ -39,6 +39,7 @@ def _prepare(folder: Path) -> None:
     for name in tuple(os.environ):
         if name.startswith(_OTHERS) and name not in _OURS:
             del os.environ[name]
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each child would compile every module anew
     os.environ["XDG_CACHE_HOME"] = str(folder / "xdg")
     os.environ["POCL_CACHE_DIR"] = str(folder / "pocl")
     os.environ["PYOPENCL_NO_CACHE"] = "1"

@@ -6,6 +6,8 @@ import pytest
 from helpers.drivers import Driver
 from helpers.support import RunPython
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import numpy as np
 {imports}

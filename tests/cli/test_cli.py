@@ -16,6 +16,8 @@ from fairlead.cli.main import main
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.ur.abi import UR
 
+pytestmark = pytest.mark.slow
+
 COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
 
 #: What makes Python's standard output ASCII, and nothing else: the C locale alone would put it into its UTF-8 mode.

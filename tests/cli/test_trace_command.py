@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from fairlead.cli.trace import NOTHING, environment, gather, summary
 from fairlead.loader.base.search import Candidate
 
+pytestmark = pytest.mark.slow
+
 COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
 
 #: Lists the devices of the adapters in the environment; UR calls through fairlead.

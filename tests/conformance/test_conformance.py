@@ -22,6 +22,8 @@ from fairlead.conformance.forks import in_fork
 from fairlead.conformance.ur.listed import LISTED
 from fairlead.loader.ur.abi import UR
 
+pytestmark = pytest.mark.slow
+
 COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
 
 

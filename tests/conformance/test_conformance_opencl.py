@@ -20,6 +20,8 @@ from fairlead.conformance.report import Report
 from fairlead.icd import driver_profiles
 from fairlead.loader.base.search import Candidate
 
+pytestmark = pytest.mark.slow
+
 
 def failures(report: Report) -> dict[str, str]:
     """The names of the cases that failed, and what was got."""

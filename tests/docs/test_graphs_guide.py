@@ -10,6 +10,8 @@ from helpers.support import ROOT, RunPython
 import fairlead.graph
 import fairlead.runtime
 
+pytestmark = pytest.mark.slow
+
 GUIDE = (ROOT / "docs/graphs.md").read_text(encoding="utf-8")
 
 

@@ -7,6 +7,8 @@ import re
 import pytest
 from helpers.support import ROOT, RunPython
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = ROOT / "examples"
 
 #: Small arguments of each example, the sentence about what it does with them, and what it counts.

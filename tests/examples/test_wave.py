@@ -10,6 +10,8 @@ from helpers.support import ROOT, RunPython
 
 from fairlead.loader.base.search import Candidate
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = ROOT / "examples" / "wave.py"
 
 #: Runs the example on the first device whose platform's name contains the second argument. The

@@ -18,6 +18,8 @@ from fairlead.graph import CommandGraph, Node
 from fairlead.graph.partition import POLICIES
 from fairlead.runtime import Context, Device, NDRange, Program, Queue, malloc_shared
 
+pytestmark = pytest.mark.slow
+
 MOST: Final = 14  # nodes
 RUNS: Final = 3
 SOURCE: Final = """

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from helpers.support import ROOT, FakeDriver, RunPython
 
+pytestmark = pytest.mark.slow
+
 INTEL = {"name": '"Intel(R) OpenCL"', "vendor": '"Intel(R) Corporation"'}
 NVIDIA = {"name": '"NVIDIA CUDA"'}
 OTHER = {"name": '"Another"'}

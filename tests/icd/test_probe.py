@@ -14,6 +14,8 @@ from helpers.support import FakeDriver, RunPython
 from fairlead.icd.probe import DeviceReport, ProbeReport, probe, probe_all
 from fairlead.loader.base.search import Candidate
 
+pytestmark = pytest.mark.slow
+
 #: A timeout for drivers that never answer: long enough for Python to start, short enough to wait for.
 SHORT = 6.0
 

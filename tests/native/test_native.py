@@ -14,6 +14,8 @@ from helpers.sanitize import ADDRESS, HERE, build, build_shells, scenarios
 from helpers.support import CHILD_TIMEOUT
 from helpers.tables import table
 
+pytestmark = pytest.mark.slow
+
 #: The builds: under the sanitizers, if the compiler has them, and as it is shipped.
 _BUILDS = pytest.mark.parametrize(
     "sanitized", [True, pytest.param(False, marks=pytest.mark.thorough)], ids=["sanitized", "plain"]

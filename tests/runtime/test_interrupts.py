@@ -11,6 +11,8 @@ import threading
 import pytest
 from helpers.support import CHILD_TIMEOUT
 
+pytestmark = pytest.mark.slow
+
 #: Says "ready" for each device as soon as the main thread is in the function that the argument names. Without the repair the
 #: parent waits for "interrupted" until its time is over.
 PROGRAM = """

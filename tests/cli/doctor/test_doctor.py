@@ -24,6 +24,8 @@ from fairlead.cli.doctor.report import render
 from fairlead.cli.doctor.verdict import problems
 from fairlead.loader.base.search import Candidate
 
+pytestmark = pytest.mark.slow
+
 COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
 KEYS = [
     "ok",

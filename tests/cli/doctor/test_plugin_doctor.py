@@ -27,6 +27,8 @@ from fairlead.loader.base.search import Candidate
 from fairlead.loader.ur.abi import UR
 from fairlead.plugins import reference_adapter
 
+pytestmark = pytest.mark.slow
+
 COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
 OURS = "fairlead brings an adapter for OpenCL,"
 NONE = "no Unified Runtime adapter or PI plugin here; they come with DPC++"

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from helpers.support import Output, RunPython
 
+pytestmark = pytest.mark.slow
+
 #: An adapter of a few functions; all its other slots answer UNSUPPORTED_FEATURE.
 SOURCE = r"""
 #include <stdint.h>

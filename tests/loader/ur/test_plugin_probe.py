@@ -18,6 +18,8 @@ from fairlead.loader.ur.plugin_probe import (
     probe_all,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def probe(
     path: Path | str,

@@ -15,6 +15,8 @@ from fairlead.loader.ur.plugins import Plugins, environment_selector, open_plugi
 from fairlead.loader.ur.selector import parse
 from fairlead.loader.ur.selector_grammar import SelectorError
 
+pytestmark = pytest.mark.slow
+
 
 def forced(*paths: Path | str, **variables: str) -> dict[str, str]:
     """An environment in which these adapters are the only ones."""

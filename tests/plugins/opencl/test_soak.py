@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from helpers.support import CHILD_TIMEOUT, ROOT
 
 from fairlead.icd.drivers import drivers
+
+pytestmark = pytest.mark.slow
 
 
 def test_no_update_is_lost_among_threads(tmp_path: Path) -> None:

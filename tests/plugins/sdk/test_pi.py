@@ -27,6 +27,8 @@ from fairlead.loader.base.search import Candidate
 from fairlead.loader.pi.abi import API_VERSION, PI
 from fairlead.plugins.sdk.build import build_plugin
 
+pytestmark = pytest.mark.slow
+
 HERE: Final = Path(__file__).parent
 HELPERS: Final = ROOT / "tests/helpers"
 LIBRARIES: Final = f"{sys.prefix}/lib"  # libOpenCL.so.1 of Intel's wheel, for Intel's adapter
