@@ -87,7 +87,7 @@ def exceptions() -> list[type[FairleadError]]:
     found, open_ = {FairleadError}, [FairleadError]
     while open_:
         for each in open_.pop().__subclasses__():
-            if each not in found and each.__module__.startswith("fairlead."):
+            if each not in found and re.match(r"fairlead\.(?!conformance\.)", each.__module__):
                 found.add(each)
                 open_.append(each)
     return sorted(found, key=lambda each: (len(each.__mro__), each.__name__, each.__module__))
