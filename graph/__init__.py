@@ -1,7 +1,9 @@
-"""Command graphs: commands are recorded or added once, ordered, partitioned, updated, and run any number of times.
+"""Command graphs: commands are recorded or added once, then ordered, partitioned, updated, and run
+any number of times.
 
-The whole of sycl_ext_oneapi_graph, in Python's habits, on any Unified Runtime adapter. `CommandGraph` is the modifiable graph,
-`ExecutableGraph` the finalized one; docs/graphs.md is the guide, docs/seed_000.md says where each rule is.
+This is the whole of sycl_ext_oneapi_graph, written as Python writes it, on any Unified Runtime
+adapter. `CommandGraph` is the modifiable graph, `ExecutableGraph` the finalized one. docs/graphs.md
+is the guide. docs/seed_000.md says where each rule is.
 """
 
 from .allocation import async_free, async_malloc

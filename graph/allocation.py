@@ -4,9 +4,10 @@
         global memory
         memory = async_malloc(handler, 1024, numpy.float32)
 
-Memory is allocated for the graph when the node is made, so that its address can be given to later nodes at once; it belongs to the
-graph and is to be used in it alone. Memory that a node has freed is given again to a later allocation that comes after that node.
-Outside of a graph the two functions allocate at once and free when everything before has run. (sycl_ext_oneapi_async_memory_alloc)
+Memory is allocated for the graph when the node is made, so that later nodes can have its address at
+once. It belongs to the graph, and only the graph may use it. Memory that a node has freed is used
+again for a later allocation that comes after that node. Outside of a graph the two functions
+allocate at once and free when everything before has run. (sycl_ext_oneapi_async_memory_alloc)
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class AsyncMalloc(Empty):
-    """An allocation: its memory is there already, and this node is its place in the order."""
+    """An allocation. Its memory exists already; this node is its place in the order."""
 
     node_type = "async_malloc"
     title = "async_malloc"
@@ -54,7 +55,7 @@ class AsyncFree(Empty):
 
 
 class Allocations:
-    """The memory of a graph, and its executable graph, of which one at a time can be alive: it is the same memory."""
+    """The memory of a graph, and the one executable graph that may use it at a time."""
 
     def __init__(self) -> None:
         self.blocks: list[USM] = []
@@ -72,13 +73,15 @@ class Allocations:
         """Raise SYCLError (invalid) if there is an executable graph already."""
         if self._executable is not None and self._executable() is not None:
             raise invalid(
-                "Graphs containing allocations can only have a single executable graph alive at any one time.",
+                "Graphs containing allocations can only have a single executable graph alive at "
+                "any one time.",
                 routine="finalize",
                 remedy="drop the executable graph first",
             )
 
     def hold(self, executable: ExecutableGraph) -> Allocations:
-        """There is an executable graph, which must not be updated; what is to begin as zeros does."""
+        """Give the memory to an executable graph, which must not be updatable, and write the zeros
+        that were asked for."""
         if executable.updatable:
             raise invalid(
                 "Graphs containing allocations cannot be updated.",
@@ -95,7 +98,8 @@ class Allocations:
     def allocate(
         self, nbytes: int, dtype: Any, graph: CommandGraph, before: Sequence[Node], zero_init: bool
     ) -> USM:
-        """Memory: some that was freed and is large enough, if its free comes before the new allocation, else new memory."""
+        """Return memory: freed memory that is large enough, if its free comes before the new
+        allocation, else new memory."""
         found = (
             None if zero_init else self._reuse(nbytes, before)
         )  # what was used before is not zero in the middle of a run
@@ -134,7 +138,7 @@ class Allocations:
             )
 
     def free(self, memory: USM, node: Node) -> None:
-        """A node frees memory."""
+        """Record that a node frees memory."""
         self._in_use.discard(memory.pointer)
         block = next(block for block in self.blocks if block.pointer == memory.pointer)
         self._freed.append((block, weakref.ref(node)))
@@ -143,9 +147,17 @@ class Allocations:
 def async_malloc(
     handler: Handler, count: int, dtype: Any, *, kind: str = "device", zero_init: bool = False
 ) -> USM:
-    """`count` elements, as the command of a command group; in a graph they are the graph's.
+    """Allocate memory as the command of a command group. In a graph it belongs to the graph.
 
-    With `zero_init` they are zeros whenever the graph is finalized. Raises SYCLError (invalid) for memory that is no device memory.
+    Args:
+        handler: of the command group.
+        count: the number of elements.
+        dtype: of the elements.
+        kind: "device"; outside of a graph also "host" or "shared".
+        zero_init: whether the elements are zero whenever the graph is finalized.
+
+    Raises:
+        SYCLError: invalid, for other than device memory in a graph.
     """
     expect(
         handler,
@@ -181,9 +193,10 @@ def async_malloc(
 
 
 def async_free(handler: Handler, memory: USM) -> None:
-    """Free memory that `async_malloc` gave, after what the command group depends on.
+    """Free memory of `async_malloc`, after what the command group depends on.
 
-    Raises SYCLError (invalid) in a graph for memory that is not the graph's.
+    Raises:
+        SYCLError: invalid, in a graph for memory that is not the graph's.
     """
     expect(
         handler,

@@ -1,4 +1,5 @@
-"""Command graphs that can be changed: nodes are added or recorded, edges are made, and `finalize` makes executable graphs of them.
+"""Command graphs that can be changed: nodes are added or recorded, edges are made, and `finalize`
+makes executable graphs.
 
     graph = CommandGraph(queue)
     with graph.recording(queue):
@@ -6,8 +7,9 @@
     executable = graph.finalize()
     queue.graph(executable)                          # as often as is wanted
 
-A command's predecessors follow from what its command group says: the events of `depends_on`, the accessors, its queue's order, and
-`make_edge`, by which an edge may also go back to an earlier node. (sycl_ext_oneapi_graph; names in Python's habits.)
+A command's predecessors follow from its command group: the events of `depends_on`, the accessors,
+and its queue's order. `make_edge` adds others, also to an earlier node. (sycl_ext_oneapi_graph;
+names as Python writes them.)
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from contextlib import AbstractContextManager, contextmanager
 from threading import RLock
 from typing import Any, Final, NoReturn
 
-from ..runtime.buffer import MODES, Accessor, Buffer
+from ..runtime.accessor import Accessor
+from ..runtime.buffer import MODES, Buffer
 from ..runtime.checks import as_list, check_group
 from ..runtime.commands import Barrier, Command
 from ..runtime.context import Context, default_context
@@ -29,14 +32,16 @@ from ..runtime.interop import queue_of
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
 from .dynamic import DynamicCommandGroup, check_dynamic
-from .executable import ExecutableGraph, GraphExecution, Snapshot
+from .executable import ExecutableGraph
 from .node import Node
 from .nodes import Nodes
 from .partition import POLICIES
 from .picture import Drawable
 from .recording import GraphRecorder, queues_of
+from .snapshot import GraphExecution, Snapshot
 
-#: What `add` takes: a command-group function, a dynamic command-group, or nothing, for an empty node.
+#: What `add` takes: a command-group function, a dynamic command-group, or nothing, for an empty
+#: node.
 Addable = Callable[[Handler], object] | DynamicCommandGroup | None
 
 _ids: Final = itertools.count()
@@ -44,20 +49,25 @@ _NODE: Final = "give nodes of this graph: what graph.add gives, Node.of_event(ev
 
 
 class CommandGraph(Nodes, Drawable):
-    """A modifiable graph of commands for the devices of a context.
+    """A modifiable graph of commands for the devices of a context. Its methods can be called from
+    any thread.
 
     Args:
         of: a queue, whose context and device it takes; a device; or a context, with `device`.
-        device: the device, or several, that its nodes may run on; of a context's by default the first one.
-        no_cycle_check: `make_edge` does not look for cycles. A graph with one cannot be finalized.
-        assume_buffer_outlives_graph: buffers may be used; promises that none is closed before the graph is gone.
-        assume_data_outlives_buffer: accepted; without effect, since buffers hold the arrays that they were made of.
-        enable_native_recording: to have the backend itself record queues is refused (feature_not_supported): the runtime records them.
+        device: the device, or several, that its nodes may run on; of a context by default the first
+            one.
+        no_cycle_check: `make_edge` does not look for cycles. A graph with a cycle cannot be
+            finalized.
+        assume_buffer_outlives_graph: buffers may be used. The caller promises to close none before
+            the graph is gone.
+        assume_data_outlives_buffer: accepted without effect, because buffers hold the arrays that
+            they were made of.
+        enable_native_recording: refused (feature_not_supported), because the runtime records
+            queues, not the backend.
 
     Attributes:
-        id: a number that no other graph has, and that grows in the order in which graphs are made. (get_id)
-
-    A variable names a graph; copies name the same one. Its methods can be called from any thread.
+        id: a number that grows in the order in which graphs are made. No other graph has it.
+            (get_id)
     """
 
     def __init__(
@@ -98,7 +108,8 @@ class CommandGraph(Nodes, Drawable):
                 raise invalid(
                     f"{one.backend} backend is not supported by SYCL Graph extension.",
                     routine="CommandGraph",
-                    remedy="use an adapter with command-buffers: the reference adapter has them on every OpenCL driver",
+                    remedy="use an adapter with command-buffers: the reference adapter has "
+                    "them on every OpenCL driver",
                 )
         if enable_native_recording:
             raise unsupported(
@@ -122,18 +133,19 @@ class CommandGraph(Nodes, Drawable):
 
     @property
     def command_graph(self) -> CommandGraph:
-        """Itself. What stands for a command graph, such as a captured graph, gives that one."""
+        """The graph itself. Objects that have a command graph, such as captured graphs, have the
+        same attribute."""
         return self
 
     def all_nodes(self) -> list[Node]:
         return self._nodes
 
     def adopt(self, nodes: list[Node], lock: AbstractContextManager[Any]) -> None:
-        """Have these nodes from now on, and no others yet.
+        """Take over these nodes, as the only ones.
 
         Args:
-            nodes: with their edges. They name each other, so their edges are cut when the graph goes: what they keep is not kept until
-                a collection.
+            nodes: with their edges. They refer to each other, so the edges are cut when the graph
+                goes; otherwise they would live until a collection.
             lock: guards the graph from now on.
         """
         self._nodes, self.lock = nodes, lock
@@ -156,15 +168,18 @@ class CommandGraph(Nodes, Drawable):
         depends_on_all_leaves: bool = False,
         device: Device | None = None,
     ) -> Node:
-        """Add a node: what a command-group function names, a dynamic command-group, or nothing (an empty node).
+        """Add a node. (command_graph::add)
 
         Args:
-            what: called once, with a handler, like a function that is submitted to a queue.
-            depends_on: nodes that it comes after, besides what the command group says.
-            depends_on_all_leaves: it comes after every node that nothing comes after.
-            device: one of the graph's devices; the first one by default.
+            what: a command-group function, which is called once; a dynamic command-group; or
+                nothing, for an empty node.
+            depends_on: nodes that it comes after, besides those of its command group.
+            depends_on_all_leaves: whether it comes after every node without successors.
+            device: one of the graph's devices, by default the first one.
 
-        Raises SYCLError (invalid) while a queue is recording to the graph, and for nodes of other graphs. (command_graph::add)
+        Raises:
+            SYCLError: invalid, while a queue is recording to the graph, and for nodes of other
+                graphs.
         """
         with self.lock:
             self._check_explicit("add")
@@ -196,7 +211,8 @@ class CommandGraph(Nodes, Drawable):
                     raise
             if isinstance(handler.command, Barrier):
                 raise invalid(
-                    "The sycl_ext_oneapi_enqueue_barrier feature is not available with SYCL Graph Explicit API. "
+                    "The sycl_ext_oneapi_enqueue_barrier feature is not available with SYCL Graph "
+                    "Explicit API. "
                     "Please use empty nodes instead.",
                     routine="add",
                     remedy="graph.add(depends_on=[…])",
@@ -208,7 +224,8 @@ class CommandGraph(Nodes, Drawable):
     ) -> Node:
         if group.graph is not self:
             raise invalid(
-                "Cannot add dynamic command-group to a graph other than the one it was created with.",
+                "Cannot add dynamic command-group to a graph other than the one it was created "
+                "with.",
                 routine="add",
                 remedy="make the dynamic command-group for this graph",
             )
@@ -220,9 +237,11 @@ class CommandGraph(Nodes, Drawable):
         return node
 
     def make_edge(self, src: Node, dst: Node) -> None:
-        """Let `dst` come after `src`, whichever was made first. An edge that is there already is left alone.
+        """Let `dst` come after `src`, whichever was made first. An edge that exists is kept.
+        (command_graph::make_edge)
 
-        Raises SYCLError (invalid) for a cycle, which leaves the graph as it was. (command_graph::make_edge)
+        Raises:
+            SYCLError: invalid, for a cycle. The graph is unchanged then.
         """
         with self.lock:
             self._check_explicit("make_edge")
@@ -252,18 +271,23 @@ class CommandGraph(Nodes, Drawable):
     # recording
 
     def begin_recording(self, queues: Queue | Iterable[Queue]) -> bool:
-        """Have one or several queues record to this graph: all of them or, if one cannot, none. (command_graph::begin_recording)
+        """Let queues record to this graph. If one cannot, none does.
+        (command_graph::begin_recording)
 
-        Raises SYCLError (invalid) for a queue that records already, or is of another context or device, and for no queue at all.
+        Raises:
+            SYCLError: invalid, for no queue, and for one that records already or has another
+                context or device.
         """
         with self.lock:
             self.recorder.begin(queues_of(queues, "begin_recording"), self)
         return True
 
     def end_recording(self, queues: Queue | Iterable[Queue] | None = None) -> bool:
-        """Have one or several queues, by default all, execute again. (command_graph::end_recording)
+        """Let queues, by default all, execute again. Queues that do not record are ignored.
+        (command_graph::end_recording)
 
-        Raises SYCLError (invalid) for a queue that records to another graph; one that does not record is left alone.
+        Raises:
+            SYCLError: invalid, for a queue that records to another graph.
         """
         with self.lock:
             self.recorder.end(None if queues is None else queues_of(queues, "end_recording"))
@@ -271,10 +295,13 @@ class CommandGraph(Nodes, Drawable):
 
     @contextmanager
     def recording(self, *queues: Queue) -> Iterator[CommandGraph]:
-        """Have queues record to this graph for the length of a block, and whatever queue a command in it makes record. Those that
-        recorded before go on afterwards.
+        """Let queues record to this graph for the length of a block.
 
-        Raises SYCLError (invalid) as `begin_recording` does, and if no queue is given.
+        Queues that a command of the block makes record end with it too. Those that recorded before
+        go on.
+
+        Raises:
+            SYCLError: invalid, as `begin_recording` does.
         """
         with self.lock:
             before = self.recorder.queues
@@ -293,7 +320,7 @@ class CommandGraph(Nodes, Drawable):
     # how nodes come in
 
     def insert(self, handler: Handler, device: Device, queue: Queue | None = None) -> Node:
-        """The node of a handler that a command-group function has been given. For `recording` too."""
+        """Make a node of a handler whose command-group function was called."""
         command = handler.take_command()
         if handler.dynamic:
             check_dynamic(handler)
@@ -309,7 +336,8 @@ class CommandGraph(Nodes, Drawable):
         return node
 
     def predecessors_of(self, handler: Handler) -> list[Node]:
-        """The nodes that a handler's command comes after by itself or by events."""
+        """Return the nodes that a handler's command comes after, named directly or by events.
+        Raises SYCLError (invalid)."""
         found = list(handler.after)
         for event in handler.dependencies:
             if event.node is None or event.node.graph is not self:
@@ -341,7 +369,8 @@ class CommandGraph(Nodes, Drawable):
         return node
 
     def _order(self, node: Node, accessor: Accessor) -> None:
-        """Edges from those that a use of a buffer comes after: the last writer, and for a writer the readers since."""
+        """Add the edges of a buffer's use: from the last writer, and for a writer also from the
+        readers since."""
         buffer = accessor.buffer
         writer, readers = self._uses.get(buffer, (None, []))
         if writer is not None and writer is not node:
@@ -360,13 +389,15 @@ class CommandGraph(Nodes, Drawable):
         """Raise SYCLError (invalid) for a buffer that its nodes cannot use."""
         if not self.assume_buffer_outlives_graph:
             raise invalid(
-                "Cannot use buffers in a graph without passing the assume_buffer_outlives_graph property on Graph construction.",
+                "Cannot use buffers in a graph without passing the assume_buffer_outlives_graph "
+                "property on Graph construction.",
                 routine="add",
                 remedy="CommandGraph(…, assume_buffer_outlives_graph=True)",
             )
         if buffer.write_back:
             raise invalid(
-                "Accessors to buffers which have write_back enabled are not allowed to be used in command graphs.",
+                "Accessors to buffers which have write_back enabled are not allowed to be used in "
+                "command graphs.",
                 routine="add",
                 remedy="Buffer(array, write_back=False)",
             )
@@ -380,22 +411,28 @@ class CommandGraph(Nodes, Drawable):
     def finalize(
         self, *, updatable: bool = False, enable_profiling: bool = False, policy: str = "seed"
     ) -> ExecutableGraph:
-        """Make an executable graph of what the graph is now; later changes do not reach it, except by its `update`.
+        """Make an executable graph of the present nodes. Later changes reach it only by its
+        `update`. (command_graph::finalize)
+
+        It waits until the buffers that the graph uses are ready.
 
         Args:
-            updatable: its nodes can be updated.
-            enable_profiling: its submissions can be asked for times, if their queue profiles.
+            updatable: whether its nodes can be updated.
+            enable_profiling: whether its submissions can be asked for times, if their queue
+                profiles.
             policy: how it is divided into partitions, "seed" or "rank" (graph/partition.py).
 
-        Waits until the buffers that it uses are ready. Raises SYCLError (feature_not_supported) for a command that the adapter's
-        command-buffers do not have, naming it. (command_graph::finalize)
+        Raises:
+            SYCLError: feature_not_supported, for a command that the adapter's command-buffers do
+                not have. The message names it.
         """
         return self.make_executable(updatable, enable_profiling, policy)
 
     def make_executable(
         self, updatable: bool, profiling: bool, policy: str, schedule: str = "auto"
     ) -> ExecutableGraph:
-        """`finalize`, with a schedule for the commands that are not the adapter's (Command.segment_maker)."""
+        """Do what `finalize` does, with a schedule for commands that are not the adapter's
+        (Command.segment_maker)."""
         if policy not in POLICIES:
             raise invalid(
                 f"there is no policy {policy!r}",
@@ -407,7 +444,8 @@ class CommandGraph(Nodes, Drawable):
                 self.allocations.check_single()
             if updatable and any(not device.has("ext_oneapi_graph") for device in self.devices):
                 raise unsupported(
-                    f"{self.device.name} has the aspect ext_oneapi_limited_graph alone: executable graphs cannot be updated on it",
+                    f"{self.device.name} has the aspect ext_oneapi_limited_graph alone: "
+                    "executable graphs cannot be updated on it",
                     routine="finalize",
                     remedy="finalize without updatable=True, or use the reference adapter",
                 )
@@ -423,7 +461,8 @@ class CommandGraph(Nodes, Drawable):
             )
 
     def of_context(self, context: Context) -> NoReturn:
-        """What a submission asks an executable graph for: this one is not. Raises SYCLError (invalid)."""
+        """Raise SYCLError (invalid): a submission asks an executable graph for this, and this graph
+        is none."""
         raise invalid(
             "a modifiable graph cannot be submitted",
             routine="ext_oneapi_graph",
@@ -431,7 +470,7 @@ class CommandGraph(Nodes, Drawable):
         )
 
     def __del__(self) -> None:
-        """The last reference is gone: queues that recorded to it execute again."""
+        """Let queues that recorded to it execute again."""
         recorder = getattr(self, "recorder", None)
         if recorder is not None:
             recorder.end(None)
@@ -441,7 +480,7 @@ class CommandGraph(Nodes, Drawable):
 
 
 def explicit_while_recording(routine: str) -> SYCLError:
-    """The error for a graph that is changed while a queue records to it."""
+    """Return the error for a graph that is changed while a queue records to it."""
     return invalid(
         f'Explicit API "{routine[0].upper()}{routine[1:]}()" function cannot be called '
         "when a queue is currently recording commands to a graph.",
@@ -458,7 +497,8 @@ def cut_edges(nodes: Iterable[Node]) -> None:
 
 
 def _connected(src: Node, dst: Node) -> bool:
-    """Whether there is an edge already: looked up where there are fewer, since one node may come before or after very many."""
+    """Whether an edge exists. It is looked up on the side with fewer edges, because a node may have
+    very many."""
     after, before = src.successors, dst.predecessors
     return dst in after if len(after) < len(before) else src in before
 

@@ -1,8 +1,10 @@
 """What can be exchanged in a graph: dynamic parameters of kernels, and dynamic command-groups.
 
-A dynamic parameter knows, weakly, every launch and argument index that it was set for. A dynamic command-group evaluates its command
-groups once and knows, weakly, its nodes; all of them have the active one's command. Both change the modifiable graph at once; an executable
-graph sees it after its `update`. Edges never change. (sycl_ext_oneapi_graph, "Dynamic Parameters", "Dynamic Command Groups".)
+A dynamic parameter refers weakly to every launch and argument index that it was set for. A dynamic
+command-group calls its functions once, and refers weakly to its nodes, which all have the active
+one's command. Both change the modifiable graph at once. An executable graph sees it after its
+`update`. Edges never change. (sycl_ext_oneapi_graph, "Dynamic Parameters", "Dynamic Command
+Groups".)
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from ..runtime.accessor import Accessor
 from ..runtime.arguments import (
     LOCAL,
     MEMORY,
@@ -21,7 +24,6 @@ from ..runtime.arguments import (
     argument,
     check_local,
 )
-from ..runtime.buffer import Accessor
 from ..runtime.checks import as_integer, check_group, expect, wrong_type
 from ..runtime.commands import Command, HostTask
 from ..runtime.errors import SYCLError, invalid
@@ -35,11 +37,15 @@ if TYPE_CHECKING:
 
 
 class DynamicParameter(DynamicArgument):
-    """A kernel argument that can be exchanged: `handler.set_arg(0, parameter)`, later `parameter.update(value)`.
+    """A kernel argument that can be exchanged: `handler.set_arg(0, parameter)`, then
+    `parameter.update(value)`.
 
     Args:
         graph: the graph in whose nodes it will be used.
-        value: the first value: whatever `set_arg` takes (runtime/arguments.py), accessors among them.
+        value: the first value: what `set_arg` takes (runtime/arguments.py), accessors too.
+
+    Raises:
+        SYCLError: invalid, kernel_argument.
     """
 
     def __init__(self, graph: CommandGraph, value: Any) -> None:
@@ -70,7 +76,8 @@ class DynamicParameter(DynamicArgument):
         return self._argument
 
     def bind(self, handler: Handler, index: int) -> Argument:
-        """It is an argument of a handler's kernel from now on. Raises SYCLError (invalid) outside of its graph, and in recordings."""
+        """Return the argument for a handler's kernel. Raises SYCLError (invalid) outside of its
+        graph, and in recordings."""
         if handler.graph is None:
             raise invalid(
                 "A dynamic parameter can only be used in a node of a graph",
@@ -85,7 +92,8 @@ class DynamicParameter(DynamicArgument):
             )
         if handler.graph is not self._graph():
             raise invalid(
-                "Cannot use a Dynamic Parameter with a node associated with a graph other than the one it was created with.",
+                "Cannot use a Dynamic Parameter with a node associated with a graph other than "
+                "the one it was created with.",
                 routine="set_arg",
                 remedy="make a parameter for each graph",
             )
@@ -94,13 +102,15 @@ class DynamicParameter(DynamicArgument):
         return self._argument
 
     def register(self, command: Command, index: int) -> None:
-        """A command has it as an argument."""
+        """Record that a command has it as an argument."""
         self._uses.append((weakref.ref(command), index))
 
     def update(self, value: Any) -> None:
-        """Give it another value, of the same kind and size, in every node that uses it.
+        """Set another value, of the same kind and size, in every node that uses it. Executable
+        graphs see it after `update`.
 
-        Executable graphs see it after `executable.update(node)`. Raises SYCLError (invalid, kernel_argument).
+        Raises:
+            SYCLError: invalid, kernel_argument.
         """
         found = self._checked(value, "DynamicParameter.update")
         old = self._argument
@@ -151,7 +161,7 @@ class DynamicParameter(DynamicArgument):
 
 
 def _with(command: KernelLaunch, index: int, found: Argument) -> tuple[Argument, ...]:
-    """A launch's arguments with another one in a place."""
+    """Return a launch's arguments with another one in a place."""
     arguments = list(command.arguments)
     arguments[index] = found
     return tuple(arguments)
@@ -172,22 +182,29 @@ def _exchange(command: KernelLaunch, index: int, found: Argument) -> None:
 
 
 class DynamicLocalMemory(DynamicParameter):
-    """Local memory of a work-group whose size can be exchanged. (dynamic_work_group_memory, dynamic_local_accessor)"""
+    """Local memory of a work-group whose size can be exchanged. (dynamic_work_group_memory,
+    dynamic_local_accessor)
+
+    Args:
+        graph: the graph in whose nodes it will be used.
+        count, dtype: as of LocalMemory.
+    """
 
     def __init__(self, graph: CommandGraph, count: int, dtype: Any = None) -> None:
         self._dtype = dtype
         super().__init__(graph, LocalMemory(count, dtype))
 
     def update(self, value: Any) -> None:
-        """Give it another size: a number of elements, or LocalMemory."""
+        """Set another size: a number of elements, or LocalMemory."""
         super().update(value if isinstance(value, LocalMemory) else LocalMemory(value, self._dtype))
 
 
 def check_dynamic(handler: Handler) -> None:
-    """Raise SYCLError (invalid) for a command that has dynamic parameters and is no kernel."""
+    """Raise SYCLError (invalid) for a command with dynamic parameters that is no kernel."""
     if handler.dynamic and not isinstance(handler.command, KernelLaunch):
         raise invalid(
-            "dynamic_parameters cannot be registered with graph nodes which do not represent kernel executions",
+            "dynamic_parameters cannot be registered with graph nodes which do not represent "
+            "kernel executions",
             routine="set_arg",
             remedy="a host task reads its variables when it runs: change those",
         )
@@ -198,13 +215,16 @@ _KINDS: Final = {KernelLaunch, HostTask}
 
 
 class DynamicCommandGroup:
-    """Several command groups of which one is active: kernels, or host tasks. Several nodes can be made of it.
+    """Several command groups, kernels or host tasks, of which one is active. Several nodes can be
+    made of it.
 
     Args:
         graph: the graph that its nodes will be added to.
-        functions: command-group functions, called once each, in this order. The first one is active.
+        functions: command-group functions, called once each, in this order. The first is active.
 
-    Raises SYCLError (invalid) if there is none, if they are not all kernels or all host tasks, or if they depend on different nodes.
+    Raises:
+        SYCLError: invalid, if there is none, if their kinds differ, or if they depend on different
+            nodes.
     """
 
     def __init__(
@@ -261,7 +281,8 @@ class DynamicCommandGroup:
 
     @active_index.setter
     def active_index(self, index: int) -> None:
-        """Make another one active, in all nodes; executable graphs see it after `update`. (set_active_index)"""
+        """Make another command group active in all nodes. Executable graphs see it after `update`.
+        (set_active_index)"""
         if not 0 <= as_integer(index, "index", "active_index") < len(self.commands):
             raise invalid(
                 f"Index is out of range: there are {len(self.commands)} command-groups",
@@ -274,7 +295,7 @@ class DynamicCommandGroup:
                 node.command = self.commands[index]
 
     def attach(self, node: Node) -> None:
-        """A node was made of it."""
+        """Record that a node was made of it."""
         node.group = self
         self._nodes.add(node)
 
@@ -282,11 +303,12 @@ class DynamicCommandGroup:
         return len(self.commands)
 
     def __repr__(self) -> str:
-        return f"<DynamicCommandGroup of {len(self)}, active: {self._active}: {self.commands[self._active]}>"
+        active = self.commands[self._active]
+        return f"<DynamicCommandGroup of {len(self)}, active: {self._active}: {active}>"
 
 
 def _graph(value: Any, routine: str) -> CommandGraph:
-    """A modifiable graph. Raises SYCLError (invalid) for anything else."""
+    """Return a modifiable graph. Raises SYCLError (invalid) for other objects."""
     from .command_graph import CommandGraph
 
     value = getattr(value, "command_graph", value)  # of what stands for one
@@ -300,11 +322,12 @@ def _graph(value: Any, routine: str) -> CommandGraph:
 
 
 def _check(handlers: Sequence[Handler], graph: CommandGraph) -> None:
-    """Raise SYCLError (invalid) for handlers whose commands cannot take each other's place."""
+    """Raise SYCLError (invalid) for handlers whose commands cannot replace each other."""
     kinds = {type(handler.command) for handler in handlers}
     if not kinds <= _KINDS:
         raise invalid(
-            "The only type of command-groups that can be used in a dynamic command-group is kernels and host-tasks.",
+            "The only type of command-groups that can be used in a dynamic command-group is "
+            "kernels and host-tasks.",
             routine="DynamicCommandGroup",
             remedy="add the others with graph.add",
         )
@@ -329,7 +352,8 @@ def _check(handlers: Sequence[Handler], graph: CommandGraph) -> None:
         theirs = {(id(accessor.buffer), accessor.writes) for accessor in handler.requirements}
         if set(map(id, graph.predecessors_of(handler))) != first or theirs != uses:
             raise invalid(
-                "Command-groups in dynamic command-group don't have equivalent dependencies to other graph nodes.",
+                "Command-groups in dynamic command-group don't have equivalent dependencies to "
+                "other graph nodes.",
                 routine="DynamicCommandGroup",
                 remedy="let each depend on the same events and use the same buffers",
             )

@@ -1,31 +1,36 @@
-"""Executable graphs: a graph as it was when it was finalized, divided into partitions, ready to be submitted any number of times.
+"""Executable graphs: a graph as it was when it was finalized, divided into partitions, ready to be
+submitted any number of times.
 
-`Snapshot` is the graph with its sub-graphs put in their places: commands and edges, by index. Its partitions become segments
-(`segments`): command-buffers, and host tasks between them. A submission gives each segment to the scheduler after those that it really
-comes after, so that branches run at the same time; its event is complete when all of them are. Submissions of one executable graph
-follow each other. (sycl_ext_oneapi_graph, "Executable Graph"; the seed, "Graph Partitioning", "Multiple Roots Execution Flow".)
+`Snapshot` is the graph with its sub-graphs inlined: commands and edges, by index. Its partitions
+become segments (segments.py): command-buffers, and host tasks between them. A submission gives each
+segment to the scheduler after those that it comes after, so that branches run at the same time. Its
+event is complete when all of them are. Submissions of one executable graph follow each other.
+(sycl_ext_oneapi_graph, "Executable Graph"; the seed, "Graph Partitioning", "Multiple Roots
+Execution Flow".)
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from ..runtime.buffer import MODES, Accessor, Buffer
+from ..runtime.accessor import Accessor
 from ..runtime.buffer import lock as buffers
-from ..runtime.commands import Command, Empty, HostTask, Transfer
+from ..runtime.commands import Command, HostTask
 from ..runtime.context import Context
 from ..runtime.errors import invalid
 from ..runtime.event import Event
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
 from ..runtime.scheduler import Deferred, run_on_host, submit
+from ..runtime.transfers import Transfer
 from . import update
 from .node import Node
 from .partition import Partition, partition
 from .picture import Drawable
 from .segments import ORDER_ONLY, BufferSegment, EmptySegment, HostSegment, Segment
+from .snapshot import GraphExecution, Snapshot, required
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,130 +39,18 @@ if TYPE_CHECKING:
     from .command_graph import CommandGraph
 
 
-class Snapshot:
-    """A graph's commands and edges by index, sub-graphs in their places.
-
-    Attributes:
-        commands, devices: of each node.
-        predecessors, successors: of each node, as indices.
-        index: of each node of the graph itself, by its id; a sub-graph's node has none.
-    """
-
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        self.commands: list[Command] = []
-        self.devices: list[Device] = []
-        self.predecessors: list[Sequence[int]] = []
-        self.successors: list[Sequence[int]] = []
-        self.index: dict[int, int] = {}
-        #: of each node, by its id: itself; or those nodes of the sub-graph that nothing of this comes before, and after
-        begins: dict[int, tuple[int, ...]] = {}
-        ends: dict[int, tuple[int, ...]] = {}
-        for node in nodes:
-            command = node.command
-            if isinstance(command, GraphExecution):
-                if command.executable.snapshot.commands:
-                    begins[node.id], ends[node.id] = self._inline(command.executable.snapshot)
-                    continue
-                command = Empty()
-            number = self.index[node.id] = len(self.commands)
-            begins[node.id] = ends[node.id] = (number,)
-            self._add(command.copy(), node.device)
-        for node in nodes:
-            before, after = _numbers(ends, node.predecessors), _numbers(begins, node.successors)
-            for begin in begins[node.id]:
-                self.predecessors[begin] = before
-            for end in ends[node.id]:
-                self.successors[end] = after if len(after) < 2 else tuple(sorted(after))
-
-    def _add(
-        self,
-        command: Command,
-        device: Device,
-        before: Sequence[int] = (),
-        after: Sequence[int] = (),
-    ) -> None:
-        self.commands.append(command)
-        self.devices.append(device)
-        self.predecessors.append(before)
-        self.successors.append(after)
-
-    def segment_makers(self) -> list[Hashable] | None:
-        """What each node's partition must have in common: what runs it, or the device of those that the adapter runs. None if all have.
-
-        A node that is only there for its order is with a neighbour, so that it parts none of them; host tasks are apart in any case.
-        """
-        if len(set(self.devices)) < 2 and all(
-            command.segment_maker is None for command in self.commands
-        ):
-            return None
-        makers: list[Hashable] = [
-            None
-            if isinstance(command, (HostTask, *ORDER_ONLY))
-            else command.segment_maker or device
-            for command, device in zip(self.commands, self.devices, strict=True)
-        ]
-        for node, maker in enumerate(makers):
-            if maker is None:
-                near = (
-                    makers[other] for other in (*self.predecessors[node], *self.successors[node])
-                )
-                makers[node] = next((one for one in near if one is not None), self.devices[node])
-        return makers
-
-    def _inline(self, inner: Snapshot) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Put a sub-graph's nodes here; the answer is those that nothing of it comes before, and after."""
-        base = len(self.commands)
-        for command, device, before, after in zip(
-            inner.commands, inner.devices, inner.predecessors, inner.successors, strict=True
-        ):
-            self._add(
-                command.copy(),
-                device,
-                [base + one for one in before],
-                [base + one for one in after],
-            )
-        entries = tuple(
-            [base + node for node, before in enumerate(inner.predecessors) if not before]
-        )
-        exits = tuple([base + node for node, after in enumerate(inner.successors) if not after])
-        return entries, exits
-
-
-def _numbers(places: Mapping[int, tuple[int, ...]], nodes: Sequence[Node]) -> tuple[int, ...]:
-    """The numbers of nodes. Tuples, since the garbage collector forgets those of numbers, and graphs may be large."""
-    if len(nodes) == 1:
-        return places[nodes[0].id]
-    return tuple([one for node in nodes for one in places[node.id]])
-
-
-class GraphExecution(Command):
-    """The submission of an executable graph by a command group; in a graph, a sub-graph."""
-
-    node_type = "subgraph"
-    title = "sub-graph"
-
-    def __init__(self, executable: ExecutableGraph) -> None:
-        self.executable = executable
-        self.requirements = executable.requirements
-        self.beyond_queue = executable.beyond_queue
-
-    def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
-        return self.executable.execute(queue, dependencies)
-
-    def describe(self) -> list[str]:
-        return [f"nodes: {len(self.executable.snapshot.commands)}"]
-
-
 class ExecutableGraph(Drawable):
-    """A graph that can be submitted: `queue.graph(executable)`, and updated, if it was finalized with `updatable=True`.
+    """A graph that can be submitted: `queue.graph(executable)`. It can be updated if it was
+    finalized with `updatable=True`.
 
     Attributes:
-        partitions: how it is divided, and which policy did it (graph/partition.py).
+        partitions: how it is divided, and by which policy (graph/partition.py).
         snapshot: its commands and edges.
         schedule: a hint for the segments of commands that are not the adapter's.
         requirements: an accessor for each buffer that it uses.
-        beyond_queue: whether it is anything but one command-buffer for one device. This, `requirements`, `host_memory` and `execute` are
-            what a queue asks of a command.
+        beyond_queue: whether it is more than one command-buffer for one device. A queue asks a
+            command for this, `requirements`, `host_memory` and `execute`.
+        only: the segment that is the whole graph, None if there are several, or a host task.
     """
 
     host_memory = False
@@ -185,7 +78,7 @@ class ExecutableGraph(Drawable):
         self._queues: dict[Device, Queue] = {}
         self._not_profiled = "" if profiling else "the graph was finalized without enable_profiling"
         commands = snapshot.commands
-        self.requirements = _required(snapshot)
+        self.requirements = required(snapshot)
         self.make_ready(self.requirements)
         self.partitions = partition(
             snapshot.successors,
@@ -217,7 +110,8 @@ class ExecutableGraph(Drawable):
         return self._segments
 
     def _places_of(self, part: Partition) -> Sequence[Device]:
-        """The devices of a partition's nodes, but for those that are there for their order alone."""
+        """Return the devices of a partition's nodes, except those that are there for their "
+        "order."""
         commands, devices = self.snapshot.commands, self.snapshot.devices
         return tuple(
             dict.fromkeys(
@@ -251,8 +145,8 @@ class ExecutableGraph(Drawable):
         )
 
     def make_ready(self, requirements: Iterable[Accessor]) -> None:
-        """Wait until the buffers that commands use are allocated and their contents there: nothing can be waited for inside of a
-        command-buffer. (the seed, "Scheduler Integration")"""
+        """Wait until the buffers that commands use are allocated and filled. A command-buffer
+        cannot wait inside. (the seed, "Scheduler Integration")"""
         waits: list[Event] = []
         with buffers:
             for accessor in requirements:
@@ -263,7 +157,7 @@ class ExecutableGraph(Drawable):
     # submissions
 
     def of_context(self, context: Context) -> Self:
-        """Itself. Raises SYCLError (invalid) for another context than its own."""
+        """Return the graph itself. Raises SYCLError (invalid) for another context than its own."""
         if context is not self.context and context != self.context:
             raise invalid(
                 "the graph was made for another context than this queue or graph",
@@ -273,7 +167,7 @@ class ExecutableGraph(Drawable):
         return self
 
     def as_command(self) -> GraphExecution:
-        """What `handler.graph_execution` gives to its graph or queue."""
+        """Return the command for a queue or for another graph."""
         return GraphExecution(self)
 
     def check_inside(self, graph: CommandGraph) -> None:
@@ -292,7 +186,7 @@ class ExecutableGraph(Drawable):
             )
 
     def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
-        """Submit it to a queue after events; `Queue.graph` leads here."""
+        """Submit it to a queue after events. `Queue.graph` calls this. Raises SYCLError."""
         with self._lock:
             last = self._last
             if queue is not self._queue:
@@ -368,13 +262,15 @@ class ExecutableGraph(Drawable):
         return final
 
     def _why_not_profiled(self, queue: Queue) -> str:
-        """Why a submission to a queue has no times, "" if it has: both the graph and the queue have to profile."""
+        """Return why a submission to a queue has no times, "" if it has. Both the graph and the
+        queue must profile."""
         return self._not_profiled or (
             "" if queue.profiling else "the queue was made without profiling=True"
         )
 
     def _on(self, queue: Queue, number: int) -> Queue:
-        """The queue for a partition: the caller's, or one of ours if none of its nodes is for that device."""
+        """Return the queue for a partition: the caller's, or one of ours if none of its nodes is
+        for that device."""
         places = self._places[number]
         if not places or queue.device in places:
             return queue
@@ -388,11 +284,17 @@ class ExecutableGraph(Drawable):
     def update(
         self, what: update.HasCommandGraph | Node | Iterable[Node], *, strict: bool = False
     ) -> None:
-        """Take over what has changed: in nodes of the graph that it was made of, or of a whole graph of the same topology.
+        """Take over what has changed. If an error is raised, nothing is. (command_graph::update)
 
-        All of it is taken over or, if an error is raised, nothing. Submissions that were made before are not affected; one that
-        is still waiting for a host task is waited for. With `strict` a whole graph must also have the same kinds of node and the same
-        edges. Raises SYCLError (invalid). (command_graph::update)
+        Earlier submissions are not affected. One that is still waiting for a host task is waited
+        for.
+
+        Args:
+            what: nodes of the graph that it was made of, or a whole graph of the same topology.
+            strict: whether a whole graph must also have the same kinds of node and the same edges.
+
+        Raises:
+            SYCLError: invalid.
         """
         changes = update.changes(self, what, strict)
         used: list[Accessor] = []
@@ -406,20 +308,21 @@ class ExecutableGraph(Drawable):
                 if not waiting:
                     self._exchange(changes)
                     if used:
-                        self.requirements = _required(self.snapshot)
+                        self.requirements = required(self.snapshot)
                     return
             for deferred in waiting:  # not with the lock: they may be waiting for whoever wants it
                 deferred.wait()
 
     def _in_flight(self) -> list[Deferred]:
-        """What was submitted and is not with the adapter yet, where updates do not reach it."""
+        """Return the submissions that the adapter does not have yet, which an update must not
+        reach."""
         event = self._last
         if event is None or (event.deferred is None and not event.others):
             return []
         return [part.deferred for part in event.parts() if part.deferred is not None]
 
     def _exchange(self, changes: dict[int, Command]) -> None:
-        """Put commands in the place of others, by index: one call of the adapter's for each partition."""
+        """Replace commands, by index, with one call of the adapter for each partition."""
         commands, of = self.snapshot.commands, self.partitions.of
         by_partition: dict[int, dict[int, tuple[Command, Command]]] = {}
         for node, new in changes.items():
@@ -448,7 +351,7 @@ class ExecutableGraph(Drawable):
         return len(self.snapshot.commands)
 
     def explain(self) -> str:
-        """How it is divided, and why so."""
+        """Return how it is divided, and why."""
         parts = self.partitions
         lines = [
             f"{len(self)} nodes in {len(parts.partitions)} partitions, by policy {parts.policy}"
@@ -465,26 +368,9 @@ class ExecutableGraph(Drawable):
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<ExecutableGraph of {len(self)} nodes in {len(self.partitions.partitions)} partitions>"
+        partitions = len(self.partitions.partitions)
+        return f"<ExecutableGraph of {len(self)} nodes in {partitions} partitions>"
 
 
 def _enqueue(segment: Segment, queue: Queue, times: list[Event]) -> Any:
     return lambda count, waits: segment.enqueue(queue, count, waits, times)
-
-
-def _required(snapshot: Snapshot) -> Sequence[Accessor]:
-    """One accessor for each buffer, which reads, writes and needs the old contents if one of the commands' does."""
-    found: dict[Buffer, tuple[bool, bool, bool]] = {}
-    for accessor in [
-        accessor for command in snapshot.commands for accessor in command.requirements
-    ]:
-        reads, writes, keeps, _ = MODES[accessor.mode]
-        before = found.get(accessor.buffer)
-        if before is None:
-            found[accessor.buffer] = reads, writes, keeps
-        else:
-            found[accessor.buffer] = before[0] or reads, before[1] or writes, before[2] or keeps
-    names = {flags[:3]: mode for mode, flags in MODES.items()}
-    return tuple(
-        Accessor(buffer, names.get(flags, "read_write")) for buffer, flags in found.items()
-    )

@@ -1,7 +1,8 @@
-"""In which order nodes run, and whether an edge would close a cycle. Nodes are numbers, in the order in which they were added.
+"""The order in which nodes run, and whether an edge would close a cycle. Nodes are numbers, in the
+order in which they were added.
 
-The order of adding says nothing here, unlike an order of recording (icd/command_buffer/order.py):
-`make_edge` may lead from a node to one that was added before it.
+The order of adding does not count, unlike that of recording (icd/command_buffer/order.py):
+`make_edge` may lead to an earlier node.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ _Ways: TypeAlias = Callable[[_Place], Iterable[_Place]]
 def execution_order(
     nodes: Sequence[int], successors: Neighbours, predecessors: Neighbours
 ) -> list[int]:
-    """`nodes` in the order in which they are enqueued (spec B2): reversed depth-first, edges to other nodes apart.
+    """Return `nodes` in the order in which they are enqueued (spec B2): reversed depth-first.
 
-    What becomes ready last runs first, so that a branch is followed to its end before another one begins. Predecessors outside
-    of `nodes` do not count: DPC++ counted them until PR #22565, and lost the nodes that have some.
+    What became ready last runs first, so that one branch is followed to its end before another one
+    begins. Predecessors outside of `nodes` do not count. (DPC++ counted them until PR #22565, and
+    lost the nodes that have some.)
 
-    Raises SYCLError (invalid) if the nodes have a cycle, which `make_edge` without its check can make.
+    Raises:
+        SYCLError: invalid, if the nodes have a cycle, which `make_edge` can make without its check.
     """
     of = [-1] * len(successors)
     for node in nodes:
@@ -38,7 +41,8 @@ def execution_orders(
     successors: Neighbours,
     predecessors: Neighbours,
 ) -> list[list[int]]:
-    """The same for each of several groups of nodes, where `of` is the number of each node's group, negative if it has none."""
+    """Return the order of each of several groups of nodes. `of` is the number of each node's group,
+    negative for none."""
     waiting = [0] * len(of)
     for node, own in enumerate(of):
         for before in predecessors[node]:
@@ -63,7 +67,8 @@ def execution_orders(
 
 
 def _cycle_error(waiting: Set[int], predecessors: Neighbours) -> SYCLError:
-    """The error for nodes that wait for each other: each of them comes after another, so that walking up meets one twice."""
+    """Return the error for nodes that wait for each other. Each has a predecessor among them, so
+    walking up meets one twice."""
     node, walked = min(waiting), {}
     while node not in walked:
         walked[node] = len(walked)
@@ -77,10 +82,14 @@ def _cycle_error(waiting: Set[int], predecessors: Neighbours) -> SYCLError:
 
 
 def leads_to(start: _Place, goal: _Place, after: _Ways[_Place], before: _Ways[_Place]) -> bool:
-    """Whether a way leads from `start` to `goal`, by what comes `after` and `before` each place: nodes, or their numbers.
+    """Whether a path leads from `start` to `goal`.
 
-    Looks down from the one and up from the other in turns and ends when either side has nothing more, so that an edge at the
-    beginning or at the end of a graph costs next to nothing.
+    It searches down from the one and up from the other alternately, and ends when either side has
+    nothing more. So an edge near the beginning or the end of a graph costs little.
+
+    Args:
+        start, goal: nodes, or their numbers.
+        after, before: the neighbours of a node.
     """
     if start == goal:
         return True

@@ -24,13 +24,13 @@ _ids: Final = itertools.count()
 
 
 class Node:
-    """A node of a modifiable graph. Its graph owns it; it does not keep its graph alive.
+    """A node of a modifiable graph. Its graph owns it. It does not keep its graph alive.
 
     Attributes:
-        command: what it does; exchanged by a dynamic command-group.
-        id: a number that no other node has, and that grows in the order in which nodes are made.
+        command: what it does. A dynamic command-group exchanges it.
+        id: a number that grows in the order in which nodes are made. No other node has it.
         predecessors, successors: its direct neighbours, in the order in which the edges were made.
-        group: the dynamic command-group that it was made of, None for others.
+        group: the dynamic command-group that it was made of, else None.
     """
 
     __slots__ = (
@@ -61,8 +61,9 @@ class Node:
 
     @property
     def type(self) -> str:
-        """What kind of node it is: "kernel", "memcpy", "memset", "memfill", "prefetch", "memadvise", "host_task", "empty",
-        "ext_oneapi_barrier", "subgraph", "native_command", "async_malloc", "async_free"."""
+        """The kind of node: "kernel", "memcpy", "memset", "memfill", "prefetch", "memadvise",
+        "host_task", "empty", "ext_oneapi_barrier", "subgraph", "native_command", "async_malloc" or
+        "async_free"."""
         return self.command.node_type
 
     @property
@@ -77,7 +78,7 @@ class Node:
         return self._graph()
 
     def belong_to(self, graph: Callable[[], CommandGraph | None]) -> None:
-        """Be a node of another graph, which has taken it over."""
+        """Move the node to another graph, which has taken it over."""
         self._graph = graph
 
     @property
@@ -87,12 +88,13 @@ class Node:
 
     @property
     def recorder(self) -> Any:
-        """What records queues into its graph, None if none is being recorded."""
+        """The recorder of its graph, None if no queue is recorded."""
         graph = self.graph
         return graph.recorder if graph is not None and graph.is_recording else None
 
     def event(self) -> Event:
-        """An event that stands for it, as a recorded submission gives one: other command groups of its graph can depend on it."""
+        """Return an event that stands for the node, as a recorded submission does. Other command
+        groups of the graph can depend on it."""
         graph = self._graph()
         event = Event(graph.context if graph is not None else None)
         event.node = self
@@ -116,8 +118,12 @@ class Node:
 
     @staticmethod
     def of_event(event: Event) -> Node:
-        """The node of an event that a recorded submission gave. Raises SYCLError (invalid) for other events.
-        (SYCL-Graph: node::get_node_from_event)"""
+        """Return the node of an event of a recorded submission. (SYCL-Graph:
+        node::get_node_from_event)
+
+        Raises:
+            SYCLError: invalid, for other events.
+        """
         if getattr(event, "node", None) is None:
             raise invalid(
                 "No event associated with a node is in this event",
@@ -127,14 +133,19 @@ class Node:
         return event.node
 
     def update_range(self, range: Sequence[int] | int) -> None:
-        """Give the launch another range; executable graphs see it after `update`. The node was made with a range.
+        """Give the launch another range. Executable graphs see it after `update`.
 
-        Raises SYCLError (invalid).
+        Raises:
+            SYCLError: invalid, if the node was not made with a range.
         """
         self._update_range(range, isinstance(range, NDRange), "update_range")
 
     def update_nd_range(self, range: NDRange) -> None:
-        """Give the launch another range with work-groups. The node was made with one. Raises SYCLError (invalid)."""
+        """Give the launch another range with work-groups. Executable graphs see it after `update`.
+
+        Raises:
+            SYCLError: invalid, if the node was not made with such a range.
+        """
         self._update_range(range, True, "update_nd_range")
 
     def _update_range(self, range: Any, is_nd: bool, routine: str) -> None:
@@ -149,15 +160,18 @@ class Node:
         if is_nd != (routine == "update_nd_range") or bool(work_group) != is_nd:
             there = "an nd-range" if work_group else "a range"
             raise invalid(
-                f"Cannot update node with {'an nd-range' if is_nd else 'a range'}: it was created with {there}",
+                f"Cannot update node with {'an nd-range' if is_nd else 'a range'}: it was created "
+                f"with {there}",
                 routine=routine,
-                remedy="update_nd_range(NDRange(…)) for nodes with work-groups, update_range(…) for others",
+                remedy="update_nd_range(NDRange(…)) for nodes with work-groups, "
+                "update_range(…) for others",
             )
         whole, local, offset = sizes(range, routine)
         if len(whole) != len(present):
             raise SYCLError(
                 Errc.invalid,
-                f"Cannot update the node's range: it has {len(present)} dimensions, not {len(whole)}",
+                f"Cannot update the node's range: it has {len(present)} dimensions, not "
+                f"{len(whole)}",
                 routine=routine,
                 remedy="keep the number of dimensions",
             )

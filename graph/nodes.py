@@ -10,7 +10,8 @@ from .node import Node
 
 
 class Nodes:
-    """`graph[3]`, slices, iteration and `nodes` give nodes; `edges` gives pairs of their places."""
+    """The nodes of a graph: `graph[3]`, slices, iteration, `nodes`, and `edges` as pairs of their
+    places."""
 
     lock: AbstractContextManager[Any]
 
@@ -19,7 +20,7 @@ class Nodes:
         self._leaves: tuple[list[Node], int, list[Node]] = [], 0, []
 
     def all_nodes(self) -> list[Node]:
-        """The list of nodes itself. The caller holds `lock`."""
+        """Return the list of nodes itself. The caller holds `lock`."""
         raise NotImplementedError
 
     @property
@@ -30,12 +31,12 @@ class Nodes:
 
     @property
     def roots(self) -> list[Node]:
-        """The nodes that come after none. (get_root_nodes)"""
+        """The nodes without predecessors. (get_root_nodes)"""
         return [node for node in self.nodes if not node.predecessors]
 
     @property
     def leaves(self) -> list[Node]:
-        """The nodes that none comes after."""
+        """The nodes without successors."""
         with self.lock:
             nodes, (of, seen, leaves) = self.all_nodes(), self._leaves
             found = (

@@ -1,17 +1,21 @@
-"""Which nodes of a command graph make a command-buffer together: its *partitions*, what each waits for, and when it is enqueued.
+"""Which nodes of a command graph make one command-buffer: its *partitions*, what each waits for,
+and when it is enqueued.
 
-A host task cannot be in a command-buffer, and a command-buffer is of one device: there the graph is cut. Partitions are numbered so
-that enqueueing them by number is right, but each waits only for its own predecessors, so that branches run at the same time. Nodes
-are numbers, in the order in which they were added; edges may lead from any node to any other, as long as there is no cycle.
+A command-buffer has no host task, and one device. The graph is cut there. Partitions can be
+enqueued in the order of their numbers. But each waits only for its own predecessors, so that
+branches run at the same time. Nodes are numbers, in the order in which they were added. Edges may
+lead from any node to any other, without a cycle.
 
-A *policy* gives every node a label; the nodes of a label are a partition, and the order of labels is the order of partitions.
+A *policy* gives every node a label. The nodes of one label are a partition, and the order of labels
+is the order of partitions.
 
-- "seed" is the procedure of SYCL-Graph's design document (spec B3): it makes few partitions, and it labels some graphs so that a node
-  would run before one that it comes after. Its labels are therefore checked.
-- "rank" cuts a graph wherever a path through it changes from kernels to a host task, or from one device to another, and keeps apart
-  what only some later partition waits for. It is right for every graph, and used where the other one is not.
+- "seed" is the procedure of SYCL-Graph's design document (spec B3). It makes few partitions. For
+  some graphs its labels would run a node before one that it comes after, so they are checked.
+- "rank" cuts a graph wherever a path changes from kernels to a host task, or from one device to
+  another. It separates what only some later partition waits for. It is right for every graph, and
+  is used where "seed" is not.
 
-Both take time in proportion to nodes and edges, and no recursion.
+Both take time in proportion to nodes and edges, without recursion.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ from .execution_order import Neighbours, execution_order, execution_orders
 
 POLICIES: Final = ("seed", "rank")
 
-#: So many nodes and edges `_turns` may look at, besides twice those of the graph, where edges lead back to earlier host tasks.
+#: So many nodes and edges `_turns` may look at, besides twice those of the graph, where edges lead
+#: back to earlier host tasks.
 _PATIENCE: Final = 10_000
 _NEVER: Final = sys.maxsize
 
@@ -36,11 +41,13 @@ class Partition(NamedTuple):
 
     Attributes:
         nodes: in the order of execution (spec B2).
-        host: whether it is one host task, which the runtime runs itself.
+        host: whether it is one host task, which the runtime calls itself.
         device: what its nodes have in common, None for a host task.
-        predecessors: numbers of the partitions that have to be complete before it, ascending; all of them smaller than its own.
-        successors: numbers of the partitions that wait for it, ascending.
-        in_order: whether it is a single path that nothing branches off, inside or to another partition (spec B6).
+        predecessors: the numbers of the partitions that must be complete before it, ascending. All
+            are smaller than its own.
+        successors: the numbers of the partitions that wait for it, ascending.
+        in_order: whether it is a single path without a branch, inside or to another partition (spec
+            B6).
     """
 
     nodes: tuple[int, ...]
@@ -56,11 +63,12 @@ class Partitions:
     """All partitions of a graph.
 
     Attributes:
-        partitions: in the order in which they are enqueued; an empty graph has one, which is empty.
+        partitions: in the order in which they are enqueued. An empty graph has one, which is empty.
         of: the number of each node's partition.
         policy: the one that was used.
         reason: why "seed" was asked for and not used, else "".
-        exits: numbers of the partitions that none waits for; when they are complete, the graph is.
+        exits: the numbers of the partitions without successors. When they are complete, the graph
+            is.
     """
 
     partitions: tuple[Partition, ...]
@@ -79,19 +87,25 @@ def partition(
     not_in_order: Collection[int] = (),
     policy: str = "seed",
 ) -> Partitions:
-    """The partitions of a graph.
+    """Divide a graph into partitions.
 
-    `successors` and `predecessors` of each node say the same from both sides, each neighbour once. `host` says of each node whether it
-    is a host task, `devices` where it runs otherwise (equal for all if left out); a partition with a node of `not_in_order` is not
-    called in-order.
+    Args:
+        successors, predecessors: of each node, each neighbour once.
+        host: whether each node is a host task.
+        devices: where each other node runs; by default all on one device.
+        not_in_order: nodes whose partition is not called in-order.
+        policy: "seed" or "rank".
 
-    Raises ValueError for an unknown policy, SYCLError (invalid) if the graph has a cycle.
+    Raises:
+        ValueError: for an unknown policy.
+        SYCLError: invalid, if the graph has a cycle.
     """
     if policy not in POLICIES:
         raise ValueError(f"there is no policy {policy!r}, only {' and '.join(POLICIES)}")
     order = execution_order(range(len(successors)), successors, predecessors)
     numbers: dict[Hashable, int] = {}
-    # Where a node runs, as a number: one for each device, and one for each host task, which shares its partition with nothing.
+    # Where a node runs, as a number: one for each device, and one for each host task, which shares
+    # its partition with nothing.
     places = [
         -1 - node
         if is_host
@@ -127,7 +141,7 @@ def partition(
 
 
 def _members(of: Sequence[int]) -> list[list[int]]:
-    """The nodes of each partition, in the order in which they were added."""
+    """Return the nodes of each partition, in the order in which they were added."""
     members: list[list[int]] = [[] for _ in range(max(of) + 1)]
     for node, number in enumerate(of):
         members[number].append(node)
@@ -135,7 +149,8 @@ def _members(of: Sequence[int]) -> list[list[int]]:
 
 
 def _is_path(nodes: Sequence[int], successors: Neighbours) -> bool:
-    """Whether each of them has the next one as its only successor, and the last one at most one, wherever that is."""
+    """Whether each node has only the next one as its successor, and the last one at most one,
+    wherever that is."""
     for node, after in pairwise(nodes):
         if len(successors[node]) != 1 or successors[node][0] != after:
             return False
@@ -143,7 +158,7 @@ def _is_path(nodes: Sequence[int], successors: Neighbours) -> bool:
 
 
 def _numbered(labels: Sequence[int]) -> list[int]:
-    """Partition numbers: those of the labels that occur, in order, from 0 on."""
+    """Return partition numbers, from 0 on, in the order of the labels that occur."""
     number_of = {label: number for number, label in enumerate(sorted(set(labels)))}
     return [number_of[label] for label in labels]
 
@@ -151,10 +166,11 @@ def _numbered(labels: Sequence[int]) -> list[int]:
 def _ranks(
     successors: Neighbours, predecessors: Neighbours, places: Sequence[int], order: Sequence[int]
 ) -> list[int]:
-    """A label for each node that is right for every graph.
+    """Return a label for each node that is right for every graph.
 
-    The rank of a node is how often a path to it changes its place, at most. Nodes of a rank and a place that edges connect stay
-    together; so do groups of them that wait for the same and are waited for by the same, since nothing is lost by that.
+    The rank of a node is the largest number of changes of place on a path to it. Nodes with the
+    same rank and place that edges connect stay together. Groups of them that have the same
+    neighbours are joined too, because nothing is lost by that.
     """
     rank = [0] * len(order)
     for node in order:
@@ -178,7 +194,8 @@ def _ranks(
                     if group[near] < 0 and places[near] == place and rank[near] == own:
                         group[near] = first
                         connected.append(near)
-    # Groups around a group: those before it are of a lower rank, those after it of a higher one, so that one set tells them apart.
+    # Groups around a group: those before it are of a lower rank, those after it of a higher one, so
+    # that one set tells them apart.
     around: dict[int, set[int]] = {
         first: set() for node, first in enumerate(group) if node == first and places[node] >= 0
     }
@@ -201,7 +218,7 @@ def _seed(
     order: Sequence[int],
     devices: int,
 ) -> tuple[list[int], str]:
-    """Each node's partition by "seed", or else why that policy does not do."""
+    """Return each node's partition by "seed", or else the reason why that policy cannot be used."""
     if devices > 1:
         return [], f"its nodes are of {devices} devices"
     turns = _turns(successors, host, order)
@@ -217,9 +234,12 @@ def _seed(
 
 @dataclass
 class _Turns:
-    """The turns that host tasks take in "seed", from 0 on.
+    """The turns of host tasks in "seed", from 0 on. A host task may have several.
 
-    `first` and `last` are each one's; `merged` says of a turn whose group above it was merged into another which turn's that was.
+    Attributes:
+        first, last: the first and the last turn of each host task.
+        merged: for a turn whose group of earlier kernels was merged into another group, the turn of
+            that group.
     """
 
     first: dict[int, int] = field(default_factory=dict)
@@ -228,12 +248,17 @@ class _Turns:
 
 
 def _turns(successors: Neighbours, host: Sequence[bool], order: Sequence[int]) -> _Turns | None:
-    """Host tasks take turns in the order in which they were added; one that leads to others that had theirs gives them another.
+    """Give host tasks turns in the order in which they were added. A task that leads to tasks with
+    earlier turns gives these another turn.
 
-    The group above it is then merged into the group above the one that is next. Only edges from `make_edge` bring that about. Where
-    there are so many that it would take long, the answer is None.
+    The group above it is then merged into the group above the next one. Only edges of `make_edge`
+    cause this.
+
+    Returns:
+        The turns, or None where it would take too long.
     """
-    # Of a host task itself; of a kernel the first added host task that it leads to through kernels alone.
+    # Of a host task itself; of a kernel the first added host task that it leads to through kernels
+    # alone.
     entry = list(range(len(order)))
     for node in reversed(order):
         if not host[node]:
@@ -261,10 +286,11 @@ def _turns(successors: Neighbours, host: Sequence[bool], order: Sequence[int]) -
 def _again(
     task: int, successors: Neighbours, host: Sequence[bool], entry: Sequence[int]
 ) -> tuple[list[int], int]:
-    """The host tasks below `task` that had a turn, each behind those that lead to it, and how many edges were looked at.
+    """Return the host tasks below `task` that had a turn, each behind those that lead to it, and
+    how many edges were looked at.
 
-    The seed puts each that it meets at the front of a queue, and again when it meets it again; the last of its turns is what counts,
-    and those are in reversed postorder.
+    The seed puts each task that it meets at the front of a queue, each time that it meets it. Only
+    the last turn counts. These are in reversed postorder.
     """
     seen, found, edges = {task}, [], 0
     path = [(task, iter(successors[task]))]
@@ -283,7 +309,8 @@ def _again(
 
 
 def _next(task: int, successors: Neighbours, host: Sequence[bool], entry: Sequence[int]) -> int:
-    """The host task at the front of the queue after the turn of `task`: the last that a walk down from there meets."""
+    """Return the host task at the front of the queue after the turn of `task`: the last one that a
+    walk down from there meets."""
     node = task
     while node == task or not host[node]:
         node = next(after for after in reversed(successors[node]) if entry[after] < task)
@@ -297,12 +324,14 @@ def _annotations(
     order: Sequence[int],
     turns: _Turns,
 ) -> list[int]:
-    """The number that "seed" leaves in each node, found without writing it over and over.
+    """Return the number that "seed" leaves in each node. It is computed once, not overwritten many
+    times.
 
-    In turn t the kernels above the host task, as far up as they have no number yet, get 3t, it gets 3t + 1, and all kernels below
-    it get 3t + 2, whatever they had; both ways end at other host tasks. So a kernel that is below some keeps the number from the last of
-    their turns; one that is below none, the number from the first turn that came up to it, unless that group was merged; and
-    one that no turn came to has -1. A turn does not come up through a kernel that an earlier one had come down to.
+    In turn t, kernels above the host task without a number get 3t. The host task gets 3t + 1. All
+    kernels below it get 3t + 2, whatever they had. Both walks end at other host tasks. So a kernel
+    below some tasks has the number of their last turn. A kernel below none has the number of the
+    first turn that came up to it, unless that group was merged. A kernel that no turn reached has
+    -1. A turn does not come up through a kernel that an earlier turn came down to.
     """
     begins = [
         turns.first.get(node, _NEVER) for node in range(len(order))

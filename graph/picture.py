@@ -1,7 +1,8 @@
-"""Pictures of graphs: DOT, files of it, and SVG in notebooks.
+"""Pictures of graphs: DOT text, DOT files, and SVG in notebooks.
 
-The text is what upstream's print_graph writes: a box for each node, with its number and type and, if `verbose`, what it was given; then an
-arrow for each edge. SVG is made by the graphviz package, where it and its program are installed.
+The text is that of upstream's print_graph: a box for each node with its number and type, then an
+arrow for each edge. With `verbose`, a box also shows what the command was given. The graphviz
+package makes SVG, if it and its program are installed.
 """
 
 from __future__ import annotations
@@ -18,13 +19,17 @@ if TYPE_CHECKING:
 
 
 class Drawable:
-    """A graph, modifiable or executable: it can be drawn, and copies name the same one."""
+    """A graph, modifiable or executable, that can be drawn. Its copy is itself."""
 
     def __copy__(self) -> Self:
         return self
 
     def to_dot(self, verbose: bool = False) -> str:
-        """The graph in Graphviz's language. With `verbose`, what each command was given."""
+        """Return the graph in Graphviz's language.
+
+        Args:
+            verbose: whether to show what each command was given.
+        """
         lines = ["digraph dot {"]
         for number, command, successors in _drawn(self):
             label = [
@@ -55,7 +60,8 @@ class Drawable:
             ) from error
 
     def _repr_svg_(self) -> str | None:
-        """The picture in a notebook; None without the graphviz package or its program `dot`."""
+        """Return the picture for a notebook, None without the graphviz package or its program
+        `dot`."""
         try:
             graphviz: Any = import_module("graphviz")
             return graphviz.Source(self.to_dot()).pipe(format="svg", encoding="utf-8")
@@ -66,7 +72,7 @@ class Drawable:
 
 
 def _drawn(graph: Any) -> Iterator[tuple[int, Any, list[int]]]:
-    """Number, command and successors of each node."""
+    """Yield the number, the command and the successors of each node."""
     if hasattr(graph, "snapshot"):
         snapshot = graph.snapshot
         yield from zip(

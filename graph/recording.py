@@ -1,7 +1,8 @@
-"""Recording: what queues do while their commands go to a graph.
+"""Recording: the commands of queues go to a graph.
 
-A graph has a `GraphRecorder`; each queue that records has a `Track` of it, and gives it every handler instead of submitting its command.
-Queues are held weakly here, and the graph by queues: neither keeps the other alive. (sycl_ext_oneapi_graph, "Queue Recording")
+A graph has one `GraphRecorder`, and each queue that records has a `QueueRecorder`. The queue gives
+it every handler, and submits nothing. Graph and queues refer to each other weakly, so neither keeps
+the other alive. (sycl_ext_oneapi_graph, "Queue Recording")
 """
 
 from __future__ import annotations
@@ -24,13 +25,17 @@ if TYPE_CHECKING:
     from .node import Node
 
 
-#: Held while queues begin or end to record: of two graphs that both want a queue, one gets it. A graph may go in any line of Python.
+#: Held while queues begin or end to record: of two graphs that both want a queue, one gets it. A
+#: graph may go in any line of Python.
 _lock: Final = new_lock()
 
 
-class Track:
-    """What a queue gives its commands to while it records. It knows what the queue's next node comes after, and which nodes
-    of an out-of-order queue nothing of the queue comes after."""
+class QueueRecorder:
+    """Takes the commands of a queue that records.
+
+    It knows what the queue's next node comes after, and which nodes of an out-of-order queue have
+    no successor in it.
+    """
 
     __slots__ = ("_exits", "_graph", "_order")
 
@@ -45,7 +50,7 @@ class Track:
         return self._graph()
 
     def handler(self, queue: Queue) -> Handler:
-        """The handler of a submission."""
+        """Return the handler for a submission."""
         made = Handler(queue.context, self._graph(), True)
         if queue.in_order:
             made.after = self._before(
@@ -54,7 +59,8 @@ class Track:
         return made
 
     def record(self, queue: Queue, handler: Handler) -> Event:
-        """Make a node of what a command-group function has named; the event stands for the node."""
+        """Make a node of the command that a command-group function has named. Returns the event
+        that stands for the node."""
         graph = self._graph()
         if graph is None:
             raise invalid(
@@ -74,7 +80,7 @@ class Track:
             return node.event()
 
     def _before(self, queue: Queue, handler: Handler) -> Sequence[Node]:
-        """What the queue itself says that a node comes after."""
+        """Return the nodes that a node comes after because of the queue."""
         if isinstance(handler.command, Barrier) and not handler.dependencies and not queue.in_order:
             return tuple(self._exits)
         last = self._order.last
@@ -82,12 +88,12 @@ class Track:
 
 
 class GraphRecorder:
-    """Which queues record into a graph."""
+    """The queues that record into a graph."""
 
     def __init__(self, graph: weakref.ref[CommandGraph]) -> None:
         self._graph = graph
         self._recording: weakref.WeakSet[Queue] = weakref.WeakSet()
-        self._tracks: weakref.WeakKeyDictionary[Queue, Track] = weakref.WeakKeyDictionary()
+        self._tracks: weakref.WeakKeyDictionary[Queue, QueueRecorder] = weakref.WeakKeyDictionary()
 
     @property
     def graph(self) -> CommandGraph | None:
@@ -106,7 +112,7 @@ class GraphRecorder:
             return list(self._recording)
 
     def begin(self, queues: Sequence[Queue], graph: CommandGraph) -> None:
-        """Have queues record, all or none."""
+        """Let queues record, all or none. Raises SYCLError (invalid)."""
         if not queues:
             raise invalid(
                 "there is no queue to be recorded",
@@ -118,7 +124,8 @@ class GraphRecorder:
                 queue.adapter.check_open("begin_recording")
                 if queue.recorder is not None:
                     raise invalid(
-                        "begin_recording cannot be called for a queue which is already in the recording state.",
+                        "begin_recording cannot be called for a queue which is already in the "
+                        "recording state.",
                         routine="begin_recording",
                         remedy="end its recording first",
                     )
@@ -127,7 +134,8 @@ class GraphRecorder:
                 self._enter(queue)
 
     def join(self, queue: Queue) -> None:
-        """A queue whose command comes after one of the graph's records from now on, too. Raises SYCLError (invalid)."""
+        """Let a queue record whose command comes after one of the graph. Raises SYCLError
+        (invalid)."""
         graph = self.graph
         if graph is not None:
             _check_place(queue, graph)
@@ -136,12 +144,12 @@ class GraphRecorder:
 
     def _enter(self, queue: Queue) -> None:
         if queue not in self._tracks:
-            self._tracks[queue] = Track(self._graph)
+            self._tracks[queue] = QueueRecorder(self._graph)
         queue.recorder = self._tracks[queue]
         self._recording.add(queue)
 
     def end(self, queues: Iterable[Queue] | None) -> None:
-        """Queues, or all, execute again."""
+        """Let queues, or all, execute again. Raises SYCLError (invalid)."""
         with _lock:
             chosen = list(self._recording) if queues is None else list(queues)
             for queue in chosen:
@@ -173,7 +181,7 @@ def _check_place(queue: Queue, graph: CommandGraph) -> None:
 
 
 def queues_of(given: Queue | Iterable[Queue], routine: str) -> list[Queue]:
-    """A queue, or several, as a list. Raises SYCLError (invalid) for what is no queue of the runtime's."""
+    """Return one queue, or several, as a list. Raises SYCLError (invalid) for other objects."""
     remedy = (
         "give a fairlead.runtime.Queue; a pyopencl.CommandQueue is recorded by fairlead.capture"
     )

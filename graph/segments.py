@@ -1,8 +1,8 @@
-"""Segments: the partitions of an executable graph, ready to be run.
+"""Segments: the partitions of an executable graph, ready to run.
 
-A partition of host code is a `HostSegment`; one of commands for a device is a `BufferSegment`, which is a command-buffer of the adapter;
-one of nothing but empty nodes is an `EmptySegment`. Commands of other kinds, such as captured OpenCL calls, name what makes the segments
-of theirs (`Command.segment_maker`).
+A partition of host code is a `HostSegment`. One of commands for a device is a `BufferSegment`, a
+command-buffer of the adapter. One of empty nodes is an `EmptySegment`. Commands of other kinds,
+such as captured OpenCL calls, name what makes their segments (`Command.segment_maker`).
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ ORDER_ONLY: Final = (Empty, Barrier)
 
 
 class Segment(Protocol):
-    """A partition that can be enqueued: `enqueue` after `count` events gives the handle of its own.
+    """A partition that can be enqueued.
 
-    `times` gets events whose times count, if those of its own event are not those of all of it.
+    `enqueue` runs it after `count` events and returns the handle of its own event. `times` gets
+    other events whose times count, if its own do not cover all of it.
     """
 
     def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int: ...
@@ -44,14 +45,14 @@ class Segment(Protocol):
 
 
 class SegmentMaker(Protocol):
-    """What runs commands of another kind than the adapter's: commands of equal ones can be in one partition, for which it makes a
-    segment of its own."""
+    """Makes segments of commands that are not the adapter's. Commands with equal makers can be in
+    one partition."""
 
     def segment(self, graph: ExecutableGraph, part: Partition) -> Segment: ...
 
 
 class EmptySegment:
-    """Nothing to run: its event is complete when what it waits for is."""
+    """No operation. Its event is complete when what it waits for is."""
 
     def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:
         event = ctypes.c_void_p()
@@ -66,7 +67,8 @@ class EmptySegment:
 
 
 class HostSegment:
-    """A host task: `function` is what runs next time. The parts of buffers that it uses are on the host meanwhile."""
+    """A host task. `function` is what runs next time. The buffers that it uses are on the host
+    meanwhile."""
 
     def __init__(self, command: HostTask, context: Context) -> None:
         self._context = context
@@ -92,9 +94,10 @@ def _run(task: HostTask, context: Context) -> None:
 
 
 def _transfer(direction: str, buffer: Buffer, context: Context) -> None:
-    """Bring a buffer's contents to the host's copy or back, and wait: what comes before and after in the graph does, too.
+    """Bring a buffer's contents to the host's copy or back, and wait. What comes before and after
+    in the graph waits too.
 
-    By an event: some drivers return from a blocking write before it is complete.
+    It waits for an event, because some drivers return from a blocking write before it is complete.
     """
     address = buffer.host_copy(writable=direction == "Read").ctypes.data
     routine, memory = f"urEnqueueMemBuffer{direction}", buffer.memory(context)
@@ -108,10 +111,16 @@ class BufferSegment:
     """Commands for a device as a command-buffer.
 
     Args:
+        context, device: where it runs.
         nodes: their numbers in the graph, in execution order.
-        commands: the commands of all the graph's nodes.
+        commands: of all the graph's nodes.
         predecessors: of all the graph's nodes.
-        in_order: they are a single path: no sync-points are needed.
+        in_order: whether they are a single path, which needs no sync-points.
+        updatable: whether launches can be replaced.
+        profiling: whether its commands can be asked for times.
+
+    Raises:
+        SYCLError: a command is refused; the message names its node.
     """
 
     def __init__(
@@ -164,7 +173,7 @@ class BufferSegment:
         return self.buffer.enqueue(queue.handle, count, waits)
 
     def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None:
-        """Put launches in the place of others; all of them or, if the adapter refuses one, none."""
+        """Replace launches. If the adapter refuses one, none is replaced."""
         launches: list[Change] = []
         for node, (old, new) in changes.items():
             assert isinstance(old, KernelLaunch) and isinstance(new, KernelLaunch)
@@ -174,7 +183,7 @@ class BufferSegment:
 
 @lru_cache(64)
 def _packer(count: int) -> Callable[..., bytes]:
-    """What packs so many sync-points."""
+    """Return the function that packs `count` sync-points."""
     return Struct(f"@{count}I").pack
 
 

@@ -1,4 +1,4 @@
-"""Updates of executable graphs: which commands are put in the place of others, and what is checked before."""
+"""Updates of executable graphs: which commands replace others, and what is checked before."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..runtime.checks import as_list
-from ..runtime.commands import Barrier, Command, HostTask, Transfer
+from ..runtime.commands import Barrier, Command, HostTask
 from ..runtime.errors import SYCLError, invalid
 from ..runtime.launches import Launch
+from ..runtime.transfers import Transfer
 from .node import Node
 
 if TYPE_CHECKING:
     from .command_graph import CommandGraph
-    from .executable import ExecutableGraph, Snapshot
+    from .executable import ExecutableGraph
+from .snapshot import Snapshot
 
 _UPDATABLE: Final = frozenset(("kernel", "host_task", "empty", "ext_oneapi_barrier"))
 _SAME: Final = "make the second graph by the same calls as the first"
@@ -30,11 +32,13 @@ class HasCommandGraph(Protocol):
 def changes(
     executable: ExecutableGraph, what: HasCommandGraph | Node | Iterable[Node], strict: bool
 ) -> dict[int, Command]:
-    """What `ExecutableGraph.update` puts in the place of commands, by index. Raises SYCLError (invalid)."""
+    """Return the commands that `ExecutableGraph.update` puts in the place of others, by index.
+    Raises SYCLError (invalid)."""
     executable.context.adapter.check_open("update")
     if not executable.updatable:
         raise invalid(
-            "update() cannot be called on a executable graph which was not created with property::updatable",
+            "update() cannot be called on a executable graph which was not created with "
+            "property::updatable",
             routine="update",
             remedy="finalize(updatable=True)",
         )
@@ -75,7 +79,7 @@ def _of_nodes(executable: ExecutableGraph, nodes: Iterable[Node]) -> dict[int, C
 
 
 def _of_graph(executable: ExecutableGraph, graph: CommandGraph, strict: bool) -> dict[int, Command]:
-    from .executable import Snapshot
+    from .snapshot import Snapshot
 
     if graph.devices != executable.devices:
         raise _differs("Cannot update using a graph created with a different device.")
@@ -92,7 +96,8 @@ def _of_graph(executable: ExecutableGraph, graph: CommandGraph, strict: bool) ->
             changes[index] = after
         elif before.node_type not in _UPDATABLE and not _same(before, after):
             raise _differs(
-                f"node_type::{before.node_type} nodes are not supported for update, and node {index} differs: {before}, {after}."
+                f"node_type::{before.node_type} nodes are not supported for update, and node "
+                f"{index} differs: {before}, {after}."
             )
     return changes
 
@@ -114,7 +119,8 @@ def _check_topology(old: Snapshot, new: Snapshot, strict: bool) -> None:
                 )
         if before.node_type != after.node_type or before.segment_maker != after.segment_maker:
             raise _differs(
-                f"Cannot update using a graph with mismatched node types. Node {index}: {before.node_type}, {after.node_type}."
+                f"Cannot update using a graph with mismatched node types. Node {index}: "
+                f"{before.node_type}, {after.node_type}."
             )
         if (
             isinstance(before, Launch)
@@ -128,7 +134,8 @@ def _check_topology(old: Snapshot, new: Snapshot, strict: bool) -> None:
         if strict and sorted(old.successors[index]) != sorted(new.successors[index]):
             raise _differs(
                 f"Cannot update using a graph with a different topology. "
-                f"Node {index} leads to {list(new.successors[index])}, not {list(old.successors[index])}."
+                f"Node {index} leads to {list(new.successors[index])}, not "
+                f"{list(old.successors[index])}."
             )
 
 

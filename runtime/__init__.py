@@ -1,4 +1,5 @@
-"""SYCL-like objects on Unified Runtime: platform, device, context, queue, event, USM, buffer, program, kernel, handler.
+"""SYCL-like objects on Unified Runtime: platform, device, context, queue, event, USM, buffer,
+program, kernel, handler.
 
     from fairlead.runtime import Program, Queue, malloc_shared
 
@@ -9,12 +10,14 @@
     queue.parallel_for(1024, kernel, memory)
     queue.wait()
 
-They run on any Unified Runtime adapter through `loader`: by default on the reference adapter, and so on every OpenCL driver. Names are
-SYCL's in Python's habits; errors are `SYCLError` with SYCL's error class.
+The objects run on any Unified Runtime adapter through `loader`. The default is the reference
+adapter, which runs on every OpenCL driver. Names are SYCL's, written as Python writes them. Errors
+are `SYCLError` with SYCL's error class.
 """
 
+from .accessor import Accessor
 from .arguments import LocalMemory, RawArgument
-from .buffer import Accessor, Buffer
+from .buffer import Buffer
 from .commands import InteropHandle
 from .context import Context
 from .errors import Errc, SYCLError

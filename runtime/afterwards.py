@@ -1,7 +1,9 @@
-"""A thread that does what must come after commands have ended. It starts when there is work and ends when there is none for a while.
+"""A thread that does what must come after commands have ended.
 
-Garbage is collected at any moment, also while its thread holds what commands wait for. So a finalizer must not wait. It hands the memory
-and the queues that commands may still use to this thread, which waits for the commands.
+It starts when there is work, and ends when there is none for a while. The garbage collector runs at
+any moment, also while its thread holds what commands wait for. So a finalizer must not wait. It
+hands the memory and the queues that commands may still use to this thread, which waits for the
+commands.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from .scheduler import adapter_call
+from .workers import adapter_call
 
 _PATIENCE: Final = 0.5  # seconds
 
@@ -24,9 +26,11 @@ class Afterwards:
         self._runs = False
 
     def add(self, action: Callable[[], object]) -> None:
-        """Add an action. A finalizer may call this, whatever its thread is doing: it takes no lock of Python's.
+        """Add an action. A finalizer may call this, whatever its thread is doing: it takes no lock
+        of Python's.
 
-        If no thread can be started now, the next call tries again. At the end of the process none can, and the action is dropped.
+        If no thread can be started now, the next call tries again. At the end of the process none
+        can be, and the action is dropped.
         """
         self._actions.put(action)
         if not self._runs:

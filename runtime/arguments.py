@@ -1,4 +1,5 @@
-"""What a kernel's argument can be, and the form in which adapters take it (ur_exp_kernel_arg_properties_t).
+"""What a kernel's argument can be, and the form in which adapters take it
+(ur_exp_kernel_arg_properties_t).
 
 | given | argument |
 |---|---|
@@ -7,11 +8,12 @@
 | `USM`, or anything with `__sycl_usm_array_interface__` | the pointer |
 | NumPy scalar or structured value, ctypes object, `RawArgument(bytes)` | its bytes |
 | bool | one byte, OpenCL C's `bool` as `uchar` |
-| `LocalMemory(bytes)`, `LocalMemory(count, dtype)` | that much local memory of each work-group |
-| `DynamicArgument` | what it holds at the moment; it is told where it is used (graph/dynamic.py) |
+| `LocalMemory(bytes)`, `LocalMemory(count, dtype)` | that much local memory for each work-group |
+| `DynamicArgument` | its present value; it records where it is used (graph/dynamic.py) |
 
-A Python int or float does not say how many bytes it has, and is refused. A number is converted to the type that the kernel declares, where
-the driver tells that and nothing is lost (kernel_types.py).
+A Python int or float does not say how many bytes it has, and is refused. A number is converted to
+the type that the kernel declares, if the driver tells that type and the conversion is exact
+(kernel_types.py).
 """
 
 from __future__ import annotations
@@ -49,9 +51,18 @@ IS_MEMORY: Final = "memory"
 
 
 class Argument(NamedTuple):
-    """An argument that is ready to be packed: `word` is a pointer, or the address of a value; `buffer` stands for the memory object
-    that it has in the context of the launch; `keep` is what has to live as long as the argument is used, of a value its bytes. `dtype` is
-    that of a number, None for another value; bytes that are `is_raw` are taken as they are, whatever the kernel declares."""
+    """An argument that is ready to be packed.
+
+    Attributes:
+        type: VALUE, POINTER, MEMORY or LOCAL.
+        size: in bytes.
+        word: a pointer, or the address of a value.
+        flags: of a memory object (ur_mem_flags_t).
+        keep: what must live as long as the argument is used; of a value its bytes.
+        buffer: gives the memory object in the context of the launch.
+        dtype: of a number, None for another value, IS_MEMORY for what is no value.
+        is_raw: whether the bytes are taken as they are, whatever the kernel declares.
+    """
 
     type: int
     size: int
@@ -64,9 +75,10 @@ class Argument(NamedTuple):
 
 
 class BoundArgument:
-    """What is made an argument of by `bind`, which is told of the handler that uses it."""
+    """A value that has to know the handler in which it is used."""
 
     def bind(self, handler: Handler, index: int) -> Argument:
+        """Return the argument for a handler's kernel."""
         raise NotImplementedError
 
 
@@ -75,7 +87,15 @@ class DynamicArgument(BoundArgument):
 
 
 class LocalMemory(BoundArgument):
-    """Local memory of a work-group: a number of bytes, or of elements of a dtype. (SYCL: local_accessor)"""
+    """Local memory of a work-group. (SYCL: local_accessor)
+
+    Args:
+        count: a number of bytes, or of elements if there is a dtype.
+        dtype: of the elements.
+
+    Raises:
+        SYCLError: invalid, for less than one byte.
+    """
 
     def __init__(self, count: int, dtype: Any = None) -> None:
         self.size = as_integer(count, "number of bytes or elements", "LocalMemory")
@@ -86,7 +106,8 @@ class LocalMemory(BoundArgument):
             )
 
     def bind(self, handler: Handler, index: int) -> Argument:
-        """It is an argument of a handler's kernel. Raises SYCLError (invalid) if its devices have not that much."""
+        """Return the argument for a handler's kernel. Raises SYCLError (invalid) if no device has
+        that much."""
         found = Argument(LOCAL, self.size)
         handler.check_local(found, index)
         return found
@@ -96,7 +117,7 @@ class LocalMemory(BoundArgument):
 
 
 class RawArgument:
-    """The bytes of an argument as the kernel is to see them. (SYCL: raw_kernel_arg)"""
+    """Bytes that the kernel gets as they are. (SYCL: raw_kernel_arg)"""
 
     def __init__(self, value: bytes) -> None:
         try:
@@ -109,7 +130,8 @@ class RawArgument:
 
 
 def check_local(arguments: Iterable[Argument | None], context: Context, routine: str) -> None:
-    """Raise SYCLError (invalid) if arguments are more local memory than a device of the context has: some drivers end the process then."""
+    """Raise SYCLError (invalid) if arguments need more local memory than every device of the
+    context has. Some drivers end the process then."""
     total = sum(one.size for one in arguments if one is not None and one.type == LOCAL)
     most = max(device.local_memory for device in context.devices)
     if total > most:
@@ -125,7 +147,8 @@ _MOST_VALUES: Final = 256
 
 
 def value_argument(value: bytes, dtype: Any = None, is_raw: bool = False) -> Argument:
-    """A value of which the kernel gets a copy. Equal values are one argument: many launches are given the same few."""
+    """Return the argument for a value that is copied to the kernel. Equal values share one
+    argument, because many launches use the same few."""
     key = is_raw or dtype, value
     found = _values.get(key)
     if found is None:
@@ -144,7 +167,8 @@ _address: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(
 
 
 def number_argument(value: Any) -> Argument:
-    """A NumPy number, bool among them. Its data's `tobytes` is three times as fast as its own, which structured values may need."""
+    """Return the argument for a NumPy number or bool. `value.data.tobytes()` is three times as fast
+    as `value.tobytes()`."""
     return value_argument(value.data.tobytes(), value.dtype)
 
 
@@ -164,7 +188,8 @@ def _of_simple_ctypes(value: Any) -> Argument:
 #: The codes of ctypes' numbers, which NumPy shares.
 _NUMBERS_OF_CTYPES: Final = frozenset("bBhHiIlLqQfd?")
 
-#: How a value of a type becomes an argument; filled by the modules of the types (usm, buffer), looked up along the type's bases.
+#: How a value of a type becomes an argument; filled by the modules of the types (usm, buffer),
+#: looked up along the type's bases.
 MAKERS: Final[dict[type, Callable[[Any], Argument]]] = {
     numpy.number: number_argument,
     numpy.bool_: number_argument,
@@ -184,7 +209,15 @@ FOREIGN: Final[list[Callable[[type], Callable[[Any], Argument] | None]]] = []
 
 
 def argument(value: Any, index: int = 0) -> Argument:
-    """A value as an argument. Raises SYCLError (kernel_argument) for what none can be made of."""
+    """Make a value an argument.
+
+    Args:
+        value: see the table above.
+        index: of the argument, for messages.
+
+    Raises:
+        SYCLError: kernel_argument, for a value that cannot be one.
+    """
     maker = MAKERS.get(type(value))
     if maker is None:
         maker = MAKERS[type(value)] = _maker(value, index)
@@ -203,7 +236,8 @@ def _maker(value: Any, index: int) -> Callable[[Any], Argument]:
         wanted = "numpy.int32(…)" if isinstance(value, int) else "numpy.float32(…)"
         raise SYCLError(
             Errc.kernel_argument,
-            f"argument {index} is a Python {type(value).__name__}, which does not say how many bytes it has",
+            f"argument {index} is a Python {type(value).__name__}, which does not say how many "
+            "bytes it has",
             routine="set_arg",
             remedy=f"give it its type: {wanted}",
         )
@@ -211,7 +245,8 @@ def _maker(value: Any, index: int) -> Callable[[Any], Argument]:
         Errc.kernel_argument,
         f"argument {index}, of type {type(value).__name__}, can be no kernel's argument",
         routine="set_arg",
-        remedy="give an accessor, USM memory, pyopencl memory, a NumPy or ctypes value, LocalMemory or bytes in RawArgument",
+        remedy="give an accessor, USM memory, pyopencl memory, a NumPy or ctypes value, "
+        "LocalMemory or bytes in RawArgument",
     )
 
 
@@ -220,7 +255,7 @@ def _of_usm_array(value: Any) -> Argument:
 
 
 def pack(arguments: Sequence[Argument], context: Context) -> bytes | None:
-    """Arguments as the C array that launches are given."""
+    """Pack arguments into the C array that launches take."""
     rows: list[int] = []
     for index, (kind, size, word, flags, _, buffer, *_) in enumerate(arguments):
         rows += (
@@ -237,5 +272,5 @@ def pack(arguments: Sequence[Argument], context: Context) -> bytes | None:
 
 @lru_cache(64)
 def _packer(count: int) -> Callable[..., bytes]:
-    """What packs so many rows."""
+    """Return the function that packs `count` rows."""
     return struct.Struct("<" + count * _ROW).pack

@@ -1,9 +1,11 @@
-"""Buffers and accessors: memory that the scheduler keeps coherent between the host and the contexts that use it.
+"""Buffers and accessors: memory that the scheduler keeps coherent between the host and the contexts
+that use it.
 
-A buffer's contents are valid in some places: on the host, in contexts. A command that needs them elsewhere has them moved first. Memory
-in a context is allocated when a command there first needs it, and filled at once if the host's contents are valid. Who wrote last and who
-has read since is kept as events, from which `dependencies` follow: a reader comes after the last writer, a writer after the readers too.
-(SYCL 2020, sections 4.7.2 and 4.7.6.)
+A buffer's contents are valid in some places: on the host, in contexts. When a command needs them
+elsewhere, they are transferred first. Memory in a context is allocated when a command there first
+needs it. If the host's contents are valid, it is filled at once. The last writer and the readers
+since then are kept as events. A reader comes after the last writer, a writer also after the
+readers. (SYCL 2020, sections 4.7.2 and 4.7.6.)
 
     data = numpy.arange(1024, dtype=numpy.float32)
     with Buffer(data) as buffer:                    # written back to `data` when the block ends
@@ -16,7 +18,7 @@ import ctypes
 import math
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from operator import index
 from types import TracebackType
@@ -27,9 +29,8 @@ import numpy
 from ..loader.base.forks import new_lock
 from ..loader.ur.abi import UR
 from .afterwards import Afterwards
-from .arguments import MAKERS, MEMORY, Argument
-from .checks import as_integer, element_type, expect, wrong_type
-from .errors import Errc, SYCLError, invalid
+from .checks import as_integer, element_type, expect
+from .errors import invalid
 from .event import Event, Unfinished
 from .handles import make_struct
 from .scheduler import check_no_deadlock, open_event, submit
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 
     from .context import Context
 
-#: Access modes: whether a command with one reads, whether it writes, whether it needs what was there before, and the adapter's flag.
+#: Access modes: whether a command with one reads, whether it writes, whether it needs what was
+#: there before, and the adapter's flag.
 MODES: Final = {
     "read": (True, False, True, UR["UR_MEM_FLAG_READ_ONLY"]),
     "write": (False, True, True, UR["UR_MEM_FLAG_READ_WRITE"]),
@@ -57,27 +59,35 @@ _HOST: Final = None  # in `_valid`: the host's copy
 
 
 class Memory:
-    """What has a memory object in contexts: a Buffer, or memory of another package. `offset` is where it begins in that, in bytes."""
+    """Something that has a memory object in contexts: a Buffer, or memory of another package.
+
+    Attributes:
+        offset: where it begins in its memory object, in bytes.
+        nbytes: its size in bytes.
+    """
 
     offset: int = 0
     nbytes: int
 
     def memory(self, context: Context) -> int:
-        """The handle of its memory object in a context."""
+        """Return the handle of its memory object in a context."""
         raise NotImplementedError
 
 
 class Buffer(Memory):
-    """A buffer of elements of `dtype` in `shape`, with first contents (an array, a list) or without (a shape).
+    """A buffer of elements of one dtype, with or without first contents.
 
     Args:
-        data: a NumPy array, which belongs to the buffer until it is closed; a list of elements, which are copied; or the shape, a number
-            or a tuple of numbers of elements.
-        dtype: of the elements. An array has its own: if both are given they must agree, nothing is converted.
-        write_back: whether `close` writes the contents to the array; by default it does if the array can be written to. A buffer of a
-            read-only array is written to by commands only if this is False, or after `set_final_data`.
+        data: a NumPy array, which belongs to the buffer until that is closed; a list of elements,
+            which are copied; or the shape, a number or a tuple of one to three numbers of elements.
+        dtype: of the elements. An array has its own. If both are given they must agree: nothing is
+            converted.
+        write_back: whether `close` writes the contents to the array. By default it does if the
+            array can be written to. Commands may write to a buffer of a read-only array only if
+            this is False, or after `set_final_data`.
 
-    Raises SYCLError (invalid).
+    Raises:
+        SYCLError: invalid.
     """
 
     def __init__(self, data: Any, dtype: Any = None, *, write_back: bool | None = None) -> None:
@@ -103,7 +113,7 @@ class Buffer(Memory):
             )
         array = _elements(data, self.dtype) if isinstance(data, list) else given
         self.shape: tuple[int, ...] = (
-            array.shape if array is not None else _numbers(data, "Buffer", _MADE_OF)
+            array.shape if array is not None else as_shape(data, "Buffer", _MADE_OF)
         )
         if not 1 <= len(self.shape) <= 3 or min(self.shape) <= 0:
             raise invalid(
@@ -136,17 +146,25 @@ class Buffer(Memory):
     # SYCL's properties of the destructor
 
     def set_write_back(self, write_back: bool) -> None:
-        """Whether `close` writes the contents back (SYCL: set_write_back)."""
+        """Set whether `close` writes the contents back. (SYCL: set_write_back)"""
         self._loses = False
         self.write_back = write_back and self.final_data is not None
 
     def set_final_data(self, array: Any) -> None:
-        """Where `close` writes the contents: a NumPy array of as many elements, or None for nowhere (SYCL: set_final_data)."""
+        """Set where `close` writes the contents. (SYCL: set_final_data)
+
+        Args:
+            array: a NumPy array of as many elements, or None for nowhere.
+
+        Raises:
+            SYCLError: invalid.
+        """
         if array is not None:
             expect(array, numpy.ndarray, "set_final_data", "give a NumPy array, or None")
         if array is not None and (array.size != self.size or not array.flags.writeable):
             raise invalid(
-                f"the contents are {self.size} elements, and the array has {array.size} or cannot be written to",
+                f"the contents are {self.size} elements, and the array has {array.size} or cannot "
+                "be written to",
                 routine="set_final_data",
                 remedy="give an array of that size",
             )
@@ -156,12 +174,13 @@ class Buffer(Memory):
     # what submissions ask (with `lock` held)
 
     def memory(self, context: Context) -> int:
-        """The handle of its memory in a context; allocated, with the host's contents if they are there, if there is none."""
+        """Return the handle of its memory in a context. Allocate it if there is none, with the
+        host's contents if they are valid."""
         handle = self._memories.get(context)
         return self._allocate(context) if handle is None else handle
 
     def _allocate(self, context: Context) -> int:
-        self._check_open("Buffer")
+        self.check_open("Buffer")
         flags, properties = UR["UR_MEM_FLAG_READ_WRITE"], None
         filled = (
             _HOST in self._valid
@@ -182,18 +201,20 @@ class Buffer(Memory):
         return made
 
     def check_access(self, mode: str, routine: str) -> None:
-        """Raise SYCLError (invalid) for no access mode, a closed buffer, or a result that would be lost without a word."""
+        """Raise SYCLError (invalid) for an unknown mode, a closed buffer, or a result that would be
+        lost silently."""
         check_mode(mode, routine)
-        self._check_open(routine)
+        self.check_open(routine)
         if self._loses and MODES[mode][1]:
             raise invalid(
-                "the array that the buffer was made of is read-only, so it would not get the result",
+                "the array that the buffer was made of is read-only, so it would not get the "
+                "result",
                 routine=routine,
                 remedy="Buffer(array.copy()); buffer.set_final_data(array) for another array; or "
                 "Buffer(array, write_back=False), whose result numpy() and host_access() give",
             )
 
-    def _check_open(self, routine: str) -> None:
+    def check_open(self, routine: str) -> None:
         if self._closed:
             raise invalid(
                 "the buffer is closed",
@@ -202,19 +223,28 @@ class Buffer(Memory):
             )
 
     def dependencies(self, mode: str) -> list[Event]:
-        """The events that a command with this access comes after. One that discards does not mind what has failed before it."""
+        """Return the events that a command with this access comes after. A command that discards
+        the contents ignores failed ones."""
         found = [self._writer] if self._writer is not None else []
         if MODES[mode][1]:
             found += self._readers
         return found if MODES[mode][2] else [event for event in found if event.error is None]
 
     def prepare(self, where: Context | None, mode: str, routine: str = "submit") -> None:
-        """Have its contents valid in a context, or on the host (None), for a command with this access; moving them is a command that it
-        depends on. `routine` is named in errors."""
-        self._check_open(routine)
+        """Make the contents valid for a command with this access. The command depends on the
+        transfers.
+
+        Args:
+            where: a context, or None for the host.
+            mode: the access mode.
+            routine: named in errors.
+        """
+        self.check_open(routine)
         if where is not None:
             self.memory(where)
-        else:  # a copy of its own is made now, not when the host task runs: later commands are told where it is
+        # a copy of its own is made now, not when the host task runs: later commands are told where
+        # it is
+        else:
             self.host_copy(writable=MODES[mode][1])
         if MODES[mode][2] and self._valid and where not in self._valid:
             if _HOST not in self._valid:
@@ -225,7 +255,7 @@ class Buffer(Memory):
                 self._transfer("Write", where, self.host_copy())
 
     def record_use(self, where: Context | None, mode: str, event: Event) -> None:
-        """A command with this access was submitted, or runs on the host (None)."""
+        """Record that a command with this access was submitted. See `prepare`."""
         if MODES[mode][1]:
             self._writer, self._readers = event, Unfinished()
             self._valid = {where}
@@ -233,7 +263,8 @@ class Buffer(Memory):
             self._readers.add(event)
 
     def host_copy(self, *, writable: bool = False) -> numpy.ndarray[Any, Any]:
-        """The host's copy. If it is to be written to, that is the array that the buffer was made of only if that gets the contents."""
+        """Return the host's copy. For writing, it is the array that the buffer was made of only if
+        that array gets the contents."""
         if self._host is None:
             self._host = numpy.empty(self.shape, self.dtype)
         elif (
@@ -243,7 +274,8 @@ class Buffer(Memory):
         return self._host
 
     def _transfer(self, direction: str, context: Context, host: numpy.ndarray[Any, Any]) -> None:
-        """Read all of it from a context to the host's copy, or write that to a context: a command like any other."""
+        """Read the whole buffer from a context to the host's copy, or write that to a context, by a
+        command like any other."""
         call, memory = (
             getattr(context.adapter.ur, f"urEnqueueMemBuffer{direction}"),
             self._memories[context],
@@ -273,20 +305,23 @@ class Buffer(Memory):
 
     @contextmanager
     def host_access(self, mode: str = "read_write") -> Iterator[numpy.ndarray[Any, Any]]:
-        """The contents as a NumPy array, for the length of the block; commands that use the buffer wait until it ends.
+        """Give the contents as a NumPy array for the length of a block. Commands that use the
+        buffer wait until it ends. (SYCL: host_accessor)
 
         Args:
-            mode: "read", "write", "read_write", or "discard" if what was there before is not needed. With "read" the array cannot be
-                written to.
+            mode: "read", "write", "read_write", or "discard" if the old contents are not needed.
+                With "read" the array is read-only.
 
-        Raises SYCLError (invalid) if a graph that is being recorded uses the buffer, or if this thread has another such block open that
-        this one would wait for; what a command that wrote to it raised.
-        (SYCL: host_accessor)
+        Raises:
+            SYCLError: invalid, if a graph that is being recorded uses the buffer, or if this thread
+                has another such block open that this one would wait for.
+            BaseException: what a command that wrote to the buffer raised.
         """
         self.check_access(mode, "host_access")
         if any(graph.is_recording for graph in self.graphs):
             raise invalid(
-                "host_accessor cannot be used on a buffer that a graph uses which is being recorded",
+                "host_accessor cannot be used on a buffer that a graph uses which is being "
+                "recorded",
                 routine="host_access",
                 remedy="end the recording first",
             )
@@ -307,23 +342,26 @@ class Buffer(Memory):
             close(None)
 
     def view(self, mode: str) -> numpy.ndarray[Any, Any]:
-        """The host's copy, which must be valid, as an array that can be written to if the mode says so."""
+        """Return the host's copy, which must be valid, as an array that is writable if the mode
+        says so."""
         writes = MODES[mode][1]
         view = self.host_copy(writable=writes).view()
         view.flags.writeable = writes
         return view
 
     def numpy(self) -> numpy.ndarray[Any, Any]:
-        """A copy of the contents, after everything that writes to it."""
+        """Return a copy of the contents, after every command that writes to them."""
         with self.host_access("read") as array:
             return array.copy()
 
     # its end
 
     def close(self) -> None:
-        """Wait for the commands that use it, write it back if it is to be, and free its memory. A second call does nothing.
+        """Wait for the commands that use the buffer, write it back if it is to be, and free its
+        memory. A second call does nothing.
 
-        Raises what the commands that wrote to it raised, and writes nothing back then.
+        Raises:
+            BaseException: what the commands that wrote to it raised. Nothing is written back then.
         """
         with lock:
             if self._closed:
@@ -363,9 +401,12 @@ class Buffer(Memory):
         self.close()
 
     def __del__(self) -> None:
-        """Close it, as SYCL's destructor does, and wait for that. Nobody is left who could be told of an error. Commands that are not with
-        an adapter yet hold their buffers, so that nothing is waited for that this thread has yet to do. In the middle of a submission
-        another thread closes it: a host task that is waited for may want the lock."""
+        """Close the buffer and wait for that, as SYCL's destructor does. Errors are dropped.
+
+        A command that is not with an adapter yet holds its buffers. So nothing is waited for here
+        that this thread has yet to do. Inside a submission another thread closes the buffer,
+        because a host task that it waits for may need the lock.
+        """
         if sys.is_finalizing() or self._closed:
             return
         if lock._is_owned():
@@ -385,7 +426,7 @@ class Buffer(Memory):
 
 
 def check_mode(mode: str, routine: str) -> None:
-    """Raise SYCLError (invalid) unless it is an access mode."""
+    """Raise SYCLError (invalid) unless `mode` is an access mode."""
     if not isinstance(mode, str) or mode not in MODES:
         raise invalid(
             f"there is no access mode {mode!r}",
@@ -394,98 +435,15 @@ def check_mode(mode: str, routine: str) -> None:
         )
 
 
-class Accessor:
-    """A command's access to a buffer, or to a part of it: `shape` elements from `offset` on, in each dimension.
-
-    A kernel gets the buffer's memory from its beginning, whatever the part; copies, fills and host tasks keep to the part.
-    """
-
-    __slots__ = ("buffer", "in_host_task", "mode", "offset", "shape")
-
-    def __init__(
-        self, buffer: Buffer, mode: str = "read_write", shape: Any = None, offset: Any = None
-    ) -> None:
-        if not isinstance(buffer, Buffer):
-            raise wrong_type(
-                buffer,
-                "Buffer",
-                "Accessor",
-                "an accessor is of a Buffer; make one of the array first",
-            )
-        buffer.check_access(mode, "Accessor")
-        self.buffer, self.mode = buffer, mode
-        self.in_host_task = False
-        self.offset: Sequence[int] = (
-            (0,) * len(buffer.shape) if offset is None else _numbers(offset, "Accessor")
-        )
-        if len(self.offset) != len(buffer.shape):
-            raise invalid(
-                f"the buffer has {len(buffer.shape)} dimensions, not {len(self.offset)}",
-                routine="Accessor",
-            )
-        whole = tuple(size - start for size, start in zip(buffer.shape, self.offset, strict=True))
-        self.shape: Sequence[int] = whole if shape is None else _numbers(shape, "Accessor")
-        if len(self.shape) != len(whole):
-            raise invalid(
-                f"the buffer has {len(whole)} dimensions, not {len(self.shape)}", routine="Accessor"
-            )
-        if min(self.offset) < 0 or any(
-            not 0 < size <= rest for size, rest in zip(self.shape, whole, strict=True)
-        ):
-            raise SYCLError(
-                Errc.invalid,
-                f"the part {self.shape} from {self.offset} on is not within {buffer!r}",
-                routine="Accessor",
-                remedy="stay within the buffer's shape",
-            )
-
-    @property
-    def array(self) -> numpy.ndarray[Any, Any]:
-        """The part as a NumPy array: in the host task that the accessor is for, and nowhere else."""
-        if not self.in_host_task:
-            raise invalid(
-                "an accessor is an array in its host task alone",
-                routine="Accessor.array",
-                remedy="use buffer.host_access() outside of commands",
-            )
-        part = tuple(
-            slice(start, start + size) for start, size in zip(self.offset, self.shape, strict=True)
-        )
-        return self.buffer.view(self.mode)[part]
-
-    @property
-    def reads(self) -> bool:
-        """Whether its command may read."""
-        return MODES[self.mode][0]
-
-    @property
-    def writes(self) -> bool:
-        """Whether its command may write."""
-        return MODES[self.mode][1]
-
-    @property
-    def size(self) -> int:
-        """How many elements it has."""
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes that is."""
-        return self.size * self.buffer.dtype.itemsize
-
-    def __repr__(self) -> str:
-        return f"<Accessor {self.mode} of {self.buffer!r}>"
-
-
 _MADE_OF: Final = (
     "Buffer(array), Buffer([1, 2, 3], numpy.int32) or Buffer((rows, columns), numpy.float32)"
 )
 
 
-def _numbers(
+def as_shape(
     given: Any, routine: str, remedy: str = "give a number, or a tuple of numbers"
 ) -> tuple[int, ...]:
-    """A number, or several, as a tuple. Raises SYCLError (invalid)."""
+    """Return one number, or several, as a tuple. Raises SYCLError (invalid)."""
     try:
         return tuple(map(index, given)) if isinstance(given, (tuple, list)) else (index(given),)
     except TypeError as error:
@@ -493,7 +451,7 @@ def _numbers(
 
 
 def _elements(given: list[Any], dtype: numpy.dtype[Any]) -> numpy.ndarray[Any, Any]:
-    """A list as an array. Raises SYCLError (invalid)."""
+    """Return a list as an array. Raises SYCLError (invalid)."""
     try:
         return numpy.array(given, dtype)
     except (TypeError, ValueError, OverflowError) as error:
@@ -502,17 +460,3 @@ def _elements(given: list[Any], dtype: numpy.dtype[Any]) -> numpy.ndarray[Any, A
             routine="Buffer",
             remedy="give elements of that type",
         ) from error
-
-
-def _argument(accessor: Accessor) -> Argument:
-    return Argument(
-        MEMORY,
-        ctypes.sizeof(ctypes.c_void_p),
-        0,
-        MODES[accessor.mode][3],
-        accessor,
-        accessor.buffer,
-    )
-
-
-MAKERS[Accessor] = _argument

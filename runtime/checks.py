@@ -1,11 +1,14 @@
-"""What public functions are given, looked at where it comes in: SYCLError (invalid), with the routine that was called and the remedy,
-in place of whatever Python would raise further inside."""
+"""Checks of what public functions are given.
+
+They raise SYCLError (invalid) with the routine that was called and the remedy, before Python or a
+driver raises something less clear.
+"""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import numpy
 
@@ -21,7 +24,14 @@ _NAMES: Final = {str: "text", numpy.ndarray: "NumPy array"}
 
 
 def wrong_type(value: Any, what: str, routine: str, remedy: str = "") -> SYCLError:
-    """The error: a value is not what it should be."""
+    """Return the error for a value of a wrong type.
+
+    Args:
+        value: what was given.
+        what: what was expected, in words.
+        routine: that was called.
+        remedy: what to do.
+    """
     kind, package = type(value), type(value).__module__.split(".")[0]
     shown = "None" if value is None else kind.__name__
     if package not in ("builtins", "fairlead"):
@@ -34,7 +44,8 @@ def wrong_type(value: Any, what: str, routine: str, remedy: str = "") -> SYCLErr
 def expect(
     value: Any, kinds: type | tuple[type, ...], routine: str, remedy: str = "", what: str = ""
 ) -> None:
-    """Raise SYCLError (invalid) unless a value is of one of the kinds; `what` is what these are called, by default by their names."""
+    """Raise SYCLError (invalid) unless a value is of one of the kinds. `what` names these in the
+    message, by default by their class names."""
     if not isinstance(value, kinds):
         names = (
             _NAMES.get(kind, kind.__name__)
@@ -46,9 +57,9 @@ def expect(
 def as_list(
     given: T | Iterable[T], kind: type[T], routine: str, remedy: str = "", what: str = ""
 ) -> list[T]:
-    """One of a kind, or several of it, as a list. Raises SYCLError (invalid)."""
+    """Return one object of a kind, or several, as a list. Raises SYCLError (invalid)."""
     try:
-        found: list[Any] = [given] if isinstance(given, kind) else list(given)  # pyright: ignore[reportArgumentType]
+        found: list[Any] = [given] if isinstance(given, kind) else list(cast("Iterable[T]", given))
     except TypeError:
         found = [given]
     for one in found:
@@ -57,7 +68,7 @@ def as_list(
 
 
 def as_integer(value: Any, what: str, routine: str) -> int:
-    """A whole number, NumPy's too, that C's functions can be given. Raises SYCLError (invalid)."""
+    """Return an integer, NumPy's too, that fits into C's 64 bits. Raises SYCLError (invalid)."""
     try:
         found = operator.index(value)
     except TypeError as error:
@@ -70,7 +81,7 @@ def as_integer(value: Any, what: str, routine: str) -> int:
 
 
 def element_type(dtype: Any, routine: str) -> numpy.dtype[Any]:
-    """A dtype that devices can have. Raises SYCLError (invalid)."""
+    """Return the dtype of elements that a device can have. Raises SYCLError (invalid)."""
     try:
         found = numpy.dtype(dtype)
     except TypeError as error:
@@ -87,7 +98,8 @@ def element_type(dtype: Any, routine: str) -> numpy.dtype[Any]:
 
 
 def check_group(error: TypeError, function: Any, routine: str) -> None:
-    """A command-group function was called and there was a TypeError: raise SYCLError (invalid) if that is not from within it."""
+    """Raise SYCLError (invalid) for a TypeError that came from calling a command-group function,
+    and not from inside it."""
     if error.__traceback__ is not None and error.__traceback__.tb_next is None:
         name = getattr(function, "__qualname__", None) or type(function).__name__
         raise invalid(
@@ -98,6 +110,6 @@ def check_group(error: TypeError, function: Any, routine: str) -> None:
 
 
 def check_executable(value: Any, routine: str) -> None:
-    """Raise SYCLError (invalid) for what is no executable graph, of whatever package."""
+    """Raise SYCLError (invalid) unless a value is an executable graph of some package."""
     if not hasattr(value, "of_context"):
         raise wrong_type(value, "ExecutableGraph", routine, "give what graph.finalize() gives")

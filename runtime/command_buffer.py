@@ -1,4 +1,5 @@
-"""Command-buffers of an adapter: commands are appended, it is finalized, and then enqueued any number of times."""
+"""Command-buffers of an adapter: commands are appended, the buffer is finalized, and then enqueued
+any number of times."""
 
 from __future__ import annotations
 
@@ -16,9 +17,14 @@ from .platform import Device
 class AdapterCommandBuffer(URObject):
     """A command-buffer for one device (ur_exp_command_buffer_handle_t).
 
-    One thread appends to it, and there are many launches, so that some things are made once: `append_launch` is the adapter's function,
-    `point` and `command` are where it writes a sync-point and a command's handle to, at `point_at` and `command_at`, which is None if
-    there are to be no handles.
+    One thread appends many launches, so some objects are made once: the adapter's function, and
+    where it writes handles to.
+
+    Attributes:
+        append_launch: the adapter's function that appends a launch.
+        point, point_at: where a sync-point is written to, and its address.
+        command, command_at: where a command's handle is written to, and its address, which is None
+            if the buffer is not updatable.
     """
 
     _release, _native = "urCommandBufferReleaseExp", "urCommandBufferGetNativeHandleExp"
@@ -57,11 +63,12 @@ class AdapterCommandBuffer(URObject):
         self._block = Block()
 
     def finalize(self) -> None:
-        """No more commands: it can be enqueued."""
+        """Finish appending. The buffer can be enqueued from now on."""
         self.adapter.call("urCommandBufferFinalizeExp", self.handle)
 
     def enqueue(self, queue: int, count: int, waits: Any) -> int:
-        """Run it on a queue's handle after `count` events; the handle of its event."""
+        """Enqueue the buffer on a queue (a handle) after `count` events. Returns the handle of its
+        event."""
         event = ctypes.c_void_p()
         code = self.adapter.ur.urEnqueueCommandBufferExp(
             queue, self.handle, count, waits, ctypes.byref(event)
@@ -71,7 +78,7 @@ class AdapterCommandBuffer(URObject):
         return event.value or 0
 
     def update(self, changes: Sequence[Change]) -> None:
-        """Put launches in the place of others: all of them or, if the adapter refuses one, none."""
+        """Replace launches. If the adapter refuses one, none is replaced."""
         count = describe(self._block, changes, self.context)
         if count:
             code = self.adapter.ur.urCommandBufferUpdateKernelLaunchExp(

@@ -1,8 +1,10 @@
-"""Commands: what a command group does, once given to a queue (`enqueue`) and once recorded into a command-buffer (`append`).
+"""Commands: the operation of a command group, given to a queue (`enqueue`) or recorded into a
+command-buffer (`append`).
 
-A command is made by a handler and is immutable but for what updates exchange. It knows nothing of order: which events it comes
-after is the scheduler's business, which commands of a graph, the graph's. `TRANSFERS` is a table of everything that moves bytes; a
-host task, a native command and a barrier are classes of their own, as is a kernel's launch (`launches`).
+A handler makes a command. Only updates change it afterwards. A command knows nothing of order: the
+scheduler knows the events that it comes after, a graph the nodes. `TRANSFERS` is the table of
+everything that moves bytes. A host task, a native command, a barrier and a kernel's launch
+(launches.py) are classes of their own.
 """
 
 from __future__ import annotations
@@ -12,10 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy
-
 from ..loader.ur.abi import UR, UR_RESULT_SUCCESS
-from .buffer import Accessor, Memory
+from .accessor import Accessor
 from .errors import unsupported
 from .event import Event
 from .scheduler import run_on_host, submit
@@ -33,16 +33,19 @@ class Command:
     """The operation of a command group.
 
     Attributes:
-        node_type: what a graph's node of it is called (SYCL-Graph, node_type).
-        title: what it is called in messages, "USM copy".
+        node_type: the type of a graph's node with this command (SYCL-Graph, node_type).
+        title: its name in messages, "USM copy".
         requirements: the accessors that it uses.
-        keep: what has to live as long as the command does.
-        segment_maker: makes what runs it in a graph in place of the adapter's command-buffers, if something does (graph/segments.py).
-        beyond_queue: whether some of it runs elsewhere than on the queue that it is submitted to: its order has to be said by events.
-        host_memory: whether it reads or writes memory that Python alone keeps alive.
+        keep: what must live as long as the command.
+        segment_maker: makes what runs the command in a graph, instead of the adapter's
+            command-buffers (graph/segments.py). None for these.
+        beyond_queue: whether some of it runs elsewhere than on its queue, so that events must say
+            its order.
+        host_memory: whether it uses memory that only Python keeps alive.
     """
 
-    # None of its own: before Python 3.11 two classes made of one with slots cannot be the bases of a third.
+    # None of its own: before Python 3.11 two classes made of one with slots cannot be the bases of
+    # a third.
     __slots__ = ()
 
     node_type: str = "empty"
@@ -54,7 +57,8 @@ class Command:
     host_memory: bool = False
 
     def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
-        """Have it run on a queue after events, at once or when these can be waited for; the event of its end."""
+        """Run it on a queue after events, now or when the adapter can wait for them. Returns the
+        event of its end."""
         if not dependencies:
             return Event(queue.context, self.enqueue(queue, 0, None))
         return submit(
@@ -62,12 +66,19 @@ class Command:
         )
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
-        """Give it to a queue after `count` events; the handle of its own event."""
+        """Give it to a queue after `count` events. Returns the handle of its own event."""
         raise NotImplementedError
 
     def append(self, buffer: AdapterCommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
-        """Record it into a command-buffer after `count` sync-points; its own sync-point, and the handle by which it can be updated,
-        0 if it cannot be. Raises SYCLError (feature_not_supported) if the adapter's command-buffers do not have it."""
+        """Record it into a command-buffer after `count` sync-points.
+
+        Returns:
+            Its own sync-point, and the handle by which it can be updated, 0 if it cannot be.
+
+        Raises:
+            SYCLError: feature_not_supported, if the adapter's command-buffers do not have such
+                commands.
+        """
         raise NotImplementedError
 
     def _appended(self, buffer: AdapterCommandBuffer, code: int, routine: str) -> None:
@@ -76,228 +87,30 @@ class Command:
             raise unsupported(
                 f"{self.title} command not supported by graph backend",
                 routine=routine,
-                remedy="use an adapter whose command-buffers have it (`fairlead adapter`), or another kind of command",
+                remedy="use an adapter whose command-buffers have it (`fairlead adapter`), or "
+                "another kind of command",
             )
         if code:  # what it says of itself costs more than the call
             buffer.adapter.check(code, routine, f"({self})")
 
     def copy(self) -> Command:
-        """One that later changes of this one do not reach: itself, if there are none."""
+        """Return a command that later changes of this one do not reach. It is the command itself if
+        it never changes."""
         return self
 
     def describe(self) -> list[str]:
-        """Lines for people: what it was given."""
+        """Return lines for people that say what the command was given."""
         return []
 
     def __repr__(self) -> str:
         return ", ".join([self.title, *self.describe()])
 
 
-# transfers
-
-
-@dataclass(frozen=True)
-class Row:
-    """How a transfer is given to adapters: its two functions, and how its fields become their arguments."""
-
-    node_type: str
-    title: str
-    enqueue: str
-    append: str
-    fields: tuple[str, ...]
-    enqueued: Callable[..., tuple[Any, ...]] = lambda *fields: fields
-    appended: Callable[..., tuple[Any, ...]] = lambda *fields: fields
-
-    @property
-    def pointers(self) -> set[Any]:
-        """The fields that the adapter's function takes as pointers."""
-        parameters = UR.functions[self.enqueue].parameters[1:]  # the first is the queue
-        return {
-            name
-            for name, parameter in zip(self.enqueued(*self.fields), parameters, strict=False)
-            if parameter.stars
-        }
-
-
-#: A field that is a Memory becomes its memory object. Where the two functions have another order, the table says so.
-TRANSFERS: Final = {
-    "usm_copy": Row(
-        "memcpy",
-        "USM copy",
-        "urEnqueueUSMMemcpy",
-        "urCommandBufferAppendUSMMemcpyExp",
-        ("dst", "src", "size"),
-        lambda dst, src, size: (False, dst, src, size),
-    ),
-    "usm_fill": Row(
-        "memfill",
-        "USM fill",
-        "urEnqueueUSMFill",
-        "urCommandBufferAppendUSMFillExp",
-        ("dst", "pattern", "pattern_size", "size"),
-        lambda dst, pattern, pattern_size, size: (dst, pattern_size, pattern, size),
-    ),
-    "memset": Row(
-        "memset",
-        "memset",
-        "urEnqueueUSMFill",
-        "urCommandBufferAppendUSMFillExp",
-        ("dst", "pattern", "pattern_size", "size"),
-        lambda dst, pattern, pattern_size, size: (dst, pattern_size, pattern, size),
-    ),
-    "buffer_copy": Row(
-        "memcpy",
-        "buffer copy",
-        "urEnqueueMemBufferCopy",
-        "urCommandBufferAppendMemBufferCopyExp",
-        ("src", "dst", "src_offset", "dst_offset", "size"),
-    ),
-    "buffer_copy_rect": Row(
-        "memcpy",
-        "buffer copy rectangle",
-        "urEnqueueMemBufferCopyRect",
-        "urCommandBufferAppendMemBufferCopyRectExp",
-        (
-            "src",
-            "dst",
-            "src_origin",
-            "dst_origin",
-            "region",
-            "src_row",
-            "src_slice",
-            "dst_row",
-            "dst_slice",
-        ),
-    ),
-    "buffer_read": Row(
-        "memcpy",
-        "buffer read",
-        "urEnqueueMemBufferRead",
-        "urCommandBufferAppendMemBufferReadExp",
-        ("src", "offset", "size", "dst"),
-        lambda src, offset, size, dst: (src, False, offset, size, dst),
-    ),
-    "buffer_read_rect": Row(
-        "memcpy",
-        "buffer read rectangle",
-        "urEnqueueMemBufferReadRect",
-        "urCommandBufferAppendMemBufferReadRectExp",
-        ("src", "origin", "host_origin", "region", "row", "slice", "host_row", "host_slice", "dst"),
-        lambda src, *rest: (src, False, *rest),
-    ),
-    "buffer_write": Row(
-        "memcpy",
-        "buffer write",
-        "urEnqueueMemBufferWrite",
-        "urCommandBufferAppendMemBufferWriteExp",
-        ("dst", "offset", "size", "src"),
-        lambda dst, offset, size, src: (dst, False, offset, size, src),
-    ),
-    "buffer_write_rect": Row(
-        "memcpy",
-        "buffer write rectangle",
-        "urEnqueueMemBufferWriteRect",
-        "urCommandBufferAppendMemBufferWriteRectExp",
-        ("dst", "origin", "host_origin", "region", "row", "slice", "host_row", "host_slice", "src"),
-        lambda dst, *rest: (dst, False, *rest),
-    ),
-    "buffer_fill": Row(
-        "memfill",
-        "buffer fill",
-        "urEnqueueMemBufferFill",
-        "urCommandBufferAppendMemBufferFillExp",
-        ("dst", "pattern", "pattern_size", "offset", "size"),
-    ),
-    "prefetch": Row(
-        "prefetch",
-        "prefetch",
-        "urEnqueueUSMPrefetch",
-        "urCommandBufferAppendUSMPrefetchExp",
-        ("dst", "size", "flags"),
-    ),
-    "mem_advise": Row(
-        "memadvise",
-        "mem_advise",
-        "urEnqueueUSMAdvise",
-        "urCommandBufferAppendUSMAdviseExp",
-        ("dst", "size", "advice"),
-    ),
-}
-
-
-class Transfer(Command):
-    """A command of the table `TRANSFERS`."""
-
-    __slots__ = (
-        "__weakref__",
-        "fields",
-        "host_memory",
-        "keep",
-        "node_type",
-        "requirements",
-        "row",
-        "title",
-    )
-
-    def __init__(self, row: str, fields: tuple[Any, ...], keep: Any = None) -> None:
-        self.row = TRANSFERS[row]
-        self.node_type, self.title = self.row.node_type, self.row.title
-        self.fields = fields
-        self.requirements: Sequence[Accessor] = ()
-        self.keep = keep
-        owners = keep if isinstance(keep, tuple) else (keep,)
-        self.host_memory = any(isinstance(owner, numpy.ndarray) for owner in owners)
-
-    def _in(self, context: Context) -> list[Any]:
-        return [
-            field.memory(context) if isinstance(field, Memory) else field for field in self.fields
-        ]
-
-    def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
-        row, ur, event = self.row, queue.adapter.ur, ctypes.c_void_p()
-        arguments = row.enqueued(*self._in(queue.context))
-        if row.enqueue == "urEnqueueUSMAdvise":  # the one that takes no events
-            if count:
-                queue.adapter.check(
-                    ur.urEnqueueEventsWait(queue.handle, count, waits, None), "urEnqueueEventsWait"
-                )
-            code = ur.urEnqueueUSMAdvise(queue.handle, *arguments, _byref(event))
-        else:
-            code = getattr(ur, row.enqueue)(queue.handle, *arguments, count, waits, _byref(event))
-        if code:
-            queue.adapter.check(code, row.enqueue, f"({self})")
-        return event.value or 0
-
-    def append(self, buffer: AdapterCommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
-        row, point = self.row, ctypes.c_uint32()
-        arguments = row.appended(*self._in(buffer.context))
-        function = getattr(buffer.adapter.ur, row.append)
-        code = function(
-            buffer.handle, *arguments, count, sync_points, 0, None, _byref(point), None, None
-        )
-        self._appended(buffer, code, row.append)
-        return point.value, 0
-
-    def describe(self) -> list[str]:
-        named = dict(zip(self.row.fields, self.fields, strict=True))
-        if "pattern" in named:
-            named["pattern"] = ctypes.string_at(named["pattern"], named["pattern_size"]).hex()
-        return [
-            f"{name}: {_shown(field, name in self.row.pointers)}" for name, field in named.items()
-        ]
-
-
-def _shown(field: Any, is_pointer: bool) -> str:
-    if isinstance(field, ctypes.Structure):
-        return f"({', '.join(str(getattr(field, name)) for name, *_ in field._fields_)})"
-    return hex(field) if is_pointer and isinstance(field, int) else str(field)
-
-
 # what is run by the host, or not at all
 
 
 class HostTask(Command):
-    """A Python function that is run by the scheduler, in a thread of its own."""
+    """A Python function that a thread of the scheduler calls."""
 
     node_type = "host_task"
     title = "host task"
@@ -310,7 +123,7 @@ class HostTask(Command):
         return run_on_host(queue.context, dependencies, self.run)
 
     def run(self) -> None:
-        """Call the function. What has this method has the command, and so its buffers."""
+        """Call the function. Whoever holds this method holds the command, and so its buffers."""
         for accessor in self.requirements:
             accessor.in_host_task = True
         try:
@@ -324,7 +137,7 @@ class HostTask(Command):
 
 
 class Empty(Command):
-    """Nothing: it is there for its dependencies."""
+    """No operation. The command is there for its dependencies."""
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
         event = ctypes.c_void_p()
@@ -336,7 +149,8 @@ class Empty(Command):
 
 
 class Barrier(Command):
-    """What comes after it in its queue comes after what it waits for: events, or all that is in the queue before."""
+    """Later commands of the queue come after what it waits for: some events, or everything before
+    it in the queue."""
 
     node_type = "ext_oneapi_barrier"
     title = "barrier"
@@ -353,7 +167,8 @@ class Barrier(Command):
 
 
 class NativeCommand(Command):
-    """A function that gives commands of its own to the native queue, or records them into the native command-buffer.
+    """A function that gives commands to the native queue, or records them into the native
+    command-buffer.
 
     It is called once, with an `InteropHandle`, while the command is enqueued or appended.
     """
@@ -401,22 +216,25 @@ class NativeCommand(Command):
 
 @dataclass(frozen=True)
 class InteropHandle:
-    """What a native command may use: the native handles of a queue, or of a command-buffer, and of memory."""
+    """What a native command may use: the native handles of a queue or a command-buffer, and of
+    memory."""
 
     context: Context
     queue: Queue | None = None
     buffer: AdapterCommandBuffer | None = None
 
     def native_queue(self) -> int:
-        """The native queue (OpenCL: cl_command_queue), 0 while a command-buffer is recorded."""
+        """Return the native queue (OpenCL: cl_command_queue), 0 while a command-buffer is "
+        "recorded."""
         return self.queue.native() if self.queue is not None else 0
 
     def native_command_buffer(self) -> int:
-        """The native command-buffer (OpenCL: cl_command_buffer_khr), 0 while a queue is given commands."""
+        """Return the native command-buffer (OpenCL: cl_command_buffer_khr), 0 while a queue is
+        given commands."""
         return self.buffer.native() if self.buffer is not None else 0
 
     def native_memory(self, accessor: Accessor) -> int:
-        """The native memory object of an accessor's buffer (OpenCL: cl_mem)."""
+        """Return the native memory object of an accessor's buffer (OpenCL: cl_mem)."""
         handle = accessor.buffer.memory(self.context)
         return self.context.adapter.obtain(
             "urMemGetNativeHandle", handle, self.context.devices[0].handle
@@ -424,7 +242,7 @@ class InteropHandle:
 
 
 class _Call:
-    """A Python function as the callback of a native command; what it raises is kept for `check`."""
+    """A Python function as the callback of a native command. `check` raises what it raised."""
 
     def __init__(self, function: Callable[[InteropHandle], object], interop: InteropHandle) -> None:
         self._function, self._interop = function, interop

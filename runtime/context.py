@@ -1,4 +1,5 @@
-"""Contexts: the devices that share memory objects, events and programs, and what has to wait for the commands in them."""
+"""Contexts: the devices that share memory objects, events and programs, and what has to wait for
+their commands."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from .errors import invalid
 from .event import Event, Unfinished
 from .handles import RuntimeAdapter, URObject, handle_array, make_struct
 from .platform import Device, devices
-from .scheduler import stop_starting, wait_for_adapter_calls
+from .workers import stop_starting, wait_for_adapter_calls
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -31,7 +32,16 @@ _EMPTY: Final = UR["UR_QUEUE_INFO_EMPTY"]
 
 
 class Context(URObject):
-    """A context of one or several devices of a platform. `Context()` is one of the first device that the environment selects."""
+    """A context of one or several devices of one platform.
+
+    Args:
+        of: a device, or several; by default the first device that the environment selects.
+        handle: the adapter's context, if it exists already. The reference is taken over.
+        keep: what the handle was made of.
+
+    Raises:
+        SYCLError: invalid, for no devices or those of several platforms.
+    """
 
     _release, _native = "urContextRelease", "urContextGetNativeHandle"
 
@@ -77,32 +87,37 @@ class Context(URObject):
     # queues
 
     def add_queue(self, queue: Queue) -> None:
-        """A queue was made."""
+        """Register a new queue."""
         with self._lock:
             self._queues.add(queue)
 
     def queues(self) -> list[Queue]:
-        """Its queues."""
+        """Return its queues."""
         with self._lock:
             return [queue for queue in self._queues if queue.handle]
 
     def release_later(self, handle: int) -> None:
-        """A queue is gone that may have commands: its handle is kept until they have ended, since they may use memory."""
+        """Release a queue, given by its handle, when its commands have ended. They may use memory
+        of the context."""
         with self._lock:
             self._released.append(handle)
             if len(self._released) > _MOST_LEFT:
                 self._afterwards.add(self.finish)
 
     def when_idle(self, action: Callable[[], object]) -> None:
-        """Have `action`, which raises nothing, called when everything that was submitted in it has ended: at once if that is so now, and
-        else by another thread. For finalizers."""
+        """Call `action` when everything that was submitted in the context has ended: now, or later
+        in another thread. For finalizers.
+
+        Args:
+            action: raises nothing.
+        """
         if not self._released and all(queue.is_empty for queue in self.queues()):
             action()
         else:
             self._afterwards.add(lambda: (self.finish(), action()))
 
     def finish(self) -> None:
-        """Wait for everything that was submitted in it."""
+        """Wait for everything that was submitted in the context."""
         with self._lock:
             left, self._released = self._released, []
         for queue in self.queues():
@@ -110,7 +125,7 @@ class Context(URObject):
         _release_queues(self.adapter, left)
 
     def is_idle(self) -> bool:
-        """Whether nothing runs in it, as far as that can be told without a wait."""
+        """Whether nothing runs in it, as far as that is known without a wait."""
         with self._lock:
             left = self._released.copy()
         return all(
@@ -119,19 +134,19 @@ class Context(URObject):
         )
 
     def keep_until_done(self, event: Event, memory: Any) -> None:
-        """Keep host memory until an event is complete: an adapter only knows its address."""
+        """Keep host memory until an event is complete. An adapter only knows its address."""
         event.held = memory
         with self._lock:
             self._held.drop_first_done()
             self._held.add(event)
 
     def drop_ended(self) -> None:
-        """Give up the host memory of all that has ended."""
+        """Drop the host memory of all commands that have ended."""
         with self._lock:
             self._held.drop_done()
 
     def transfer_queue(self) -> int:
-        """The handle of a queue of its own, by which buffers are brought from and to the host."""
+        """Return the handle of the context's own queue, which moves the contents of buffers."""
         with self._lock:
             if not self._transfers:
                 properties = ctypes.byref(make_struct("ur_queue_properties_t", flags=_OUT_OF_ORDER))
@@ -152,7 +167,8 @@ class Context(URObject):
         super().__del__()
 
     def __contains__(self, device: object) -> bool:
-        """Whether a device is one of its own, or a part of one: PoCL's contexts of sub-devices name the whole device."""
+        """Whether a device is one of its own, or a part of one. PoCL's contexts of sub-devices name
+        the whole device."""
         return device in self.devices or (
             isinstance(device, Device) and device.parent is not None and device.parent in self
         )
@@ -165,7 +181,8 @@ _MOST_LEFT: Final = 16
 
 
 def is_empty(adapter: RuntimeAdapter, queue: int) -> bool:
-    """Whether nothing runs in a queue, given by its handle, as far as that can be told without a wait. (UR_QUEUE_INFO_EMPTY)"""
+    """Whether nothing runs in a queue, given by its handle, as far as that is known without a wait.
+    (UR_QUEUE_INFO_EMPTY)"""
     value = ctypes.c_bool()
     code = adapter.ur.urQueueGetInfo(queue, _EMPTY, 1, ctypes.byref(value), None)
     return code == 0 and value.value
@@ -186,7 +203,8 @@ _defaults: Final[dict[Device, Context]] = {}
 
 
 def default_context(device: Device) -> Context:
-    """The context that queues to a device have if none is given: one of all devices of its platform, or of its own if it is a part."""
+    """Return the context of queues that are made for a device alone. It is of all devices of the
+    platform, or of the device alone if that is a sub-device."""
     with _lock:
         if device not in _defaults:
             context = (
@@ -198,8 +216,16 @@ def default_context(device: Device) -> Context:
 
 
 def context_for(of: Any, routine: str) -> Context:
-    """What a user may give where a context is wanted: a context, a queue or whatever else has one, a device, or several, for the one that
-    queues to them have. Raises SYCLError (invalid)."""
+    """Return the context that a user means.
+
+    Args:
+        of: a context, a queue or something else that has one; or a device, or several, for their
+            default context.
+        routine: named in errors.
+
+    Raises:
+        SYCLError: invalid.
+    """
     context = getattr(of, "context", of)
     if isinstance(context, Context):
         return context
@@ -220,7 +246,8 @@ _POLL: Final = 0.001  # seconds
 
 
 class _LastThread:
-    """A thread that waits for one function, and calls it. A process that has begun to end cannot start one (Python 3.12)."""
+    """A thread that waits for one function and calls it. A process that has begun to end cannot
+    start a thread (Python 3.12)."""
 
     def __init__(self) -> None:
         self._work: SimpleQueue[Callable[[], object]] = SimpleQueue()
@@ -230,7 +257,7 @@ class _LastThread:
         self._thread.start()
 
     def call(self, work: Callable[[], object], seconds: float) -> None:
-        """Have it call `work`, and wait until it has, but no longer than `seconds`."""
+        """Let the thread call `work`, and wait for that, but no longer than `seconds`."""
         self._work.put(work)
         self._thread.join(seconds)
 
@@ -240,13 +267,14 @@ _last: _LastThread | None = None
 
 @in_child
 def _forget() -> None:
-    """The thread is the parent's."""
+    """Forget the thread, which is the parent's."""
     global _last
     _last = None
 
 
 def _last_thread() -> _LastThread | None:
-    """The thread for the end of the process, which is started if it is not there yet; None if no thread can be started."""
+    """Return the thread for the end of the process. Start it if there is none. None if no thread
+    can be started."""
     global _last
     with _lock:
         if _last is None:
@@ -256,8 +284,9 @@ def _last_thread() -> _LastThread | None:
 
 
 def _end() -> None:
-    """The process ends. Drivers that are still running commands then may crash, so these are waited for, unless they take too long: they
-    may be waiting for an event that nobody is left to complete. The memory that they use is never freed."""
+    """Wait for commands at the end of the process, because drivers may crash that still run some.
+    It does not wait for ever: a command may wait for an event that nobody completes. The memory of
+    the commands is never freed."""
     stop_starting()
     alive = [context for context in contexts if context.adapter.open]
     for context in alive:

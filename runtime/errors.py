@@ -1,7 +1,9 @@
-"""The errors of runtime and graph: SYCL's error classes (`Errc`), each with its routine, plain words and the remedy.
+"""The errors of runtime and graph: SYCL's error classes (`Errc`), each with its routine, plain
+words and the remedy.
 
-Upstream raises one class, `sycl::exception`, whose `code()` says what kind of error it is; so does this: `except SYCLError as error` and
-`error.errc is Errc.invalid`. What a Unified Runtime function answers is in `code` ("UR_RESULT_ERROR_…"). (SYCL 2020, section 4.13.)
+Upstream raises one class, `sycl::exception`, whose `code()` tells the kind of error. So it is here:
+`except SYCLError as error`, and then `error.errc is Errc.invalid`. `error.code` is what a Unified
+Runtime function returned, "UR_RESULT_ERROR_…". (SYCL 2020, section 4.13.)
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ class Errc(enum.IntEnum):
 
 
 class SYCLError(FairleadError):
-    """Something failed; `errc` is its class, and a FairleadError's attributes say the rest."""
+    """An error of the runtime or of a graph. `errc` is its class. See FairleadError for the other
+    attributes."""
 
     def __init__(
         self, errc: Errc, message: str, *, routine: str = "", code: str = "", remedy: str = ""
@@ -44,17 +47,17 @@ class SYCLError(FairleadError):
         self.errc = errc
 
     def reworded(self, message: str, routine: str) -> SYCLError:
-        """The same error in other words, of another routine."""
+        """Return the same error with another message, for another routine."""
         return SYCLError(self.errc, message, routine=routine, code=self.code, remedy=self.remedy)
 
 
 def invalid(message: str, *, routine: str = "", remedy: str = "") -> SYCLError:
-    """A misuse: `raise invalid("…")`."""
+    """Return the error for a misuse."""
     return SYCLError(Errc.invalid, message, routine=routine, remedy=remedy)
 
 
 def unsupported(message: str, *, routine: str = "", remedy: str = "") -> SYCLError:
-    """What the device or its adapter cannot do."""
+    """Return the error for something that the device or its adapter cannot do."""
     return SYCLError(Errc.feature_not_supported, message, routine=routine, remedy=remedy)
 
 
@@ -81,16 +84,21 @@ _CLASSES: Final = {
 }
 
 
-_ARGUMENTS: Final = "give each argument as the kernel declares it: numpy.float32(…) for a float, LocalMemory for a local pointer"
+_ARGUMENTS: Final = (
+    "give each argument as the kernel declares it: numpy.float32(…) for a float, "
+    "LocalMemory for a local pointer"
+)
+_GROUPS: Final = "use smaller work-groups: device.info({!r})"
 
 #: What helps, where nobody says it better.
 _REMEDIES: Final = {
-    "UR_RESULT_ERROR_INVALID_CONTEXT": "make programs, memory and graphs for the queue that uses them: Program(queue, …)",
+    "UR_RESULT_ERROR_INVALID_CONTEXT": "make programs, memory and graphs for the queue that uses "
+    "them: Program(queue, …)",
     "UR_RESULT_ERROR_INVALID_DEVICE": "give a device of the context: context.devices",
     "UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE": _ARGUMENTS,
     "UR_RESULT_ERROR_INVALID_KERNEL_ARGS": _ARGUMENTS,
-    "UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE": 'use smaller work-groups: device.info("MAX_WORK_GROUP_SIZE")',
-    "UR_RESULT_ERROR_INVALID_WORK_ITEM_SIZE": 'use smaller work-groups: device.info("MAX_WORK_ITEM_SIZES")',
+    "UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE": _GROUPS.format("MAX_WORK_GROUP_SIZE"),
+    "UR_RESULT_ERROR_INVALID_WORK_ITEM_SIZE": _GROUPS.format("MAX_WORK_ITEM_SIZES"),
     "UR_RESULT_ERROR_INVALID_USM_SIZE": 'allocate less: device.info("MAX_MEM_ALLOC_SIZE")',
 }
 
@@ -98,8 +106,16 @@ _REMEDIES: Final = {
 def check(
     code: int, routine: str, detail: str = "", remedy: str = "", said: Callable[[], str] = str
 ) -> None:
-    """Raise SYCLError unless `code` is UR_RESULT_SUCCESS; `detail` is put after the code's own sentence, in the place of which is what
-    the adapter has `said` of its last error, if it contains it."""
+    """Raise SYCLError if `code` is an error. The message is the adapter's last error if it contains
+    the code's sentence, else that sentence.
+
+    Args:
+        code: of a Unified Runtime function.
+        routine: the function.
+        detail: follows the sentence.
+        remedy: what to do; by default what helps for the code.
+        said: gives the adapter's last error.
+    """
     if code:
         name, sentence = URError.describe(code)
         words = said()

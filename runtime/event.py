@@ -1,9 +1,10 @@
-"""Events: what a submission gives, to be waited for, asked, and depended on.
+"""Events: what a submission returns, to be waited for, asked, and depended on.
 
-An event is at first *deferred* if its command cannot be given to the adapter yet, because it comes after a host task, an open host
-accessor, or something of another context; `deferred` is then the scheduler's entry for it. Once the command is with the adapter,
-`handle` is its event there. A host task's event has no handle. The event of a graph's submission stands for several: `others`
-must be complete too. An event that was recorded into a graph has a `node`, and nothing can be waited for.
+An event is *deferred* while its command cannot be given to the adapter, because it comes after a
+host task, an open host accessor, or something of another context. `deferred` is the scheduler's
+entry then. Once the adapter has the command, `handle` is its event. A host task's event has no
+handle. The event of a graph's submission stands for several: all of `others` must be complete too.
+An event that was recorded into a graph has a `node`, and cannot be waited for.
 """
 
 from __future__ import annotations
@@ -42,17 +43,18 @@ _REMEDY_RECORDED: Final = "wait for the event of the submission of the executabl
 
 
 class Event:
-    """The end of a submission. `Event()` is one that is complete from the start.
+    """The end of a submission. `Event()` is complete from the start.
 
     Attributes:
         context: where its command runs, None for a complete one.
-        handle: the adapter's event, 0 if there is none (yet).
-        deferred: the scheduler's entry while the command waits to be given to the adapter, None otherwise.
-        others: events that belong to the same submission.
-        error: why the command was not run, or failed; None if all is well so far.
-        node: the graph's node that it was recorded as, None otherwise.
-        held: host memory that its command uses, which has to live until it has ended.
-        profiled: the events whose times count as its own, () for itself; or why it has none.
+        handle: the adapter's event, 0 if there is none.
+        deferred: the scheduler's entry until the adapter has the command, then None.
+        others: events of the same submission.
+        error: why the command failed or was not run, None if it is well so far.
+        node: the graph's node that it was recorded as, else None.
+        held: host memory that its command uses, which must live until it has ended.
+        profiled: the events whose times count as its own, () for itself; or a text that says why it
+            has none.
     """
 
     __slots__ = (
@@ -78,15 +80,17 @@ class Event:
         self.profiled: Sequence[Event] | str = ()
 
     def parts(self) -> Iterator[Event]:
-        """Itself and all that it stands for."""
+        """Yield the event and all that it stands for."""
         yield self
         for other in self.others:
             yield from other.parts()
 
     def wait(self) -> None:
-        """Wait until its command, and everything that it stands for, is complete. Raises what went wrong in it.
+        """Wait until the command, and everything that the event stands for, is complete.
 
-        Raises SYCLError (invalid) for an event of a graph's recording: nothing has run.
+        Raises:
+            SYCLError: invalid, for an event of a graph's recording, where nothing runs.
+            BaseException: what went wrong in the command.
         """
         if self.node is not None:
             raise invalid(
@@ -116,7 +120,7 @@ class Event:
 
     @staticmethod
     def wait_all(events: Iterable[Any] | Event) -> None:
-        """Wait for several events, PyOpenCL's among them."""
+        """Wait for several events. PyOpenCL's are accepted too."""
         for event in events if isinstance(events, Iterable) else (events,):
             if not hasattr(event, "wait"):
                 raise wrong_type(event, "Event", "Event.wait_all", "give events")
@@ -124,7 +128,8 @@ class Event:
 
     @property
     def status(self) -> str:
-        """ "submitted", "running" or "complete". Raises SYCLError (invalid) for an event of a graph's recording, or what went wrong."""
+        """ "submitted", "running" or "complete". Raises SYCLError (invalid) for an event of a
+        graph's recording, or what went wrong."""
         if self.node is not None:
             raise invalid(
                 "the status of an event associated with a command graph cannot be asked",
@@ -142,9 +147,10 @@ class Event:
 
     @property
     def done(self) -> bool:
-        """Whether its command, and everything that it stands for, is complete or has failed.
+        """Whether the command, and everything that the event stands for, is complete or has failed.
 
-        Raises SYCLError (invalid) for an event of a graph's recording, as `status` does, and nothing otherwise.
+        Raises:
+            SYCLError: invalid, for an event of a graph's recording.
         """
         if self.node is not None:
             raise invalid(
@@ -186,10 +192,15 @@ class Event:
         return _STATUS[value]
 
     def profiling(self, what: str) -> int:
-        """When its command was "queued", submitted ("submit"), began ("start") and ended ("end"), in ns of the device's clock.
+        """Return a time of its command in ns of the device's clock. Of a graph's submission: the
+        first start and the last end.
 
-        Of a graph's submission: the first start and the last end of its commands. Raises SYCLError (invalid) for an event of a graph's
-        recording, (profiling) if its queue, or the graph, does not profile.
+        Args:
+            what: "queued", "submit", "start" or "end".
+
+        Raises:
+            SYCLError: invalid, for an event of a graph's recording; profiling, if its queue or its
+                graph does not profile.
         """
         if what not in PROFILING:
             raise invalid(
@@ -199,7 +210,8 @@ class Event:
             )
         if self.node is not None:
             raise invalid(
-                "Profiling information is unavailable for events returned from a submission to a queue in the recording state",
+                "Profiling information is unavailable for events returned from a submission to a "
+                "queue in the recording state",
                 routine="Event.profiling",
                 remedy=_REMEDY_RECORDED,
             )
@@ -233,7 +245,8 @@ class Event:
         return value.value
 
     def add_callback(self, callback: Callable[[Event], object]) -> None:
-        """Have `callback(event)` called, in another thread, when it is complete or has failed. What it raises is lost."""
+        """Call `callback(event)` in another thread when the event is complete or has failed. What
+        it raises is dropped."""
         if not callable(callback):
             raise wrong_type(
                 callback, "function", "Event.add_callback", "add_callback(lambda event: …)"
@@ -249,7 +262,8 @@ class Event:
         run_on_host(None, [self], lambda: callback(self), always=True)
 
     def to_pyopencl(self) -> Any:
-        """As a pyopencl.Event. Raises SYCLError (invalid) if there is no native event (yet)."""
+        """Return it as a pyopencl.Event. Raises SYCLError (invalid) if it has no native event, or
+        several."""
         import pyopencl
 
         if not self.handle or self.others or self.context is None:
@@ -283,9 +297,11 @@ class Event:
 
 
 class Unfinished:
-    """Events that may be going on. Those that are not are forgotten, with what they hold, at a cost that does not grow with their number.
+    """Events that may be unfinished. Finished ones are dropped with the memory that they hold, at a
+    constant cost for each.
 
-    `error` is the first one of those that were forgotten.
+    Attributes:
+        error: the first error among those that were dropped.
     """
 
     def __init__(self) -> None:
@@ -294,18 +310,18 @@ class Unfinished:
         self.error: BaseException | None = None
 
     def add(self, event: Event) -> None:
-        """One more."""
+        """Add an event."""
         if len(self._events) >= self._most:
             self.drop_done()
         self._events.append(event)
 
     def drop_first_done(self) -> None:
-        """Forget those that have ended up to the first that has not."""
+        """Drop finished events up to the first unfinished one."""
         while self._events and self._events[0].done:
             self._drop(self._events.popleft())
 
     def drop_done(self) -> None:
-        """Forget all that have ended."""
+        """Drop all finished events."""
         for _ in range(len(self._events)):
             event = self._events.popleft()
             if event.done:

@@ -1,8 +1,10 @@
-"""The handler: what a command-group function says about its command. `queue.submit(lambda h: h.parallel_for(1024, kernel, …))`.
+"""The handler: what a command-group function says about its command. `queue.submit(lambda h:
+h.parallel_for(1024, kernel, …))`.
 
-A command-group function is called once, with a `Handler`, and calls exactly one of the functions that name an operation; what it does
-besides, in Python, happens once. Ranges are in work-items by OpenCL's order of dimensions: the first one is `get_global_id(0)`, as in
-PyOpenCL, whereas SYCL's C++ classes turn them round. (SYCL 2020, section 4.9.4.)
+A command-group function is called once, with a `Handler`. It calls exactly one of the methods that
+name an operation. Ranges are in work-items, in OpenCL's order of dimensions: the first one is
+`get_global_id(0)`, as in PyOpenCL. SYCL's C++ classes have the reverse order. (SYCL 2020, section
+4.9.4.)
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy
 
 from ..loader.ur.abi import UR
+from .accessor import Accessor, rectangle, span
 from .arguments import Argument, BoundArgument, DynamicArgument, argument, check_local
-from .buffer import Accessor, Buffer, Memory
+from .buffer import Buffer, Memory
 from .checks import as_integer, check_executable, expect, wrong_type
-from .commands import Barrier, Command, Empty, HostTask, InteropHandle, NativeCommand, Transfer
+from .commands import Barrier, Command, Empty, HostTask, InteropHandle, NativeCommand
 from .errors import Errc, SYCLError, invalid
 from .event import Event
 from .handles import make_struct
@@ -25,6 +28,7 @@ from .interop import event_of, kernel_of
 from .kernel_types import fitted
 from .launches import KernelLaunch, NDRange, sizes
 from .program import Kernel
+from .transfers import Transfer, byte_count, copy_row, element_bytes
 from .usm import USM, pointer_of
 
 if TYPE_CHECKING:
@@ -40,11 +44,12 @@ class Handler:
     Attributes:
         context: where it will run.
         device: that of the queue, None in a graph, which has its own.
-        command: the operation, None as long as the function has named none.
-        dependencies: the events that it comes after, besides what its accessors tell.
-        after: the nodes that it comes after besides, in a graph.
-        graph: the graph that it is added to, None in an ordinary submission; `recorded` if that is by recording a queue.
-        when_added: is told the node that was made of it.
+        command: the operation, None until the function has named one.
+        dependencies: the events that it comes after, besides those of its accessors.
+        after: in a graph, the nodes that it comes after besides.
+        graph: the graph that it is added to, None in an ordinary submission.
+        recorded: whether it is added to the graph by recording a queue.
+        when_added: is called with the node that was made of it.
     """
 
     __slots__ = (
@@ -95,11 +100,12 @@ class Handler:
     def access(
         self, buffer: Buffer, mode: str = "read_write", shape: Any = None, offset: Any = None
     ) -> Accessor:
-        """An accessor of a buffer for this command: `mode` is "read", "write", "read_write" or "discard"."""
+        """Return an accessor of a buffer for this command. See `Accessor` for the arguments."""
         return self.require(Accessor(buffer, mode, shape, offset))
 
     def require(self, accessor: Accessor | DynamicArgument) -> Accessor:
-        """Say that the command uses an accessor that was made elsewhere, or that a dynamic parameter holds."""
+        """Declare that the command uses an accessor that was made elsewhere, or that a dynamic
+        parameter holds. Returns the accessor."""
         used: Accessor = (
             accessor.bind(self, 0).keep if isinstance(accessor, DynamicArgument) else accessor
         )
@@ -110,7 +116,8 @@ class Handler:
         return used
 
     def set_arg(self, index: int, value: Any) -> None:
-        """Set the kernel's argument of an index (arguments.py lists what it can be)."""
+        """Set the kernel's argument of an index. runtime/arguments.py lists what it can be. Raises
+        SYCLError (kernel_argument)."""
         arguments = self._arguments
         if isinstance(value, BoundArgument):
             found = value.bind(self, index)
@@ -131,7 +138,8 @@ class Handler:
         arguments[index] = found
 
     def check_local(self, found: Argument, index: int) -> None:
-        """Raise SYCLError (invalid) if an argument is more local memory than there is besides that of the others."""
+        """Raise SYCLError (invalid) if an argument needs more local memory than the other arguments
+        leave."""
         check_local(
             [*self._arguments[:index], found, *self._arguments[index + 1 :]],
             self.context,
@@ -139,7 +147,7 @@ class Handler:
         )
 
     def set_args(self, *values: Any) -> None:
-        """Set all arguments, from 0 on."""
+        """Set all arguments, from index 0 on."""
         for index, value in enumerate(values):
             self.set_arg(index, value)
 
@@ -148,10 +156,16 @@ class Handler:
     def parallel_for(
         self, range: NDRange | Sequence[int] | int, kernel: Any, *arguments: Any
     ) -> None:
-        """Launch a kernel on a range of work-items: a number, a tuple of up to three, or an NDRange. `arguments`, if there are any, are
-        set first. A pyopencl.Kernel will do as well.
+        """Launch a kernel on a range of work-items.
 
-        Raises SYCLError (nd_range, kernel_argument).
+        Args:
+            range: a number, a tuple of up to three, or an NDRange.
+            kernel: a Kernel, or a pyopencl.Kernel.
+            arguments: if there are any, they are set first.
+
+        Raises:
+            SYCLError: nd_range, for a wrong range; kernel_argument, for arguments that are missing
+                or wrong.
         """
         kernel = (
             kernel
@@ -160,9 +174,9 @@ class Handler:
         )
         if arguments:
             self.set_args(*arguments)
-        given = tuple(self._arguments)
-        if len(given) != kernel.num_args or not all(given):
-            missing = [index for index, one in enumerate(given) if one is None]
+        given = tuple(one for one in self._arguments if one is not None)
+        if len(given) != len(self._arguments) or len(given) != kernel.num_args:
+            missing = [index for index, one in enumerate(self._arguments) if one is None]
             what = f"argument {missing[0]} is not set" if missing else f"{len(given)} are set"
             raise SYCLError(
                 Errc.kernel_argument,
@@ -170,7 +184,7 @@ class Handler:
                 routine="parallel_for",
                 remedy="set each of them with set_arg, or give them to parallel_for",
             )
-        given = fitted(given, kernel.declared, kernel.name, "parallel_for")  # pyright: ignore[reportArgumentType]
+        given = fitted(given, kernel.declared, kernel.name, "parallel_for")
         self.set_command(KernelLaunch(kernel, sizes(range), given))
 
     def single_task(self, kernel: Any, *arguments: Any) -> None:
@@ -178,19 +192,27 @@ class Handler:
         self.parallel_for(1, kernel, *arguments)
 
     def memcpy(self, destination: Any, source: Any, nbytes: int | None = None) -> None:
-        """Copy bytes between USM allocations, NumPy arrays, PyOpenCL's buffers and arrays, and addresses; by default as many as the smaller
-        of the two has."""
+        """Copy bytes between USM allocations, NumPy arrays, PyOpenCL's buffers and arrays, and
+        addresses.
+
+        Args:
+            destination, source: the memory.
+            nbytes: how many bytes; by default as many as the smaller of the two has.
+
+        Raises:
+            SYCLError: invalid.
+        """
         self._memcpy(destination, source, nbytes, "memcpy")
 
     def _memcpy(self, destination: Any, source: Any, nbytes: int | None, routine: str) -> None:
         to, room, owner = pointer_of(destination, writable=True, routine=routine, objects=True)
         start, there, other = pointer_of(source, routine=routine, objects=True)
-        count = _count(nbytes, room, there, routine)
-        row, fields = _copying(to, start, count)
+        count = byte_count(nbytes, room, there, routine)
+        row, fields = copy_row(to, start, count)
         self.set_command(Transfer(row, fields, (owner, other)) if count else Empty())
 
     def memset(self, destination: Any, value: int, nbytes: int | None = None) -> None:
-        """Set every byte of USM memory to a value from 0 to 255."""
+        """Set every byte of USM memory to a value from 0 to 255. Raises SYCLError (invalid)."""
         if not 0 <= as_integer(value, "value of a byte", "memset") <= 255:
             raise invalid(
                 f"{value} is no value of a byte",
@@ -200,15 +222,23 @@ class Handler:
         self._fill("memset", destination, bytes([value]), nbytes)
 
     def fill(self, destination: Any, pattern: Any, count: int | None = None) -> None:
-        """Fill USM memory with `count` times an element of its dtype, or a pattern of bytes; or an accessor's part of a buffer with an
-        element."""
+        """Fill memory with an element, over and over.
+
+        Args:
+            destination: USM memory, or an accessor.
+            pattern: an element of the memory's dtype; for USM memory also bytes.
+            count: how many elements of USM memory, by default all.
+
+        Raises:
+            SYCLError: invalid.
+        """
         if isinstance(destination, Accessor):
             self._fill_accessor(destination, pattern)
             return
         data = (
             pattern
             if isinstance(pattern, bytes)
-            else _element(pattern, getattr(destination, "dtype", None))
+            else element_bytes(pattern, getattr(destination, "dtype", None))
         )
         self._fill(
             "usm_fill",
@@ -224,7 +254,7 @@ class Handler:
                 "the pattern is empty", routine=routine, remedy="give an element, or bytes"
             )
         to, room, owner = pointer_of(destination, writable=True, routine=routine, objects=True)
-        count = _count(nbytes, room, room, routine) // len(pattern) * len(pattern)
+        count = byte_count(nbytes, room, room, routine) // len(pattern) * len(pattern)
         kept = ctypes.create_string_buffer(pattern, len(pattern))
         fields: tuple[Any, ...] = (to, ctypes.addressof(kept), len(pattern), count)
         if isinstance(to, Memory):
@@ -233,9 +263,9 @@ class Handler:
 
     def _fill_accessor(self, accessor: Accessor, pattern: Any) -> None:
         buffer = accessor.buffer
-        data = _element(pattern, buffer.dtype)
+        data = element_bytes(pattern, buffer.dtype)
         kept = ctypes.create_string_buffer(data, len(data))
-        begin, contiguous = _span(accessor)
+        begin, contiguous = span(accessor)
         if not contiguous:
             remedy = "fill rows one by one, or launch a kernel"
             raise invalid(
@@ -247,10 +277,17 @@ class Handler:
         self.set_command(Transfer("buffer_fill", fields, kept))
 
     def copy(self, source: Any, destination: Any, count: int | None = None) -> None:
-        """Copy elements: from accessor to accessor, from accessor to memory, from memory to accessor, from memory to memory.
+        """Copy elements between accessors and memory. Memory is USM, a NumPy array or an address.
 
-        Memory is USM, a NumPy array or an address. The parts of accessors have the same number of elements; two-dimensional and
-        three-dimensional ones are copied as rectangles. `count` is of elements, for memory alone.
+        The parts of two accessors have the same number of elements. Those of two or three
+        dimensions are copied as rectangles.
+
+        Args:
+            source, destination: an accessor or memory.
+            count: how many elements, if both are memory.
+
+        Raises:
+            SYCLError: invalid.
         """
         for accessor, writes in ((source, False), (destination, True)):
             if isinstance(accessor, Accessor):
@@ -286,7 +323,7 @@ class Handler:
 
     @staticmethod
     def _check(accessor: Accessor, routine: str, *, writes: bool) -> None:
-        """Raise SYCLError (invalid) unless the accessor lets a command write, or read."""
+        """Raise SYCLError (invalid) unless an accessor lets a command write, or read."""
         if not (accessor.writes if writes else accessor.reads):
             can, needed = ("written to", "write") if writes else ("read", "read")
             raise invalid(
@@ -299,14 +336,14 @@ class Handler:
         if source.nbytes != destination.nbytes:
             message = f"the parts differ in size: {source.nbytes} and {destination.nbytes} bytes"
             raise invalid(message, routine="copy", remedy="copy equal parts")
-        (src, plain), (dst, also_plain) = _span(source), _span(destination)
+        (src, plain), (dst, also_plain) = span(source), span(destination)
         if plain and also_plain:
             fields: tuple[Any, ...] = (source.buffer, destination.buffer, src, dst, source.nbytes)
             self.set_command(Transfer("buffer_copy", fields))
             return
         if tuple(source.shape) != tuple(destination.shape):
             raise invalid("parts that are not contiguous have to be of one shape", routine="copy")
-        rects = _rect(source), _rect(destination)
+        rects = rectangle(source), rectangle(destination)
         fields = (
             source.buffer,
             destination.buffer,
@@ -326,19 +363,20 @@ class Handler:
                 routine="copy",
                 remedy="give as much memory",
             )
-        begin, contiguous = _span(accessor)
+        begin, contiguous = span(accessor)
         if contiguous:
             fields: tuple[Any, ...] = (accessor.buffer, begin, accessor.nbytes, address)
             self.set_command(Transfer(row, fields, owner))
             return
-        origin, region, pitch, slice_pitch = _rect(accessor)
+        origin, region, pitch, slice_pitch = rectangle(accessor)
         zero = make_struct("ur_rect_offset_t")
         tight = region.width, region.width * region.height
         fields = (accessor.buffer, origin, zero, region, pitch, slice_pitch, *tight, address)
         self.set_command(Transfer(f"{row}_rect", fields, owner))
 
     def update_host(self, accessor: Accessor) -> None:
-        """Bring the contents of an accessor's buffer to the host's copy. (SYCL 2020, section 4.9.4.3)"""
+        """Bring the contents of an accessor's buffer to the host's copy. (SYCL 2020, section
+        4.9.4.3)"""
         self.require(accessor)
         self.set_command(HostTask(lambda: None))
 
@@ -347,13 +385,19 @@ class Handler:
         to, room, owner = pointer_of(memory, routine="prefetch")
         flags = UR["UR_USM_MIGRATION_FLAG_HOST_TO_DEVICE"]
         self.set_command(
-            Transfer("prefetch", (to, _count(nbytes, room, room, "prefetch"), flags), owner)
+            Transfer("prefetch", (to, byte_count(nbytes, room, room, "prefetch"), flags), owner)
         )
 
     def mem_advise(
         self, memory: Any, advice: str | int = "DEFAULT", nbytes: int | None = None
     ) -> None:
-        """Tell the device how USM memory will be used: "SET_READ_MOSTLY" and so on, the names of ur_usm_advice_flag_t, or its number."""
+        """Tell the device how USM memory will be used.
+
+        Args:
+            memory: the memory.
+            advice: a name of ur_usm_advice_flag_t such as "SET_READ_MOSTLY", or its number.
+            nbytes: how many bytes, by default all.
+        """
         to, room, owner = pointer_of(memory, routine="mem_advise")
         if isinstance(advice, str) and _ADVICE + advice not in UR.constants:
             known = ", ".join(
@@ -368,26 +412,28 @@ class Handler:
             else as_integer(advice, "advice", "mem_advise")
         )
         self.set_command(
-            Transfer("mem_advise", (to, _count(nbytes, room, room, "mem_advise"), value), owner)
+            Transfer("mem_advise", (to, byte_count(nbytes, room, room, "mem_advise"), value), owner)
         )
 
     def host_task(self, function: Callable[[], object]) -> None:
-        """Run a Python function, in a thread of the scheduler's, after everything that this command depends on is complete.
+        """Call a Python function in a thread of the scheduler, when everything that the command
+        depends on is complete.
 
-        What it raises is raised by `wait` of the event, and of the queue.
+        The event's `wait`, and the queue's, raise what it raises.
         """
         if not callable(function):
             raise wrong_type(function, "function", "host_task", "host_task(lambda: …)")
         self.set_command(HostTask(function))
 
     def barrier(self, events: Event | Iterable[Any] = ()) -> None:
-        """What is submitted to the queue later runs after these events, or after all that was submitted to it before."""
+        """Let later submissions to the queue run after these events, or after everything that was
+        submitted before."""
         self.depends_on(*(events if isinstance(events, Iterable) else (events,)))
         self.set_command(Barrier())
 
     def native_command(self, function: Callable[[InteropHandle], object]) -> None:
-        """Let a function give commands to the native queue, or record them into the native command-buffer.
-        (sycl_ext_codeplay_enqueue_native_command)"""
+        """Let a function give commands to the native queue, or record them into the native
+        command-buffer. (sycl_ext_codeplay_enqueue_native_command)"""
         if not callable(function):
             raise wrong_type(
                 function, "function", "native_command", "native_command(lambda interop: …)"
@@ -395,7 +441,7 @@ class Handler:
         self.set_command(NativeCommand(function))
 
     def graph_execution(self, executable: Any) -> None:
-        """Run an executable graph; in a graph, it becomes a sub-graph. (ext_oneapi_graph)"""
+        """Run an executable graph. In a graph it becomes a sub-graph. (ext_oneapi_graph)"""
         try:
             command: Command = executable.of_context(self.context).as_command()
         except AttributeError:
@@ -408,17 +454,19 @@ class Handler:
     # the end
 
     def set_command(self, command: Command) -> None:
-        """Name the operation: once. Raises SYCLError (invalid) if there is one already."""
+        """Set the operation. Raises SYCLError (invalid) if there is one already."""
         if self.command is not None:
             raise invalid(
-                f"the command group names a second operation, {command.title} after {self.command.title}",
+                f"the command group names a second operation, {command.title} after "
+                f"{self.command.title}",
                 routine="submit",
                 remedy="submit a command group for each",
             )
         self.command = command
 
     def take_command(self) -> Command:
-        """The command, with what it uses; an empty one if the function named none, after which it can name none any more."""
+        """Return the command, an empty one if the function named none. None can be named
+        afterwards."""
         command = self.command
         if command is None:
             self.command = command = Empty()
@@ -429,76 +477,3 @@ class Handler:
 
 def _has_type(memory: Any) -> bool:
     return isinstance(memory, (Accessor, USM, numpy.ndarray))
-
-
-def _element(value: Any, dtype: Any) -> bytes:
-    """A value as an element of a dtype, by NumPy's rules for numbers of the same kind. Raises SYCLError (invalid)."""
-    try:
-        if value is None:
-            raise TypeError("it is nothing")
-        if dtype is None or not isinstance(value, numpy.generic):
-            return numpy.asarray(value, dtype).tobytes()
-        return numpy.asarray(value).astype(dtype, casting="same_kind").tobytes()
-    except (TypeError, ValueError, OverflowError) as error:
-        raise invalid(
-            f"{value!r} is no element of {dtype}: {error}",
-            routine="fill",
-            remedy="give a value of that type, or a pattern of bytes",
-        ) from error
-
-
-def _count(nbytes: int | None, room: int | None, there: int | None, routine: str) -> int:
-    known = [size for size in (room, there) if size is not None]
-    if nbytes is None and not known:
-        raise invalid(
-            "how many bytes is not known from addresses",
-            routine=routine,
-            remedy="say how many bytes",
-        )
-    count = min(known) if nbytes is None else as_integer(nbytes, "number of bytes", routine)
-    if count < 0 or any(count > size for size in known):
-        raise invalid(
-            f"{count} bytes are more than there are: {min(known)}",
-            routine=routine,
-            remedy="stay within the memory",
-        )
-    return count
-
-
-def _copying(to: Any, start: Any, count: int) -> tuple[str, tuple[Any, ...]]:
-    """The row of TRANSFERS, and its fields, for a copy between addresses and memory objects."""
-    if isinstance(to, Memory):
-        if isinstance(start, Memory):
-            return "buffer_copy", (start, to, start.offset, to.offset, count)
-        return "buffer_write", (to, to.offset, count, start)
-    if isinstance(start, Memory):
-        return "buffer_read", (start, start.offset, count, to)
-    return "usm_copy", (to, start, count)
-
-
-def _span(accessor: Accessor) -> tuple[int, bool]:
-    """Where an accessor's part begins in bytes, and whether it is contiguous."""
-    shape, part = accessor.buffer.shape, accessor.shape
-    begin = (
-        int(numpy.ravel_multi_index(tuple(accessor.offset), shape)) * accessor.buffer.dtype.itemsize
-    )
-    full = next(
-        (
-            d
-            for d, (size, whole) in reversed(list(enumerate(zip(part, shape, strict=True))))
-            if size != whole
-        ),
-        0,
-    )
-    return begin, all(size == 1 for size in part[:full])
-
-
-def _rect(accessor: Accessor) -> tuple[Any, Any, int, int]:
-    """An accessor's part as a rectangle: origin and region, in bytes along the last dimension, and the pitches of the buffer."""
-    item = accessor.buffer.dtype.itemsize
-    shape = (1,) * (3 - len(accessor.shape)) + tuple(accessor.buffer.shape)
-    offset = (0,) * (3 - len(accessor.shape)) + tuple(accessor.offset)
-    part = (1,) * (3 - len(accessor.shape)) + tuple(accessor.shape)
-    origin = make_struct("ur_rect_offset_t", x=offset[2] * item, y=offset[1], z=offset[0])
-    region = make_struct("ur_rect_region_t", width=part[2] * item, height=part[1], depth=part[0])
-    return origin, region, shape[2] * item, shape[2] * shape[1] * item

@@ -1,8 +1,9 @@
-"""What every object of the runtime holds: an adapter and a handle, released with the Python object.
+"""What every object of the runtime is made of: an adapter, and a handle that is released when the
+Python object goes.
 
-`RuntimeAdapter` is an open adapter as the runtime uses it. `adapter.call("urQueueFinish", queue)`
-raises SYCLError. `adapter.obtain("urQueueCreate", …)` returns the handle that the function writes to
-its last parameter. `adapter.ur` is the table itself, for calls that must be quick.
+`RuntimeAdapter` is an open adapter as the runtime uses it. `adapter.call("urQueueFinish", queue)` raises
+SYCLError. `adapter.obtain("urQueueCreate", …)` returns the handle that the function writes to its
+last parameter. `adapter.ur` is the table of functions, for calls that must be quick.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _arrays: Final[dict[int, Any]] = {}
 
 
 def handle_array(handles: Sequence[int]) -> Any:
-    """Handles as a C array, None if there are none."""
+    """Return handles as a C array, None if there are none."""
     if not handles:
         return None
     kind = _arrays.get(len(handles))
@@ -34,7 +35,7 @@ def handle_array(handles: Sequence[int]) -> Any:
 
 
 def make_struct(name: str, **fields: Any) -> Any:
-    """A structure of the API; `stype` follows from its name."""
+    """Make a structure of the API. Its `stype` follows from its name."""
     made = UR.struct(name)(**fields)
     if hasattr(made, "stype"):
         made.stype = UR["UR_STRUCTURE_TYPE_" + name.removeprefix("ur_").removesuffix("_t").upper()]
@@ -44,8 +45,11 @@ def make_struct(name: str, **fields: Any) -> Any:
 class RuntimeAdapter:
     """An open Unified Runtime adapter: its functions, with errors as exceptions.
 
-    `open` is whether it can still be called: not after it was closed or the process began to end, nor in a child that was forked, where
-    the threads of its drivers are not.
+    Attributes:
+        plugin: the loader's adapter.
+        ur: the table of its functions.
+        open: whether it can be called. It cannot after it was closed, after the process began to
+            end, or in a forked child, where the threads of its drivers are missing.
     """
 
     def __init__(self, plugin: Plugin) -> None:
@@ -69,7 +73,8 @@ class RuntimeAdapter:
             )
 
     def check(self, code: int, routine: str, detail: str = "", remedy: str = "") -> None:
-        """Raise SYCLError unless a function of its succeeded, with what it says of its last error in this thread."""
+        """Raise SYCLError if a function of the adapter failed, with the adapter's last error in
+        this thread."""
         if code:
             check(code, routine, detail, remedy, self._last_error)
 
@@ -87,14 +92,16 @@ class RuntimeAdapter:
         self.check(getattr(self.ur, routine)(*arguments), routine, detail)
 
     def obtain(self, routine: str, *arguments: Any, detail: str = "") -> int:
-        """What a function writes to its last parameter: a handle, an address."""
+        """Call a function and return what it writes to its last parameter: a handle, an address.
+        Raises SYCLError."""
         self.check_open(routine)
         made = ctypes.c_void_p()
         self.check(getattr(self.ur, routine)(*arguments, ctypes.byref(made)), routine, detail)
         return made.value or 0
 
     def info(self, routine: str, handle: int, name: str, *more: int) -> Any:
-        """The answer to a query, as the Python type that the ABI data tells."""
+        """Return the answer to a query, as the Python type that the ABI data tells. Raises
+        SYCLError."""
         constant = UR.constants[name]
         value = query(
             getattr(self.ur, routine),
@@ -125,9 +132,9 @@ def _close_all() -> None:
 
 
 class URObject:
-    """An object of an adapter that is counted: this holds one reference and gives it back in the end.
+    """An object of an adapter. It holds one reference and releases it in the end.
 
-    Equality is that of handles: two objects for one handle are equal.
+    Two objects are equal if their handles are.
     """
 
     _release: ClassVar[str] = ""
@@ -138,7 +145,7 @@ class URObject:
         self.handle = handle
 
     def native(self) -> int:
-        """The native handle behind it (OpenCL: its cl_…), of which no reference is given."""
+        """Return the native handle behind it (OpenCL: cl_…). The reference stays the object's."""
         return self.adapter.obtain(self._native, self.handle)
 
     def __eq__(self, other: object) -> bool:

@@ -1,8 +1,8 @@
 """PyOpenCL objects in the runtime, and the runtime's objects as PyOpenCL's.
 
-Both stand on the same native handles: a runtime object is made of a pyopencl object's handle, of which it takes a reference, and the
-other way round. Nothing here imports PyOpenCL before a PyOpenCL object is met or asked for. The device has to be one that the runtime's
-adapters know too, which is the case for every driver that both find.
+Both stand on the same native handles. Either object holds a reference of its own. Nothing here
+imports PyOpenCL before a PyOpenCL object is met or asked for. The device must be one that the
+runtime's adapters know too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _is_class(kind: type, name: str) -> bool:
-    """Whether it is a pyopencl class of that name, or one of its subclasses, without importing pyopencl."""
+    """Whether a class is a pyopencl class of that name, or a subclass. Imports nothing."""
     return any(
         base.__name__ == name and base.__module__.split(".")[0] == "pyopencl"
         for base in kind.__mro__
@@ -59,12 +59,13 @@ def _check(value: Any, name: str, routine: str) -> None:
 
 
 def _not_owned(kind: str) -> Any:
-    """The properties of an object that is made of a native handle of which PyOpenCL has a reference of its own."""
+    """Return the properties for a native handle whose reference stays PyOpenCL's."""
     return ctypes.byref(make_struct(f"ur_{kind}_native_properties_t", isNativeHandleOwned=False))
 
 
 def device_of(device: Any) -> Device:
-    """The runtime's device for a pyopencl.Device, which may be a sub-device. Raises SYCLError (invalid) if no adapter has it."""
+    """Return the runtime's device for a pyopencl.Device, which may be a sub-device. Raises
+    SYCLError (invalid) if no adapter has it."""
     _check(device, "Device", "device_of")
     wanted = device.int_ptr
     for platform in platforms():
@@ -91,7 +92,8 @@ def device_of(device: Any) -> Device:
 
 
 def context_of(context: Any) -> Context:
-    """The runtime's context for a pyopencl.Context: the same one each time, as long as it lives, and its own if it was made by one."""
+    """Return the runtime's context for a pyopencl.Context. It is the same one each time, as long as
+    it lives."""
     from .context import Context, contexts
 
     _check(context, "Context", "context_of")
@@ -121,8 +123,12 @@ _queues: Final[weakref.WeakValueDictionary[int, Queue]] = weakref.WeakValueDicti
 
 
 def queue_of(queue: Any, routine: str = "queue_of") -> Queue:
-    """The runtime's queue for a pyopencl.CommandQueue, the same one each time, as long as it lives. Commands of both follow each other if
-    it is in order. `routine` is named in errors."""
+    """Return the runtime's queue for a pyopencl.CommandQueue. It is the same one each time, as long
+    as it lives.
+
+    If the queue is in order, commands of both packages follow each other. `routine` is named in
+    errors.
+    """
     from .queue import Queue
 
     _check(queue, "CommandQueue", routine)
@@ -152,7 +158,8 @@ def queue_of(queue: Any, routine: str = "queue_of") -> Queue:
 
 
 def event_of(event: Any, context: Context, routine: str = "event_of") -> Event:
-    """An event for a pyopencl.Event, of this context or of another one. `routine` is named in errors."""
+    """Return an event for a pyopencl.Event, of this context or of another. `routine` is named in
+    errors."""
     _check(event, "Event", routine)
     its_own = event.context
     if its_own.int_ptr != context.native():
@@ -166,8 +173,11 @@ def event_of(event: Any, context: Context, routine: str = "event_of") -> Event:
 
 
 def kernel_of(kernel: Any, context: Context, routine: str = "kernel_of") -> Kernel:
-    """A kernel for a pyopencl.Kernel of the context, whose program is alive: Intel's driver cannot tell it otherwise. `routine` is named
-    in errors."""
+    """Return a kernel for a pyopencl.Kernel of the context. `routine` is named in errors.
+
+    Raises:
+        SYCLError: invalid, if the kernel's program is gone. Intel's driver does not know it then.
+    """
     from .program import Kernel, Program
 
     _check(kernel, "Kernel", routine)
@@ -190,7 +200,7 @@ def kernel_of(kernel: Any, context: Context, routine: str = "kernel_of") -> Kern
 
 
 class PyOpenCLMemory(Memory):
-    """A pyopencl buffer from a byte on, as a memory object of the context that it belongs to."""
+    """A pyopencl buffer from a byte on, as a memory object of its context."""
 
     def __init__(self, buffer: Any, offset: int, nbytes: int) -> None:
         self.keep, self.offset, self.nbytes = buffer, offset, nbytes
@@ -225,7 +235,8 @@ class PyOpenCLMemory(Memory):
 
 
 def memory_of(value: Any) -> tuple[PyOpenCLMemory | int, int] | None:
-    """The memory object, or the address, and the number of bytes of a pyopencl.Buffer, pyopencl.array.Array or SVM; None for others."""
+    """Return the memory object, or the address, and the size in bytes of a pyopencl.Buffer,
+    pyopencl.array.Array or SVM. None for others."""
     offset, nbytes = 0, None
     if _is(value, "Array"):
         if not value.flags.forc:
@@ -242,7 +253,7 @@ def memory_of(value: Any) -> tuple[PyOpenCLMemory | int, int] | None:
 
 
 def _maker(kind: type) -> Callable[[Any], Argument] | None:
-    """What makes arguments of pyopencl's memory."""
+    """Return what makes arguments of a class of pyopencl's memory, None for other classes."""
     return (
         _argument
         if any(_is_class(kind, name) for name in ("Array", "SVMPointer", "MemoryObjectHolder"))
@@ -269,7 +280,12 @@ FOREIGN.append(_maker)
 
 
 def to_pyopencl(value: Any) -> Any:
-    """A runtime Device, Context, Queue, Event, Program or Kernel as the pyopencl object of the same native handle."""
+    """Return a runtime Device, Context, Queue, Event, Program or Kernel as the pyopencl object of
+    the same native handle.
+
+    Raises:
+        SYCLError: invalid, for other objects, and for those of other backends.
+    """
     import pyopencl
 
     from .context import Context

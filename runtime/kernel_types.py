@@ -1,8 +1,10 @@
-"""The types that kernels declare for their arguments, where the driver tells them, and values brought to those types.
+"""The types that kernels declare for their arguments, and the conversion of values to these types.
 
-Four bytes may be an int or a float. The driver takes either, and a kernel that expects the other one computes with wrong numbers. So a
-number is converted to the declared type if that is exact, and refused otherwise. Only OpenCL's drivers tell types (SPEC
-clGetKernelArgInfo), mostly for programs from source. Where none is told, and for structures, vectors and bytes, the size alone is checked.
+Four bytes may be an int or a float. A driver takes either, and a kernel that expects the other one
+computes with wrong numbers. So a number is converted to the declared type if that is exact, else it
+is refused. Only OpenCL drivers tell types (clGetKernelArgInfo), mostly for programs from source.
+For other values, only the size is checked: structures, vectors, bytes, and arguments of unknown
+type.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from ..loader.base.memory import read_words
 from .arguments import IS_MEMORY, VALUE, Argument, number_argument
 from .errors import Errc, SYCLError
 
-#: What a kernel declares: a dtype for a number, IS_MEMORY for a pointer, None for another type, or where the driver does not tell.
+#: What a kernel declares: a dtype for a number, IS_MEMORY for a pointer, None for another type, or
+#: where the driver does not tell.
 Declared: TypeAlias = Any
 
 #: OpenCL C's names of numbers (SPEC OpenCL C, section 6.3.1).
@@ -36,7 +39,8 @@ _NUMBERS: Final = {
 }
 _NAMES: Final = {dtype: name for name, dtype in _NUMBERS.items()}
 
-#: SPEC cl_khr_icd: the slot of clGetKernelArgInfo, and what the first slot of a table is whose functions are in `dispatch_data`.
+#: SPEC cl_khr_icd: the slot of clGetKernelArgInfo, and what the first slot of a table is whose
+#: functions are in `dispatch_data`.
 SLOT: Final = 101
 TAG: Final = 0x4F50454E434C3331
 #: CL_KERNEL_ARG_TYPE_NAME

@@ -1,7 +1,9 @@
-"""The difference between launches, in the form in which adapters take updates (ur_exp_command_buffer_update_kernel_launch_desc_t).
+"""The difference between launches, in the form in which adapters take updates
+(ur_exp_command_buffer_update_kernel_launch_desc_t).
 
-An update is one block of memory: a description for each launch that differs, and behind them what they lead to. Arguments that are the same
-are not mentioned; a launch of another kernel has all of them.
+An update is one block of memory: a description for each launch that differs, followed by what the
+descriptions point to. Arguments that are the same are left out. A launch of another kernel has all
+of them.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ _MEMORY_TYPE: Final = UR[_TYPE + "MEMOBJ_ARG_DESC"]
 _POINTER_TYPE: Final = UR[_TYPE + "POINTER_ARG_DESC"]
 _VALUE_TYPE: Final = UR[_TYPE + "VALUE_ARG_DESC"]
 
-#: stype, pNext, hCommand, hNewKernel, how many of each kind of argument and of dimensions, where the arguments are, and the sizes.
+#: stype, pNext, hCommand, hNewKernel, how many of each kind of argument and of dimensions, where
+#: the arguments are, and the sizes.
 LAUNCH: Final = Struct("<I4x3Q4I6Q")
 #: stype, pNext, argIndex, pProperties, and the memory object, or where the pointer is.
 REFERENCE: Final = Struct("<I4xQI4x2Q")
@@ -43,7 +46,12 @@ Change = tuple[int, "KernelLaunch", "KernelLaunch"]
 
 
 def describe(block: Block, changes: Sequence[Change], context: Context) -> int:
-    """How many of the changes are some; they are described in `block.memory`, and lead to what the new launches keep."""
+    """Describe the launches that differ in `block.memory`. They point to what the new launches
+    keep.
+
+    Returns:
+        How many differ.
+    """
     block.begin(changes)
     count = at = 0
     for handle, old, new in changes:
@@ -58,7 +66,8 @@ def describe(block: Block, changes: Sequence[Change], context: Context) -> int:
         memories, pointers, memories_at, pointers_at = (
             _put_references(block, others, context) if others else _NO_REFERENCES
         )
-        # an adapter that is given another kernel, or another dimension, takes nothing from the old one
+        # an adapter that is given another kernel, or another dimension, takes nothing from the old
+        # one
         offset = whole = local = 0
         if (
             kernel
@@ -92,7 +101,8 @@ def describe(block: Block, changes: Sequence[Change], context: Context) -> int:
 
 
 class Block:
-    """Memory for updates, which is used over and over, since an adapter reads it while it is called. It is filled from `end` on."""
+    """Memory for updates. It is used again and again, because an adapter reads it only during the
+    call. It is filled from `end` on."""
 
     __slots__ = ("address", "end", "memory")
 
@@ -101,7 +111,7 @@ class Block:
         self.memory: Any = b""
 
     def begin(self, changes: Sequence[Change]) -> None:
-        """Have room for the descriptions of changes, and behind these for whatever they lead to."""
+        """Make room for the descriptions of changes, and for what they point to."""
         self.end = size = len(changes) * LAUNCH.size
         for _, _, new in changes:
             size += _MOST[0] + len(new.arguments) * _MOST[1]
@@ -110,7 +120,7 @@ class Block:
             self.address = ctypes.addressof(self.memory)
 
     def put(self, form: Struct, *numbers: int) -> int:
-        """Add a row; the answer is its address."""
+        """Add a row. Returns its address."""
         at = self.end
         form.pack_into(self.memory, at, *numbers)
         self.end = at + form.size
@@ -123,7 +133,8 @@ def _put_values(
     new: Sequence[Argument],
     others: list[tuple[int, Argument]],
 ) -> int:
-    """How many values differ, which are described. Other arguments that do are added to `others`."""
+    """Describe the values that differ, and add other arguments that differ to `others`. Returns how
+    many values do."""
     begin = at = block.end
     for index, after in enumerate(new):
         kind, size, word, flags, keep, buffer, _, _ = after
@@ -156,7 +167,8 @@ _NO_REFERENCES: Final = 0, 0, 0, 0
 def _put_references(
     block: Block, arguments: Sequence[tuple[int, Argument]], context: Context
 ) -> tuple[int, int, int, int]:
-    """How many memory objects and how many pointers there are, and where they are described."""
+    """Describe memory objects and pointers. Returns how many there are of each, and where they are
+    described."""
     memories = [one for one in arguments if one[1].type == MEMORY]
     pointers = [
         (index, block.put(_WORD, one.word)) for index, one in arguments if one.type != MEMORY
@@ -177,7 +189,7 @@ def _put_references(
 
 
 def _put_sizes(block: Block, old: KernelLaunch, new: KernelLaunch) -> tuple[int, ...]:
-    """Where the offset, the global and the local size are."""
+    """Add the sizes. Returns where the offset, the global and the local size are."""
     dimensions = len(new.global_size)
     offset = new.offset or ((0,) * dimensions if old.offset else ())
     return tuple(

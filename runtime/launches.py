@@ -8,8 +8,8 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from .accessor import Accessor
 from .arguments import Argument, pack
-from .buffer import Accessor
 from .checks import MOST
 from .commands import Command
 from .errors import Errc, SYCLError
@@ -27,7 +27,7 @@ _SIZES: Final = tuple(struct.Struct(f"@{dimensions}N").pack for dimensions in ra
 
 
 class NDRange(NamedTuple):
-    """A range with the size of its work-groups, and optionally an offset, all in work-items."""
+    """A range with the size of its work-groups, and an optional offset, all in work-items."""
 
     global_size: Sequence[int] | int
     local_size: Sequence[int] | int
@@ -37,7 +37,12 @@ class NDRange(NamedTuple):
 def sizes(
     range: NDRange | Sequence[int] | int, routine: str = "parallel_for"
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Global size, local size and offset of a launch, as tuples of one to three numbers; () where there is none."""
+    """Return the global size, local size and offset of a launch: tuples of one to three numbers, ()
+    where there is none.
+
+    Raises:
+        SYCLError: nd_range.
+    """
     if type(range) is int and 0 <= range <= MOST:
         return (range,), (), ()
     if isinstance(range, NDRange):
@@ -111,9 +116,15 @@ class Launch(Command):
 
 
 class KernelLaunch(Launch):
-    """A kernel's launch: its range in work-items, by OpenCL's order of dimensions, and its arguments by index.
+    """A kernel's launch: its range in work-items, in OpenCL's order of dimensions, and its
+    arguments by index.
 
-    `local` and `offset` are () where none is given. `alternatives` are the kernels that an update may put in its place.
+    Attributes:
+        kernel: the Kernel.
+        global_size, local_size, offset: of the range; () where none is given.
+        arguments: by index.
+        requirements: the accessors that it uses.
+        alternatives: the kernels that an update may put in its place.
     """
 
     __slots__ = (

@@ -1,8 +1,8 @@
-"""Platforms and devices, of the adapters that the runtime uses.
+"""Platforms and devices of the adapters that the runtime uses.
 
-Which these are is `adapters`' business: the reference adapter that ships with fairlead, which serves every OpenCL driver, and after it
-the adapters of other backends that `loader.plugins` finds. UR_ADAPTERS_FORCE_LOAD replaces all of them, ONEAPI_DEVICE_SELECTOR and its
-like choose among the devices, as everywhere.
+The first one is the reference adapter that ships with fairlead, which serves every OpenCL driver.
+The adapters of other backends follow, as `loader.ur.plugins` finds them. UR_ADAPTERS_FORCE_LOAD
+replaces them all. ONEAPI_DEVICE_SELECTOR and its like choose among the devices.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from .handles import RuntimeAdapter, make_struct
 REFERENCE: Final = Path(__file__).parents[1] / "plugins" / "libur_adapter_fairlead.so.0"
 
 _UPDATES: Final = "UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_"
-#: What a device must be able to update for `Aspect` "ext_oneapi_graph"; with less it has the limited one.
+#: What a device must be able to update for `Aspect` "ext_oneapi_graph"; with less it has the
+#: limited one.
 _ALL_UPDATES: Final = (
     "KERNEL_ARGUMENTS",
     "LOCAL_WORK_SIZE",
@@ -59,7 +60,8 @@ _PARTS: Final = "partition(equally=1), partition(counts=[1, 2])"
 
 
 class Device:
-    """A device of an adapter. There is one object for each, so that `is` and `==` compare devices."""
+    """A device of an adapter. There is one object for each device, so `is` and `==` compare
+    devices."""
 
     def __init__(
         self,
@@ -74,12 +76,12 @@ class Device:
         _known[self._found] = self
 
     def info(self, name: str) -> Any:
-        """The answer to a query of urDeviceGetInfo: `info("MAX_COMPUTE_UNITS")`."""
+        """Return the answer to a query of urDeviceGetInfo: `info("MAX_COMPUTE_UNITS")`."""
         return self._found.info(name)
 
     @property
     def name(self) -> str:
-        """What its driver calls it."""
+        """Its driver's name for it."""
         return self._found.name
 
     @property
@@ -89,12 +91,13 @@ class Device:
 
     @property
     def backend(self) -> str:
-        """What device selectors call its backend, "opencl"."""
+        """The name of its backend in device selectors, "opencl"."""
         return self.platform.backend
 
     @cached_property
     def aspects(self) -> frozenset[str]:
-        """What it can do, by the names of SYCL: "fp64", "usm_device_allocations", "ext_oneapi_graph"… (SYCL 2020, section 4.6.4.5)."""
+        """What it can do, by SYCL's names: "fp64", "usm_device_allocations", "ext_oneapi_graph".
+        (SYCL 2020, section 4.6.4.5)"""
         found = {self.type} | {
             name for name, (query, bits) in _ASPECTS.items() if self._number(query) & bits
         }
@@ -109,7 +112,7 @@ class Device:
 
     @cached_property
     def local_memory(self) -> int:
-        """How many bytes of local memory a work-group can have. (UR_DEVICE_INFO_LOCAL_MEM_SIZE)"""
+        """The local memory that a work-group can have, in bytes. (UR_DEVICE_INFO_LOCAL_MEM_SIZE)"""
         return self.info("LOCAL_MEM_SIZE")
 
     def has(self, aspect: str) -> bool:
@@ -117,15 +120,22 @@ class Device:
         return aspect in self.aspects
 
     def _number(self, name: str, otherwise: Any = 0) -> Any:
-        """The answer to a query that an adapter may not know."""
+        """Return the answer to a query that an adapter may not know."""
         try:
             return self.info(name)
         except Exception:
             return otherwise
 
     def partition(self, *, equally: int = 0, counts: Sequence[int] = ()) -> tuple[Device, ...]:
-        """Its parts: of `equally` compute units each, or of `counts` units. Raises SYCLError (feature_not_supported) if it cannot
-        be divided so. (urDevicePartition)"""
+        """Divide the device into sub-devices. (urDevicePartition)
+
+        Args:
+            equally: the number of compute units of each.
+            counts: the number of compute units of each, one by one.
+
+        Raises:
+            SYCLError: feature_not_supported, if it cannot be divided so.
+        """
         kind, values = (
             ("EQUALLY", [equally])
             if equally
@@ -161,13 +171,13 @@ class Device:
         return tuple(self.sub_device(handle) for handle in handles if handle)
 
     def sub_device(self, handle: int) -> Device:
-        """The object for a part's handle, of which a reference is taken over."""
+        """Return the object for a sub-device's handle. The reference is taken over."""
         self.adapter.plugin.device_handles.append(handle)
         parts = self.platform.parts
         return parts.get(handle) or parts.setdefault(handle, Device(self.platform, handle, self))
 
     def native(self) -> int:
-        """The native handle behind it: an OpenCL device's cl_device_id."""
+        """Return the native handle behind it (OpenCL: cl_device_id)."""
         return self.adapter.obtain("urDeviceGetNativeHandle", self.handle)
 
     def __repr__(self) -> str:
@@ -175,7 +185,12 @@ class Device:
 
 
 class Platform:
-    """A platform of an adapter, with its `devices`; `parts` are sub-devices of them, by handle."""
+    """A platform of an adapter.
+
+    Attributes:
+        devices: its root devices.
+        parts: sub-devices of these, by handle.
+    """
 
     def __init__(self, adapter: RuntimeAdapter, found: PluginPlatform) -> None:
         self.adapter, self.found, self.handle = adapter, found, found.handle
@@ -183,7 +198,7 @@ class Platform:
 
     @property
     def name(self) -> str:
-        """What its driver calls it."""
+        """Its driver's name for it."""
         return self.found.name
 
     @property
@@ -193,7 +208,7 @@ class Platform:
 
     @property
     def backend(self) -> str:
-        """What device selectors call its backend."""
+        """The name of its backend in device selectors."""
         return self.found.backend
 
     @cached_property
@@ -209,7 +224,11 @@ _lock: Final = new_lock()
 
 
 def platforms(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Platform, ...]:
-    """The platforms of the runtime's adapters, or those of `plugins`: what `fairlead.adapters()` gives, one of them, or several."""
+    """Return the platforms of the runtime's adapters.
+
+    Args:
+        plugins: adapters of `fairlead.adapters()`, one or several, to use instead.
+    """
     return _platforms(_plugins(plugins, "platforms"))
 
 
@@ -219,7 +238,7 @@ def _platforms(plugins: Iterable[Plugin]) -> tuple[Platform, ...]:
 
 
 def _plugins(plugins: Iterable[Plugin] | Plugin | None, routine: str) -> tuple[Plugin, ...]:
-    """The adapters that a caller means: those given, else those of the environment."""
+    """Return the adapters that a caller means: those given, else those of the environment."""
     remedy = "give what fairlead.adapters() gives; ONEAPI_DEVICE_SELECTOR chooses devices"
     with _lock:
         return (
@@ -230,9 +249,14 @@ def _plugins(plugins: Iterable[Plugin] | Plugin | None, routine: str) -> tuple[P
 
 
 def devices(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Device, ...]:
-    """The devices that ONEAPI_DEVICE_SELECTOR and its like pick; all of them if they are not set, in the order of the platforms.
+    """Return the devices that ONEAPI_DEVICE_SELECTOR and its like pick, by default all, in the
+    order of the platforms.
 
-    Raises SYCLError (runtime) if there is none.
+    Args:
+        plugins: adapters of `fairlead.adapters()`, one or several, to use instead of the runtime's.
+
+    Raises:
+        SYCLError: runtime, if there is none.
     """
     adapters = _plugins(plugins, "devices")
     everything = [device for platform in _platforms(adapters) for device in platform.devices]
@@ -263,7 +287,7 @@ _known: Final[dict[PluginDevice, Device]] = {}
 
 
 def _device(found: PluginDevice) -> Device:
-    """The object for a device, the same one each time."""
+    """Return the object for a device, the same one each time."""
     if found not in _known:
         assert found.parent is not None  # a platform has entered its own devices
         parent = _device(found.parent)
@@ -281,7 +305,8 @@ _opened: Final[list[tuple[str, tuple[Plugin, ...]]]] = []
 
 
 def _default() -> tuple[Plugin, ...]:
-    """The adapters for the environment as it is: the reference adapter and those of other backends, or those that are forced."""
+    """Return the adapters for the present environment: the reference adapter and those of other
+    backends, or those that are forced."""
     forced = secure_environ().get("UR_ADAPTERS_FORCE_LOAD", "")
     for key, opened in _opened:
         if key == forced and not any(plugin.closed for plugin in opened):

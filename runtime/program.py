@@ -1,4 +1,4 @@
-"""Programs and kernels: from OpenCL C, from SPIR-V, from binaries, from native handles."""
+"""Programs and kernels: from OpenCL C, SPIR-V, binaries or native handles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SPIRV: Final = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
 
 
 class Kernel(URObject):
-    """A kernel of a built program. It has no arguments of its own: they are given with each launch."""
+    """A kernel of a built program. It has no arguments: they are given with each launch."""
 
     _release, _native = "urKernelRelease", "urKernelGetNativeHandle"
 
@@ -39,8 +39,11 @@ class Kernel(URObject):
 
     @cached_property
     def declared(self) -> tuple[Declared, ...]:
-        """What it declares for each argument, as far as the driver tells. A second kernel is asked, whose native handle nobody has:
-        an adapter that has given one away must expect that others use it."""
+        """What it declares for each argument, as far as the driver tells.
+
+        The query needs a native handle. An adapter must expect that others use a kernel whose
+        native handle it has given away. So a second kernel is asked.
+        """
         if self.context.platform.backend != "opencl" or not self.num_args:
             return (None,) * self.num_args
         if self.program is None or self.keep is not None:
@@ -54,20 +57,25 @@ class Kernel(URObject):
 
 
 class _QueriedKernel(URObject):
-    """A kernel that is asked for its native handle, and for nothing else."""
+    """A kernel that is only asked for its native handle."""
 
     _release, _native = Kernel._release, Kernel._native
 
 
 class Program(URObject):
-    """A program that was built for the devices of a context: `program.kernel("name")`, or `program.name`.
+    """A program that was built for the devices of a context: `program.kernel("name")`, or
+    `program.name`.
 
     Args:
-        context: what it is built for: a context, or what has one, a queue; or a device, for the context that its queues have.
+        context: a context, something that has one such as a queue, or a device, for its default
+            context.
         code: OpenCL C (str), or SPIR-V (bytes) where the device takes it.
         options: of the build, "-cl-fast-relaxed-math".
+        handle: the adapter's program, if it exists already. The reference is taken over.
+        built: whether that is built.
 
-    Raises SYCLError (build) with the compiler's log.
+    Raises:
+        SYCLError: build, with the compiler's log.
     """
 
     _release, _native = "urProgramRelease", "urProgramGetNativeHandle"
@@ -99,7 +107,7 @@ class Program(URObject):
     def from_binary(
         cls, context: Context | Queue | Device, binary: bytes, options: str = ""
     ) -> Program:
-        """From what `binary` gave for the context's one device."""
+        """Make a program of what `binary` returned, for the context's one device."""
         expect(binary, bytes, "Program.from_binary", "give what program.binary() gave")
         context = context_for(context, "Program.from_binary")
         kept = ctypes.create_string_buffer(binary, len(binary))
@@ -119,7 +127,8 @@ class Program(URObject):
         return cls(context, b"", options, handle=made)
 
     def binary(self) -> bytes:
-        """The program as its first device's driver has compiled it. (urProgramGetInfo, UR_PROGRAM_INFO_BINARIES)"""
+        """Return the program as its first device's driver has compiled it. (urProgramGetInfo,
+        UR_PROGRAM_INFO_BINARIES)"""
         sizes = self.adapter.info("urProgramGetInfo", self.handle, "UR_PROGRAM_INFO_BINARY_SIZES")
         blocks = [ctypes.create_string_buffer(max(size, 1)) for size in sizes]
         pointers = handle_array([ctypes.addressof(block) for block in blocks])
@@ -156,7 +165,7 @@ class Program(URObject):
             return ""
 
     def kernel(self, name: str) -> Kernel:
-        """The kernel of a name, the same object each time. Raises SYCLError (invalid)."""
+        """Return the kernel of a name, the same object each time. Raises SYCLError (invalid)."""
         expect(name, str, "Program.kernel", 'program.kernel("name")')
         if name not in self._kernels:
             try:
@@ -216,8 +225,11 @@ def _create(context: Context, code: str | bytes) -> int:
 
 
 def _create_natively(context: Context, source: bytes) -> int:
-    """Unified Runtime has no function for source text, and only the reference adapter takes it where SPIR-V is expected: with any other
-    adapter for OpenCL the native program is made by the loader that it uses."""
+    """Create the native program by OpenCL's loader.
+
+    Unified Runtime has no function for source text. Only the reference adapter takes it where
+    SPIR-V is expected.
+    """
     if context.platform.backend != "opencl":
         raise unsupported(
             f"no program can be made from OpenCL C on the backend {context.platform.backend}",

@@ -1,11 +1,13 @@
-"""Queues: command groups are submitted to them, and they record into a graph while one asks them to.
+"""Queues: command groups are submitted to them. While a graph records a queue, its commands go to
+the graph.
 
     queue = Queue(devices()[0])
     event = queue.submit(lambda h: h.parallel_for(1024, kernel, memory, numpy.int32(3)))
     event.wait()
 
-What a submission does is said by its command (`commands`), in which order it runs by its queue, its events and its accessors
-(`scheduler`, `buffer`). A queue that is being recorded gives the command to its graph instead (`recorder`).
+The command (commands.py) says what a submission does. The queue, its events and its accessors
+(scheduler.py, buffer.py) say in which order it runs. A queue that is being recorded gives the
+command to its `recorder` instead.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
 
 
 class Recorder(Protocol):
-    """What a queue gives its commands to while it is being recorded (graph/recording.py)."""
+    """Takes the commands of a queue that is being recorded (graph/recording.py)."""
 
     graph: Any
 
@@ -50,9 +52,16 @@ class Queue(URObject):
     """A queue to a device.
 
     Args:
-        of: a device, or a context with `device`; by default the first device that the environment selects.
-        in_order: each command comes after the one before it. By default only events and accessors make an order.
-        profiling: events can be asked for times.
+        of: a device, or a context; by default the first device that the environment selects.
+        device: of the context; by default its first one.
+        in_order: whether each command comes after the one before it. By default only events and
+            accessors make an order.
+        profiling: whether events can be asked for times.
+        handle: the adapter's queue, if it exists already. The reference is taken over.
+        keep: what the handle was made of.
+
+    Raises:
+        SYCLError: invalid.
     """
 
     _release = "urQueueRelease"
@@ -110,9 +119,12 @@ class Queue(URObject):
     # submissions
 
     def submit(self, function: Callable[[Handler], object]) -> Event:
-        """Call a command-group function and submit, or record, the command that it names; the event is of its end.
+        """Call a command-group function, and submit or record the command that it names. Returns
+        the event of its end.
 
-        Raises what the function raises, and SYCLError. What goes wrong while the command runs is raised by `wait`.
+        Raises:
+            SYCLError: the command is wrong. What goes wrong while it runs is raised by `wait`.
+            BaseException: what the function raises.
         """
         with self.lock:
             recorder = self.recorder
@@ -131,7 +143,7 @@ class Queue(URObject):
             return recorder.record(self, handler)
 
     def run(self, command: Command, dependencies: Sequence[Event]) -> Event:
-        """Submit a command that is made already, never to a graph."""
+        """Submit a command that is complete. It is never recorded."""
         with self.lock:
             if command.requirements:
                 with buffers:
@@ -250,11 +262,13 @@ class Queue(URObject):
         return self._shortcut(depends_on, "host_task", function)
 
     def barrier(self, events: Event | Iterable[Any] = ()) -> Event:
-        """What comes later in this queue comes after these events, or after everything before. See `Handler.barrier`."""
+        """Let later commands of this queue come after these events, or after everything before. See
+        `Handler.barrier`."""
         return self._shortcut(events, "barrier")
 
     def graph(self, executable: Any, *, depends_on: Event | Iterable[Any] = ()) -> Event:
-        """Run an executable graph; while recording, make it a sub-graph. (ext_oneapi_graph)"""
+        """Run an executable graph. While the queue is recorded, it becomes a sub-graph.
+        (ext_oneapi_graph)"""
         if depends_on or self.recorder is not None:
             return self._shortcut(depends_on, "graph_execution", executable)
         try:
@@ -265,7 +279,8 @@ class Queue(URObject):
         return self.run(command, ())
 
     def also_wait_for(self, events: Iterable[Event]) -> None:
-        """Have `wait` wait for events that are elsewhere, too: of a submission that was refused when some of it had begun."""
+        """Let `wait` wait for events on other queues too, those of a submission that was refused
+        after some of it had begun."""
         with self.lock:
             for event in events:
                 self._unsettled.add(event)
@@ -290,7 +305,8 @@ class Queue(URObject):
         return "executing" if self.recorder is None else "recording"
 
     def get_graph(self) -> Any:
-        """The graph that it is recording to. Raises SYCLError (invalid) if it is not recording. (ext_oneapi_get_graph)"""
+        """Return the graph that it is recording to. Raises SYCLError (invalid) if it is not
+        recording. (ext_oneapi_get_graph)"""
         if self.recorder is None:
             raise invalid(
                 "ext_oneapi_get_graph() can only be called on recording queues",
@@ -300,10 +316,12 @@ class Queue(URObject):
         return self.recorder.graph
 
     def wait(self) -> None:
-        """Wait until everything that was submitted is complete. Raises the first error of a host task or a command among it.
+        """Wait until everything that was submitted is complete.
 
-        Raises SYCLError (invalid) while it is recording, and if it would wait for the thread that calls: for a host accessor that it has
-        open, or the host task that it runs.
+        Raises:
+            SYCLError: invalid, while it is recording, or if the queue waits for the calling thread:
+                for a host accessor that it has open, or the host task that it runs.
+            BaseException: the first error of a host task or a command.
         """
         self.adapter.check_open("Queue.wait")
         if self.recorder is not None:
@@ -350,20 +368,23 @@ class Queue(URObject):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing runs in it that the adapter knows of, as far as that can be told without a wait. (ext_oneapi_empty)"""
+        """Whether nothing runs in it that the adapter knows, as far as that is known without a
+        wait. (ext_oneapi_empty)"""
         return is_empty(self.adapter, self.handle)
 
     def native(self) -> int:
-        """The native queue behind it (OpenCL: cl_command_queue), of which no reference is given."""
+        """Return the native queue behind it (OpenCL: cl_command_queue). The reference stays the
+        queue's."""
         return self.adapter.obtain("urQueueGetNativeHandle", self.handle, None)
 
     def __repr__(self) -> str:
-        return f"<Queue to {self.device.name}{', in order' if self.in_order else ''}{', recording' if self.recorder else ''}>"
+        order = ", in order" if self.in_order else ""
+        return f"<Queue to {self.device.name}{order}{', recording' if self.recorder else ''}>"
 
 
 def _recorder_to_join(queue: Queue, handler: Handler) -> Recorder | None:
-    """The recorder of an event that the command depends on: a queue that comes after a recorded command is recorded too (SYCL-Graph,
-    transitive queue recording)."""
+    """Return the recorder of an event that the command depends on, which begins to record the queue
+    too. (SYCL-Graph, transitive queue recording)"""
     for event in handler.dependencies:
         if event.node is not None:
             recorder = event.node.recorder
@@ -379,7 +400,7 @@ def _recorder_to_join(queue: Queue, handler: Handler) -> Recorder | None:
 
 
 class _Forked:
-    """What the queues of a parent record to in a forked child: nothing, and they say why."""
+    """Refuses the commands of a parent's queue in a forked child."""
 
     graph = None
 

@@ -1,149 +1,47 @@
-"""The scheduler: gives a command to the adapter when everything is there that the adapter itself cannot wait for.
+"""The scheduler: gives a command to the adapter once the adapter can wait for the rest by itself.
 
-An adapter orders commands by its own events. What it knows nothing of, the scheduler waits for: host tasks, open host accessors, and
-events of other contexts. `submit` is the one way in. A command with no such dependency is handed over at once, in the caller's
-thread, and the scheduler is a list of handles and nothing else. Any other becomes a `Deferred`, which counts what it still waits
-for; whoever takes that to zero hands the command over. Host tasks run in worker threads, which first wait for the device's events.
+An adapter orders commands by its own events. The scheduler waits for what the adapter does not
+know: host tasks, open host accessors, and events of other contexts. `submit` is its entry. A
+command without such a dependency goes to the adapter at once, in the caller's thread. Any other
+becomes a `Deferred`, which counts what it waits for. The thread that brings the count to zero hands
+the command over. Host tasks run in worker threads, which first wait for the device's events.
 
-A command that comes after one that failed is not run: it fails with the same error, which `wait` raises. What has not begun when
-the process ends is dropped.
+A command that comes after a failed one is not run. It fails with the same error, which `wait`
+raises. At the end of the process, commands that have not begun are dropped.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from queue import SimpleQueue
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base.forks import in_child, new_lock
 from .errors import invalid
 from .event import Event
 from .handles import handle_array
+from .workers import adapter_call, has_ended, run_in_worker
 
 if TYPE_CHECKING:
     from .context import Context
 
-#: Enqueues a command after `count` events, and gives its own event's handle: `enqueue(count, handles)`.
+#: Enqueues a command after `count` events, and gives its own event's handle: `enqueue(count,
+#: handles)`.
 Enqueue = Callable[[int, Any], int]
 
 _lock: Final = new_lock()  # of all Deferred: what they wait for, and who waits for them
-_USUAL_WORKERS: Final = 64  # more host tasks than that at the same time take their turns, unless nothing goes on any more
-_PATIENCE: Final = 0.05  # seconds without a turn after which there are more
-
-
-class _Workers:
-    """Threads that come when there is work and none of them is idle. The end of the process waits for none: a host task may never end."""
-
-    def __init__(self) -> None:
-        self._work: SimpleQueue[Callable[[], object]] = SimpleQueue()
-        self._lock = new_lock()
-        self._idle = self._count = self._taken = 0
-        self._watched = False
-
-    def add(self, work: Callable[[], object]) -> None:
-        with self._lock:
-            self._work.put(work)
-            if self._idle:
-                self._idle -= 1
-            elif self._count < _USUAL_WORKERS:
-                self._count += self._begin(self._run, self._count + 1)
-                if not self._count:
-                    raise RuntimeError("no thread can be started for host tasks")
-            elif not self._watched:
-                self._watched = self._begin(self._watch, 0)
-
-    @staticmethod
-    def _begin(what: Callable[[], object], number: int) -> bool:
-        """Whether a thread could be started: else there are too many, or the process is ending, and those that there are will do it."""
-        try:
-            threading.Thread(target=what, name=f"fairlead-{number}", daemon=True).start()
-        except RuntimeError:
-            return False
-        return True
-
-    def _watch(self) -> None:
-        """Twice as many threads whenever none takes any of the work that there is: what they are doing may be waiting for it."""
-        taken = -1
-        while True:
-            time.sleep(_PATIENCE)
-            with self._lock:
-                if self._work.empty() or _ended:
-                    self._watched = False
-                    return
-                if taken == self._taken:
-                    for _ in range(min(self._work.qsize(), self._count)):
-                        self._count += self._begin(self._run, self._count + 1)
-                taken = self._taken
-
-    def _run(self) -> None:
-        while True:
-            work = self._work.get()
-            self._taken += 1
-            if _ended:
-                return
-            work()
-            del work  # and what it holds
-            with self._lock:
-                if self._work.empty():
-                    self._idle += 1
-
-
-_workers = _Workers()
-
-
-@in_child
-def _forget() -> None:
-    """The threads are the parent's."""
-    global _workers, _changed, _in_adapters
-    _workers, _changed, _in_adapters = _Workers(), threading.Condition(), 0
-    _own.clear()
-
-
-_ended = False
-_in_adapters = 0  # threads that call an adapter for a deferred command
-_changed = threading.Condition()
-
-
-@contextmanager
-def adapter_call() -> Iterator[bool]:
-    """Go to an adapter, unless the process is ending."""
-    global _in_adapters
-    with _changed:
-        go = not _ended
-        _in_adapters += go
-    try:
-        yield go
-    finally:
-        with _changed:
-            _in_adapters -= go
-            _changed.notify_all()
-
-
-def stop_starting() -> None:
-    """The process ends: nothing begins any more."""
-    global _ended
-    with _changed:
-        _ended = True
-
-
-def wait_for_adapter_calls() -> None:
-    """Wait until no thread is in an adapter on the scheduler's behalf: after that, adapters can be closed."""
-    with _changed:
-        _changed.wait_for(lambda: not _in_adapters)
-
-
-def run_in_worker(work: Callable[[], object]) -> None:
-    """Run `work`, which raises nothing, in a thread of the scheduler's."""
-    _workers.add(work)
 
 
 class Deferred:
-    """What is known of a command that the adapter does not have yet: `action` is called when none of its dependencies is deferred any
-    more, and then has to `resolve` it. One that is `always` called is called after an error too."""
+    """A command that the adapter does not have yet.
+
+    Args:
+        event: of its end.
+        dependencies: the events that it comes after.
+        action: is called when none of these is deferred any more. It has to call `resolve`.
+        always: whether the action is called after an error too.
+    """
 
     __slots__ = (
         "_done",
@@ -179,13 +77,13 @@ class Deferred:
         return "running" if self.running else "submitted"
 
     def wait(self) -> None:
-        """Wait until the command is with the adapter, a host task until it has ended. Raises SYCLError (invalid) if it waits for this
-        thread."""
+        """Wait until the adapter has the command, or until the host task has ended. Raises
+        SYCLError (invalid) if that waits for this thread."""
         check_no_deadlock((self.event,), "wait")
         self._done.wait()
 
     def start(self) -> None:
-        """Begin to wait for the dependencies; the action follows, perhaps at once."""
+        """Begin to wait for the dependencies. The action may be called at once."""
         with _lock:
             for event in self.dependencies:
                 if event.deferred is not None:
@@ -194,11 +92,11 @@ class Deferred:
         self.dependency_ended()
 
     def dependency_ended(self) -> None:
-        """One thing less to wait for."""
+        """Count one dependency less."""
         with _lock:
             self._waiting -= 1
             ready = self._waiting == 0
-        if not ready or _ended:
+        if not ready or has_ended():
             return
         error = (
             None
@@ -211,7 +109,8 @@ class Deferred:
             self.action(self)
 
     def resolve(self, handle: int = 0, error: BaseException | None = None) -> None:
-        """The command is with the adapter, has run, or has failed: who waited for that goes on."""
+        """Record that the adapter has the command, that it has run, or that it failed. Those that
+        waited for it go on."""
         event = self.event
         _own.pop(self, None)
         with _lock:
@@ -227,8 +126,15 @@ class Deferred:
 _own: Final[dict[Deferred, int]] = {}
 
 
+@in_child
+def _forget() -> None:
+    """Forget what the parent's threads have open."""
+    _own.clear()
+
+
 def check_no_deadlock(events: Iterable[Event], routine: str) -> None:
-    """Raise SYCLError (invalid) if events come after what this thread itself has to end: who waited for them would wait for ever."""
+    """Raise SYCLError (invalid) if events come after something that this thread has to end. A wait
+    for them would never end."""
     me = threading.get_ident()
     if me not in _own.values():
         return
@@ -241,7 +147,8 @@ def check_no_deadlock(events: Iterable[Event], routine: str) -> None:
                 continue
             if _own.get(deferred) == me:
                 raise invalid(
-                    "this thread would wait for itself: for a host accessor that it has open, or for the host task that it runs",
+                    "this thread would wait for itself: for a host accessor that it has open, or "
+                    "for the host task that it runs",
                     routine=routine,
                     remedy="wait after the block of buffer.host_access(), and not in host tasks",
                 )
@@ -257,7 +164,8 @@ _here: Final = _ThreadAgenda()
 
 
 def _notify(followers: Iterable[Deferred]) -> None:
-    """They have one thing less to wait for; one after the other, and not one within the other: chains of commands can be long."""
+    """Tell deferred commands that a dependency has ended. It is done one after the other, without
+    recursion: chains of commands can be long."""
     agenda = _here.agenda
     if agenda is not None:
         agenda.extend(followers)
@@ -271,7 +179,16 @@ def _notify(followers: Iterable[Deferred]) -> None:
 
 
 def submit(context: Context, dependencies: Sequence[Event], enqueue: Enqueue) -> Event:
-    """Have `enqueue` called when all dependencies can be waited for by the adapter; at once if they can be now."""
+    """Call `enqueue` as soon as the adapter can wait for all dependencies: now, if it can.
+
+    Args:
+        context: where the command runs.
+        dependencies: the events that it comes after.
+        enqueue: gives it to the adapter.
+
+    Returns:
+        The event of its end.
+    """
     handles = []
     for event in dependencies:
         if (
@@ -287,7 +204,7 @@ def submit(context: Context, dependencies: Sequence[Event], enqueue: Enqueue) ->
 
 
 def _submit_parts(context: Context, dependencies: Iterable[Event], enqueue: Enqueue) -> Event:
-    """As `submit`, for whatever events."""
+    """Do what `submit` does, for events of every kind."""
     event = Event(context)
     all_parts = [part for dependency in dependencies for part in dependency.parts()]
     if not any(
@@ -325,7 +242,17 @@ def run_on_host(
     *,
     always: bool = False,
 ) -> Event:
-    """Have `work` called in a worker thread after all dependencies are complete; `always`, also after those that have failed."""
+    """Call `work` in a worker thread when all dependencies are complete.
+
+    Args:
+        context: of the event.
+        dependencies: the events that it comes after.
+        work: what to call.
+        always: whether it is called after a failed dependency too.
+
+    Returns:
+        The event of its end.
+    """
     all_parts = [part for dependency in dependencies for part in dependency.parts()]
 
     def call(deferred: Deferred) -> None:
@@ -340,8 +267,8 @@ def run_on_host(
 
 
 def open_event(context: Context | None) -> tuple[Event, Callable[[BaseException | None], None]]:
-    """An event that completes when the function is called, or fails if that is given an error: of a host accessor, which commands on its
-    buffer have to wait for."""
+    """Return an event, and the function that completes it. With an error, the function lets it
+    fail. For host accessors, which commands wait for."""
     event = Event(context)
     deferred = event.deferred = Deferred(event, (), lambda deferred: None)
     _own[deferred] = threading.get_ident()
@@ -358,16 +285,17 @@ def _defer(deferred: Deferred) -> Event:
 def _after_waiting(
     deferred: Deferred, events: Iterable[Event], action: Callable[[Deferred], None]
 ) -> None:
-    """In a worker: wait for events of the device, then act; an error goes to whoever waits for the command."""
+    """Wait for events of the device in a worker, then act. Whoever waits for the command gets an
+    error."""
     failed = _wait_for(events)
     if failed is not None and not deferred.always:
         deferred.resolve(error=failed)
-    elif not _ended:
+    elif not has_ended():
         action(deferred)
 
 
 def _wait_for(events: Iterable[Event]) -> BaseException | None:
-    """Wait for all events; the answer is the first error."""
+    """Wait for all events. Returns the first error."""
     failed = None
     with adapter_call() as go:
         for event in events if go else ():

@@ -1,12 +1,13 @@
-"""Unified shared memory: device, host and shared allocations, with NumPy views where the host can reach them.
+"""Unified shared memory: device, host and shared allocations, with NumPy views where the host can
+reach them.
 
     memory = malloc_shared(1024, numpy.float32, queue)
     memory.array[:] = 1
     queue.memcpy(other, memory)
 
-An allocation is freed when the last object that names it is gone, nodes of graphs among them, and everything that runs in its context has
-ended. `memory + n` is the pointer to its element n. Other packages see it by `__sycl_usm_array_interface__`, and theirs that have
-this are accepted as memory. (SYCL 2020, section 4.8.)
+An allocation is freed when no object uses it any more, nodes of graphs among them, and everything
+that runs in its context has ended. `memory + n` points to its element n. Other packages see it by
+`__sycl_usm_array_interface__`. Their memory is accepted if it has that. (SYCL 2020, section 4.8.)
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 import numpy
 
+from .accessor import Accessor
 from .arguments import MAKERS, POINTER, Argument
-from .buffer import Accessor, Buffer
+from .buffer import Buffer
 from .checks import MOST, as_integer, element_type, wrong_type
 from .context import Context, default_context
 from .errors import SYCLError, invalid, unsupported
@@ -38,7 +40,8 @@ _POINTER_SIZE: Final = ctypes.sizeof(ctypes.c_void_p)
 
 
 class _Allocation:
-    """What is freed when nobody has it any more: after all that runs in its context, since nothing else says who still uses it."""
+    """An allocation. It is freed after everything that runs in its context, because nothing tells
+    which commands use it."""
 
     def __init__(self, context: Context, address: int) -> None:
         self.context, self.address = context, address
@@ -53,8 +56,8 @@ class USM:
     """USM memory, or a part of an allocation from an element on.
 
     Attributes:
-        allocation: what is freed when nobody has it any more; parts share it.
-        pointer: its address.
+        allocation: what is freed when nobody uses it; parts share it.
+        pointer: the address.
         nbytes: how many bytes there are from there on.
         dtype: of its elements.
         kind: "device", "host" or "shared".
@@ -82,7 +85,8 @@ class USM:
 
     @property
     def array(self) -> numpy.ndarray[Any, Any]:
-        """The memory as a NumPy array, which keeps it alive. Raises SYCLError (invalid) for device memory."""
+        """The memory as a NumPy array, which keeps it alive. Raises SYCLError (invalid) for device
+        memory."""
         if self.kind == "device":
             raise invalid(
                 "the host cannot reach device memory",
@@ -124,7 +128,7 @@ class USM:
 
 
 def _context_and_device(where: Any, kind: str, routine: str) -> tuple[Context, Device]:
-    """The context and the device to allocate for. Raises SYCLError (invalid)."""
+    """Return the context and the device to allocate for. Raises SYCLError (invalid)."""
     if isinstance(where, Device):
         return default_context(where), where
     if isinstance(where, Context):
@@ -133,7 +137,8 @@ def _context_and_device(where: Any, kind: str, routine: str) -> tuple[Context, D
         raise invalid(
             "a context alone does not say which device the memory is for",
             routine=routine,
-            remedy=f"{routine}(count, dtype, queue), or (context, device) in the place of the queue",
+            remedy=f"{routine}(count, dtype, queue), or (context, device) in the place of the "
+            "queue",
         )
     context, device = (
         where
@@ -154,7 +159,18 @@ def _context_and_device(where: Any, kind: str, routine: str) -> tuple[Context, D
 
 
 def allocate(kind: str, count: int, dtype: Any, where: Place | Context, routine: str = "") -> USM:
-    """`count` elements of a dtype as memory of a kind. Raises SYCLError (invalid, memory_allocation, feature_not_supported)."""
+    """Allocate memory.
+
+    Args:
+        kind: "device", "host" or "shared".
+        count: the number of elements.
+        dtype: of the elements.
+        where: a queue, a device, or (context, device); for host memory also a context.
+        routine: named in errors.
+
+    Raises:
+        SYCLError: invalid, memory_allocation, or feature_not_supported.
+    """
     routine = routine or f"malloc_{kind}"
     if kind not in KINDS:
         raise invalid(
@@ -195,17 +211,17 @@ def allocate(kind: str, count: int, dtype: Any, where: Place | Context, routine:
 
 
 def malloc_device(count: int, dtype: Any, where: Place) -> USM:
-    """`count` elements on a device, for a queue, a (context, device), or a device in the context that its queues have."""
+    """Allocate `count` elements on a device. See `allocate`."""
     return allocate("device", count, dtype, where)
 
 
 def malloc_host(count: int, dtype: Any, where: Place | Context) -> USM:
-    """`count` elements of the host's that the devices of a context can use."""
+    """Allocate `count` elements on the host, for the devices of a context. See `allocate`."""
     return allocate("host", count, dtype, where)
 
 
 def malloc_shared(count: int, dtype: Any, where: Place) -> USM:
-    """`count` elements that wander between host and device."""
+    """Allocate `count` elements that move between host and device. See `allocate`."""
     return allocate("shared", count, dtype, where)
 
 
@@ -215,8 +231,19 @@ MAKERS[USM] = lambda value: Argument(POINTER, _POINTER_SIZE, value.pointer, 0, v
 def pointer_of(
     value: Any, *, writable: bool = False, routine: str = "memcpy", objects: bool = False
 ) -> tuple[Any, int | None, Any]:
-    """The address, the number of bytes (None if not known) and the owner of what a copy may be given: USM, a NumPy array, an address, an
-    object with `__sycl_usm_array_interface__`, or memory of PyOpenCL's. With `objects` there may be a Memory in the address's place."""
+    """Return the address, the size in bytes (None if unknown) and the owner of memory that a copy
+    is given.
+
+    Args:
+        value: USM, a NumPy array, an address, an object with `__sycl_usm_array_interface__`, or
+            PyOpenCL's memory.
+        writable: whether the copy writes to it.
+        routine: named in errors.
+        objects: whether a Memory may stand in the place of the address.
+
+    Raises:
+        SYCLError: invalid.
+    """
     if isinstance(value, USM):
         return value.pointer, value.nbytes, value
     if isinstance(value, numpy.ndarray):

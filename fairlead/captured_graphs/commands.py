@@ -25,10 +25,10 @@ from ..icd.command_buffer.edits import (
     set_argument,
 )
 from ..loader.base.memory import read_word
+from ..runtime.accessor import Accessor
 from ..runtime.arguments import LOCAL, argument
 from ..runtime.arguments import POINTER as USM_POINTER
 from ..runtime.arguments import VALUE as BYTES
-from ..runtime.buffer import Accessor
 from ..runtime.commands import Barrier, Command
 from ..runtime.errors import Errc, SYCLError
 from ..runtime.kernel_types import Declared, declared_types, fit

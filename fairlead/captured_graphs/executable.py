@@ -13,8 +13,9 @@ from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
-from ..graph.executable import ExecutableGraph, Snapshot
+from ..graph.executable import ExecutableGraph
 from ..graph.picture import Drawable
+from ..graph.snapshot import Snapshot
 from ..icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
 from ..icd.calls import call, enqueue_marker
 from ..icd.capture.recording import CaptureError, is_captured

@@ -173,7 +173,7 @@ class CapturedSegment:
 
     def _run(self, queue: int, times: int, waits: Sequence[int]) -> tuple[int, int]:
         event, exported = 0, list[int]()
-        for count in slices(times):
+        for count in slices(times) if times > 1 else (1,):
             for one in exported:  # of the replays before these
                 call(one, "clReleaseEvent")
             times -= count

@@ -16,7 +16,7 @@ from helpers.sycl import N
 from fairlead.graph import CommandGraph
 from fairlead.loader.ur.abi import UR
 from fairlead.runtime import USM, Buffer, NDRange, Program, Queue
-from fairlead.runtime.commands import TRANSFERS, Transfer
+from fairlead.runtime.transfers import TRANSFERS, Transfer
 
 
 @pytest.fixture

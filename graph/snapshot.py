@@ -1,0 +1,156 @@
+"""A graph as it was when it was finalized: commands and edges by index, with sub-graphs inlined."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..runtime.accessor import Accessor
+from ..runtime.buffer import MODES, Buffer
+from ..runtime.commands import Command, Empty, HostTask
+from ..runtime.event import Event
+from ..runtime.platform import Device
+from ..runtime.queue import Queue
+from .node import Node
+from .segments import ORDER_ONLY
+
+if TYPE_CHECKING:
+    from .executable import ExecutableGraph
+
+
+class Snapshot:
+    """A graph's commands and edges by index, with sub-graphs inlined.
+
+    Attributes:
+        commands, devices: of each node.
+        predecessors, successors: of each node, as indices.
+        index: of each node of the graph itself, by its id. A sub-graph's node has none.
+    """
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.commands: list[Command] = []
+        self.devices: list[Device] = []
+        self.predecessors: list[Sequence[int]] = []
+        self.successors: list[Sequence[int]] = []
+        self.index: dict[int, int] = {}
+        #: of each node, by its id: itself; or those nodes of the sub-graph that nothing of this
+        #: comes before, and after
+        begins: dict[int, tuple[int, ...]] = {}
+        ends: dict[int, tuple[int, ...]] = {}
+        for node in nodes:
+            command = node.command
+            if isinstance(command, GraphExecution):
+                if command.executable.snapshot.commands:
+                    begins[node.id], ends[node.id] = self._inline(command.executable.snapshot)
+                    continue
+                command = Empty()
+            number = self.index[node.id] = len(self.commands)
+            begins[node.id] = ends[node.id] = (number,)
+            self._add(command.copy(), node.device)
+        for node in nodes:
+            before, after = _numbers(ends, node.predecessors), _numbers(begins, node.successors)
+            for begin in begins[node.id]:
+                self.predecessors[begin] = before
+            for end in ends[node.id]:
+                self.successors[end] = after if len(after) < 2 else tuple(sorted(after))
+
+    def _add(
+        self,
+        command: Command,
+        device: Device,
+        before: Sequence[int] = (),
+        after: Sequence[int] = (),
+    ) -> None:
+        self.commands.append(command)
+        self.devices.append(device)
+        self.predecessors.append(before)
+        self.successors.append(after)
+
+    def segment_makers(self) -> list[Hashable] | None:
+        """Return what the nodes of a partition must have in common, for each node: its segment
+        maker, or its device. None if all have the same.
+
+        A node that is only there for its order takes a neighbour's, so that it separates nothing.
+        Host tasks are separate in any case.
+        """
+        if len(set(self.devices)) < 2 and all(
+            command.segment_maker is None for command in self.commands
+        ):
+            return None
+        makers: list[Hashable] = [
+            None
+            if isinstance(command, (HostTask, *ORDER_ONLY))
+            else command.segment_maker or device
+            for command, device in zip(self.commands, self.devices, strict=True)
+        ]
+        for node, maker in enumerate(makers):
+            if maker is None:
+                near = (
+                    makers[other] for other in (*self.predecessors[node], *self.successors[node])
+                )
+                makers[node] = next((one for one in near if one is not None), self.devices[node])
+        return makers
+
+    def _inline(self, inner: Snapshot) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Add a sub-graph's nodes. Returns those without predecessors, and those without
+        successors."""
+        base = len(self.commands)
+        for command, device, before, after in zip(
+            inner.commands, inner.devices, inner.predecessors, inner.successors, strict=True
+        ):
+            self._add(
+                command.copy(),
+                device,
+                [base + one for one in before],
+                [base + one for one in after],
+            )
+        entries = tuple(
+            [base + node for node, before in enumerate(inner.predecessors) if not before]
+        )
+        exits = tuple([base + node for node, after in enumerate(inner.successors) if not after])
+        return entries, exits
+
+
+def _numbers(places: Mapping[int, tuple[int, ...]], nodes: Sequence[Node]) -> tuple[int, ...]:
+    """Return the numbers of nodes. They are tuples, because the garbage collector stops tracking
+    tuples of numbers, and graphs may be large."""
+    if len(nodes) == 1:
+        return places[nodes[0].id]
+    return tuple([one for node in nodes for one in places[node.id]])
+
+
+class GraphExecution(Command):
+    """The submission of an executable graph by a command group. In a graph it is a sub-graph."""
+
+    node_type = "subgraph"
+    title = "sub-graph"
+
+    def __init__(self, executable: ExecutableGraph) -> None:
+        self.executable = executable
+        self.requirements = executable.requirements
+        self.beyond_queue = executable.beyond_queue
+
+    def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
+        return self.executable.execute(queue, dependencies)
+
+    def describe(self) -> list[str]:
+        return [f"nodes: {len(self.executable.snapshot.commands)}"]
+
+
+def required(snapshot: Snapshot) -> Sequence[Accessor]:
+    """Return one accessor for each buffer, which reads, writes or needs the old contents if one of
+    the commands' does."""
+    found: dict[Buffer, tuple[bool, bool, bool]] = {}
+    for accessor in [
+        accessor for command in snapshot.commands for accessor in command.requirements
+    ]:
+        reads, writes, keeps, _ = MODES[accessor.mode]
+        before = found.get(accessor.buffer)
+        if before is None:
+            found[accessor.buffer] = reads, writes, keeps
+        else:
+            found[accessor.buffer] = before[0] or reads, before[1] or writes, before[2] or keeps
+    names = {flags[:3]: mode for mode, flags in MODES.items()}
+    return tuple(
+        Accessor(buffer, names.get(flags, "read_write")) for buffer, flags in found.items()
+    )
