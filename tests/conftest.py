@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -56,6 +57,10 @@ def _prepare(folder: Path) -> None:
 if "PYTEST_XDIST_WORKER" not in os.environ:
     _FOLDER = tempfile.TemporaryDirectory(prefix="fairlead-tests-", ignore_cleanup_errors=True)
     _prepare(Path(_FOLDER.name))
+
+# A shell has what it starts in the background ignore Ctrl-C, which tests of interrupts need.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A test is never too slow: the machine may be busy with something else.
 settings.register_profile("fairlead", deadline=None, suppress_health_check=[HealthCheck.too_slow])

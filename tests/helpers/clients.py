@@ -87,11 +87,12 @@ def run(
     **variables: str | Path,
 ) -> Output:
     """Run a client. `home` is the folder of its DPC++, `driver` a driver's library, `adapter` an adapter's or None."""
+    libraries = (home / "lib", PREFIX_LIB, os.environ.get("LD_LIBRARY_PATH"))
     environ = {
         **os.environ,
         **_vendors(driver),
         # only for this run: with it, system tools would take Intel's libraries for their own
-        "LD_LIBRARY_PATH": f"{home / 'lib'}:{PREFIX_LIB}",
+        "LD_LIBRARY_PATH": ":".join(filter(None, map(str, libraries))),
         **({"UR_ADAPTERS_FORCE_LOAD": adapter} if adapter else {}),
         **{name: str(value) for name, value in variables.items()},
     }

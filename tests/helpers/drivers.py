@@ -15,6 +15,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -90,10 +91,12 @@ def pytest_configure(config: pytest.Config) -> None:
         [_name(*found), *found] for found in _installed()
     ]
     config.stash[_PRESENT] = drivers = tuple(Driver(*fields) for fields in present)
+    here = [driver.name for driver in drivers]
     chosen = config.getoption("drivers")
-    config.stash[_CHOSEN] = tuple(
-        driver for driver in drivers if not chosen or driver.name in chosen.split(",")
-    )
+    names = chosen.split(",") if chosen else here
+    if unknown := sorted(set(names) - set(here)):
+        raise pytest.UsageError(f"--drivers: no {' or '.join(unknown)} here, but {here}")
+    config.stash[_CHOSEN] = tuple(driver for driver in drivers if driver.name in names)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -131,16 +134,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    drivers = chosen_drivers(config)
-    line = "drivers: " + (
-        ", ".join(f"{driver} ({driver.platform}, {driver.version})" for driver in drivers) or "none"
-    )
-    wished = [
-        what
-        for pattern, what in WISHES
-        if not any(fnmatch.fnmatch(driver.name, pattern) for driver in drivers)
-    ]
-    terminalreporter.write_line(line + "".join(f"; would like {what}" for what in wished))
+    """Say in one line on which drivers the tests ran, and on which they would run as well."""
+    names = [driver.name for driver in chosen_drivers(config)]
+    wished = [what for pattern, what in WISHES if not fnmatch.filter(names, pattern)]
+    line = f"drivers: ran on {' and '.join(names) or 'none'}"
+    terminalreporter.write_line(line + "; would like ".join(["", *wished]))
 
 
 @pytest.fixture(scope="session")
@@ -207,6 +205,6 @@ def _name(library: str, platform: str, version: str) -> str:
     for pattern, name, _ in _FILES:
         if fnmatch.fnmatch(file, pattern):
             return name
-    if "PoCL " in version:
-        return "pocl-" + version.split("PoCL ")[-1].split("-")[0].split()[0]
+    if found := re.search(r"PoCL v?(\d+\.\d+)", version):
+        return f"pocl-{found[1]}"
     return platform.replace("(", " ").split()[0].lower()
