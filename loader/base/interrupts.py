@@ -7,6 +7,8 @@ to raise the interrupt again as soon as the outermost entry point has returned (
 Some entry points wait, and may be left in the middle: they do it in a function that is `stoppable`. The handler raises there at once,
 the entry point returns an error code, and the caller sees KeyboardInterrupt.
 
+Python drops an exception that leaves a `__del__`. The handler raises the interrupt again once that method has returned.
+
 A program with a handler of its own keeps it. A host that has no Python gets its signals itself.
 """
 
@@ -28,17 +30,23 @@ ENTRY: Final = "<entry point "
 _stoppable: Final[set[CodeType]] = set()
 _put_off: Callable[[], None] | None = None
 _is_put_off: Callable[[], bool] | None = None
+_after_finalizer: Callable[[], None] | None = None
 
 
-def defer_interrupts(put_off: Callable[[], None], is_put_off: Callable[[], bool]) -> None:
+def defer_interrupts(
+    put_off: Callable[[], None],
+    is_put_off: Callable[[], bool],
+    after_finalizer: Callable[[], None],
+) -> None:
     """Install the handler, if this is the main thread and Python's default handler is installed.
 
     Args:
         put_off: has the interrupt raised again when the outermost entry point returns.
         is_put_off: whether that is still to happen.
+        after_finalizer: has the interrupt raised again when no `__del__` runs in the main thread.
     """
-    global _put_off, _is_put_off
-    _put_off, _is_put_off = put_off, is_put_off
+    global _put_off, _is_put_off, _after_finalizer
+    _put_off, _is_put_off, _after_finalizer = put_off, is_put_off, after_finalizer
     if in_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupted)
 
@@ -127,9 +135,10 @@ def _wait(done: threading.Event) -> None:
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:
-    inner, may_stop = frame, False
+    inner, may_stop, in_finalizer = frame, False, False
     while inner is not None:
         may_stop = may_stop or inner.f_code in _stoppable
+        in_finalizer = in_finalizer or inner.f_code.co_name == "__del__"
         if inner.f_code.co_filename.startswith(ENTRY):
             assert _put_off is not None  # it was given with the handler
             _put_off()
@@ -137,4 +146,7 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
                 break
             return
         inner = inner.f_back
+    if in_finalizer and _after_finalizer is not None:
+        _after_finalizer()
+        return
     signal.default_int_handler(number, frame)

@@ -58,7 +58,11 @@ def start(address: int) -> None:
     shell = shell_at(address)
     adapter = load(settings(os.fsdecode(ffi.string(shell.config)))["module"])
     with _lock:
-        defer_interrupts(lib.fl_put_off_interrupt, lambda: lib.fl_interrupt_due()[0] != 0)
+        defer_interrupts(
+            lib.fl_put_off_interrupt,
+            lambda: lib.fl_interrupt_due()[0] != 0,
+            lib.fl_interrupt_after_finalizer,
+        )
         lib.fl_counting(_BEGUN in vars(__main__), lib.py_reap)
         shell.interrupt_due, shell.interrupt = lib.fl_interrupt_due(), lib.fl_raise_interrupt
         shell.number = _number_of(adapter, shell)

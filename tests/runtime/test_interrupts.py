@@ -112,7 +112,38 @@ def test_an_interrupt_ends_a_wait(function: str, action: str) -> None:
         if line == "ready\n":
             child.send_signal(signal.SIGINT)
     watchdog.cancel()
-    assert lines[-1:] == ["done"] and lines[:2] == ["ready", "interrupted"], child.stderr.read()
+    said = child.communicate()[1]
+    assert lines[-1:] == ["done"] and lines[:2] == ["ready", "interrupted"], (
+        f"{said}, ended with {child.returncode}"
+    )
     assert lines[:-1] == ["ready", "interrupted"] * (len(lines) // 2)
-    child.communicate()
     assert child.returncode == 0
+
+
+FINALIZER = """
+import signal
+from fairlead.runtime import devices
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+devices()
+
+class Finalized:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+finalized = Finalized()
+try:
+    del finalized
+    while True:
+        pass
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_in_a_finalizer_comes_after_it() -> None:
+    """Python drops an exception that leaves `__del__`: the loop would go on for ever."""
+    child = subprocess.run(
+        [sys.executable, "-c", FINALIZER], capture_output=True, text=True, timeout=CHILD_TIMEOUT
+    )
+    assert (child.stdout, child.stderr, child.returncode) == ("interrupted\n", "", 0)
