@@ -34,6 +34,7 @@ from ..runtime.errors import Errc, SYCLError
 from ..runtime.kernel_types import Declared, declared_types, fit
 from ..runtime.launches import Launch, Sizes
 from .block import CapturedBlock
+from .parameter import entry_of
 
 #: The memory that commands name (fl_command): buffers, addresses of SVM, and the host's.
 _MEMORY: Final = {
@@ -167,7 +168,7 @@ class CapturedLaunch(Captured, Launch):
             self._declared = declared_types(address(self.native.kernel), count)
         kind, size, word, keep = _converted(value, index, self._declared[index], self.kernel_name)
         if kind == MEMORY and word:
-            _check_memory(word, self.block.recording.context, index)
+            check_memory(word, self.block.recording.context, f"argument {index}")
         _check_kind(argument_of(self.native, index), kind, size, word, index)
         set_argument(self._own(), index, kind, size, word)
         self._kept[index] = keep
@@ -177,17 +178,15 @@ def _wrong(message: str, remedy: str) -> SYCLError:
     return SYCLError(Errc.kernel_argument, message, routine="set_arg", remedy=remedy)
 
 
-def _check_memory(handle: int, context: int, index: int) -> None:
+def check_memory(handle: int, context: int, what: str) -> None:
     """Raise SYCLError (kernel_argument) unless a handle is a memory object of a context. A released one is freed memory, as a rule."""
     value = ffi.new("uintptr_t *")
     if read_word(handle) != read_word(context):
-        raise _wrong(
-            f"argument {index} is no memory object of the graph's driver", "give one that lives"
-        )
+        raise _wrong(f"{what} is no memory object of the graph's driver", "give one that lives")
     code = call(handle, "clGetMemObjectInfo", OPENCL["CL_MEM_CONTEXT"], 8, address(value), None)
     if code or value[0] != context:
         raise _wrong(
-            f"argument {index} is memory of another context, or was released",
+            f"{what} is memory of another context, or was released",
             "give a buffer of the context that was captured",
         )
 
@@ -199,6 +198,11 @@ def _converted(
     import pyopencl
     from pyopencl.array import Array
 
+    if entry_of(value) is not None:
+        raise _wrong(
+            f"argument {index} cannot become a Parameter after the block",
+            "pass the Parameter to the kernel in the block",
+        )
     if value is None:
         return MEMORY, 8, 0, None
     if isinstance(value, Array):

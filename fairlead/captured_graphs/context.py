@@ -8,6 +8,7 @@ How it is done: `icd.capture` exchanges the queue's dispatch pointer, and `block
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
@@ -86,7 +87,11 @@ class capture:
             )
         graph.block.recording.end()
         refusals = graph.block.recording.refusals
-        graph.end(failed=bool(raised or refusals or graph.block.recording.raised))
+        frame = sys._getframe(1)
+        graph.end(
+            bool(raised or refusals or graph.block.recording.raised),
+            {**frame.f_globals, **frame.f_locals} if graph.block.has_parameters else {},
+        )
         if raised is None and graph.block.recording.raised is not None:
             raise graph.block.recording.raised
         if refusals and (raised is None or _is_code(raised, "INVALID_OPERATION")):

@@ -8,10 +8,12 @@ queue; it need not be waited for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
+
+from numpy import ndarray
 
 from ..graph.executable import ExecutableGraph
 from ..graph.picture import Drawable
@@ -20,6 +22,7 @@ from ..icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
 from ..icd.calls import call, enqueue_marker
 from ..icd.capture.recording import CaptureError, is_captured
 from ..icd.errors import error
+from ..runtime.errors import Errc, SYCLError
 from ..runtime.event import Event
 from ..runtime.queue import Queue
 from . import pyopencl_client as _client
@@ -38,6 +41,11 @@ if TYPE_CHECKING:
 __all__ = ["SCHEDULES", "Executable", "ReplayError"]
 
 SCHEDULES: Final = ("auto", "in-order", "lanes", "levels", "events")
+
+
+def _is_series(value: Any) -> bool:
+    """Whether a value is one for each replay: a list, or a NumPy array."""
+    return isinstance(value, (list, tuple, ndarray)) and getattr(value, "shape", None) != ()
 
 
 def _has(queue: Any, name: str) -> bool:
@@ -143,11 +151,72 @@ class Executable(Drawable):
 
     # replays
 
-    def replay(self, queue: Any, times: int = 1, wait_for: Iterable[Any] | None = None) -> Any:
+    def set(self, **values: Any) -> None:
+        """Set Parameters, by name, for the next replays. Nothing is changed for replays that were made before.
+
+        Args:
+            values: a number that the Parameter's type can hold (floats are rounded to it), or memory of the context. `set(dt=0.5)`.
+
+        Raises:
+            SYCLError: invalid, if there is no such Parameter; kernel_argument, if it cannot be that. Nothing has changed then.
+        """
+        only = self._only()
+        if only is not None and only.settings is not None:
+            try:
+                only.set(values)
+            except KeyError:
+                raise self._no_parameter(values) from None
+            return
+        with self._lock:
+            self._set_parts(values)
+
+    def _set_parts(self, values: Mapping[str, Any]) -> None:
+        parts = [(one, one.settings.writers) for one in self._captured_segments() if one.settings]
+        for name in values:
+            if not any(name in writers for _, writers in parts):
+                raise self._no_parameter(values)
+        if self._executable_graph is not None:
+            self._executable_graph.wait_for_deferred()
+        for segment, writers in parts:
+            segment.set({name: values[name] for name in values if name in writers})
+
+    def _captured_segments(self) -> list[CapturedSegment]:
+        if self._executable_graph is None:
+            return [self._whole] if self._whole is not None else []
+        return [one for one in self._executable_graph.segments if isinstance(one, CapturedSegment)]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of its Parameters. One without a name is ""."""
+        names: dict[str, None] = {}
+        for segment in self._captured_segments():
+            names |= dict.fromkeys(segment.settings.by_name if segment.settings else ())
+        return tuple(names)
+
+    def _no_parameter(self, values: Mapping[str, Any]) -> SYCLError:
+        names = self.parameters
+        unknown = next((name for name in values if name not in names), "")
+        there = ", ".join(name or "one without a name" for name in names) or "none"
+        return SYCLError(
+            Errc.invalid,
+            f"the graph has no Parameter {unknown}; it has: {there}",
+            routine="set",
+            remedy="pass a Parameter itself to a kernel in the block; give it a name if no variable "
+            "or several hold it: Parameter(value, name=…)",
+        )
+
+    def replay(
+        self,
+        queue: Any,
+        times: int = 1,
+        wait_for: Iterable[Any] | None = None,
+        **values: Any,
+    ) -> Any:
         """Enqueue the graph `times` times on a pyopencl.CommandQueue and return the pyopencl.Event of its end.
 
         The queue belongs to the context and to a device that the graph was captured from. The first command comes after the
-        events in `wait_for` and after the last replay of this executable. Nothing is waited for. If the graph has host tasks, what one
+        events in `wait_for` and after the last replay of this executable. Nothing is waited for. `values` are set first, as `set` does;
+        with `times`, an array of so many numbers gives each replay its own. If the graph has host tasks, what one
         of them raises is raised by the event's `wait`. If both the graph and the queue profile, `event.profile.start` is when the first
         command began, in whatever replay of the `times`, and `event.profile.end` when the last one ended.
 
@@ -170,11 +239,23 @@ class Executable(Drawable):
                 remedy="replay on a queue that is not in a capture block",
             )
         profiled = self.profiling and _has(queue, "PROFILING_ENABLE")
-        only = self._only()
+        only, series = self._only(), None
+        if values:
+            series = self._set_for_replay(values, times)
         if only is not None:
-            return self._end(queue, *only.run(handle, times, waits), profiled)
+            return self._end(queue, *only.run(handle, times, waits, series), profiled)
         with self._lock:
-            return self._replay_parts(queue, handle, times, waits, profiled)
+            return self._replay_parts(queue, handle, times, waits, profiled, series or {})
+
+    def _set_for_replay(self, values: Mapping[str, Any], times: int) -> Mapping[str, Any]:
+        """Set what is the same for all replays. Returns the others, which have a value for each."""
+        series = {name: value for name, value in values.items() if _is_series(value)}
+        if not series.keys() <= set(self.parameters):
+            raise self._no_parameter(series)
+        once = {name: value for name, value in values.items() if name not in series}
+        if once:
+            self.set(**once)
+        return series
 
     def _only(self) -> CapturedSegment | None:
         """The segment that all of it is, if it is one of captured commands."""
@@ -199,7 +280,13 @@ class Executable(Drawable):
         return pyopencl.Event.from_int_ptr(end, False)
 
     def _replay_parts(
-        self, queue: Any, handle: int, times: int, waits: Sequence[int], profiled: bool
+        self,
+        queue: Any,
+        handle: int,
+        times: int,
+        waits: Sequence[int],
+        profiled: bool,
+        series: Mapping[str, Any],
     ) -> Any:
         """Run the graph on a queue of our own, between two barriers of the caller's."""
         import pyopencl
@@ -210,9 +297,12 @@ class Executable(Drawable):
         call(handle, "clFlush")  # SPEC clFlush: another queue's commands wait for it
         event = Event(self.context, event_from(begin, self.context))
         own = self._own_queue(queue)
-        first = event = self.executable_graph.execute(own, [event])
-        for _ in range(times - 1):
+        first = None
+        for turn in range(times):
+            if series:
+                self._set_parts({name: value[turn] for name, value in series.items()})
             event = self.executable_graph.execute(own, [event])
+            first = first or event
         own.adapter.call("urQueueFlush", own.handle)
         parts = list(event.parts())
         if profiled or any(part.deferred is not None or part.error is not None for part in parts):

@@ -8,7 +8,7 @@ when somebody asks for more. So capture and replay alone load no adapter.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -50,11 +50,11 @@ class CapturedGraph(Nodes, Drawable):
         self._nodes: list[Node] | None = None
         self._command_graph: CommandGraph | None = None
 
-    def end(self, failed: bool) -> None:
-        """The block has ended."""
+    def end(self, failed: bool, variables: Mapping[str, Any]) -> None:
+        """The block has ended. See `CapturedBlock.end`."""
         self.queue = None
         self.state = "failed" if failed else "captured"
-        self.block.end(failed)
+        self.block.end(failed, variables)
 
     # its nodes, which are made when somebody looks at them
 

@@ -100,6 +100,13 @@ def calling_place(start: int = 2) -> tuple[CodeType, int] | None:
     return frame and (frame.f_code, frame.f_lasti)
 
 
+def is_invoker(code: CodeType) -> bool:
+    """Whether code is what PyOpenCL generates to set a kernel's arguments."""
+    return code.co_filename.startswith("<generated") and (
+        code.co_name == "set_args" or code.co_name.startswith("enqueue_knl_")
+    )
+
+
 def line_of(place: tuple[CodeType, int] | None) -> str:
     """ "file:line" of a place, "" of None."""
     if place is None:

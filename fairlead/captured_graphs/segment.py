@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from ..icd.calls import call, status_of, wait_for
+from ..icd.command_buffer.cells import Cells, copy_of_commands
 from ..icd.command_buffer.command_buffer import CommandBuffer
 from ..icd.command_buffer.commands import ORDER_ONLY, CommandArray, CommandList
 from ..icd.command_buffer.edits import has_all_arguments, put, same_function
@@ -25,6 +26,7 @@ from ..runtime.event import Event
 from ..runtime.handles import make_struct
 from .block import CapturedBlock
 from .commands import Captured, as_captured
+from .settings import Settings
 
 if TYPE_CHECKING:
     from ..graph.executable import ExecutableGraph
@@ -77,10 +79,12 @@ class Replays:
             array.order,
             (array, list(blocks)),
             schedule=graph.schedule,
-            updatable=graph.updatable,
+            updatable=graph.updatable or any(block.parameters for block in blocks),
             first=array.order.first if graph.profiling else None,
         )
-        return CapturedSegment(listed, list(blocks), commands.__getitem__, nodes)
+        return CapturedSegment(
+            listed, list(blocks), commands.__getitem__, nodes, _settings_of(listed, blocks)
+        )
 
 
 def _in_order_of_recording(
@@ -91,6 +95,19 @@ def _in_order_of_recording(
     if any(before > node and before in inside for node in nodes for before in predecessors[node]):
         return nodes
     return sorted(nodes)
+
+
+def _settings_of(commands: CommandList, blocks: Iterable[CapturedBlock]) -> Settings | None:
+    """What the Parameters in commands are; None if there are none. The commands lie in an array of their own."""
+    parameters, memory, names = {}, {}, {}
+    for block in blocks:
+        parameters |= block.parameters
+        memory |= block.memory
+        names |= block.names
+    if not parameters:
+        return None
+    cells = Cells(commands.array, len(commands), memory)
+    return Settings(cells, parameters, names, commands.context)
 
 
 #: What dropped segments used.
@@ -105,6 +122,7 @@ class CapturedSegment:
         blocks: where they were captured.
         command_at: gives the command of a number in the graph.
         nodes: the numbers of the commands in the graph, by place.
+        settings: what the Parameters in the commands are.
     """
 
     def __init__(
@@ -113,7 +131,10 @@ class CapturedSegment:
         blocks: Sequence[CapturedBlock],
         command_at: Callable[[int], Command],
         nodes: Sequence[int],
+        settings: Settings | None = None,
     ) -> None:
+        #: Of the Parameters in its commands, None if there are none.
+        self.settings = settings
         self._commands, self._blocks = commands, blocks
         self._command_at, self._nodes = command_at, nodes
         pending = (event for block in blocks for event in block.recording.pending)
@@ -132,16 +153,22 @@ class CapturedSegment:
         profiled: bool = False,
     ) -> CapturedSegment:
         """All commands of a block, as they lie in its recording."""
+        array, owner = block.recording.commands, block
+        if block.parameters:  # they change in commands of its own
+            copied = copy_of_commands(array, len(block))
+            array, owner = copied.commands, (block, copied)
         commands = CommandList(
             block.recording.context,
             block.devices,
-            block.recording.commands,
+            array,
             block.order,
-            block,
+            owner,
             schedule=schedule,
+            updatable=bool(block.parameters),
             first=block.order.first if profiled else None,
         )
-        return cls(commands, (block,), command_at, range(len(block)))
+        settings = _settings_of(commands, (block,))
+        return cls(commands, (block,), command_at, range(len(block)), settings)
 
     @cached_property
     def _place(self) -> dict[int, int]:
@@ -149,8 +176,34 @@ class CapturedSegment:
 
     # running
 
-    def run(self, queue: int, times: int, waits: list[int]) -> tuple[int, int]:
+    def set(self, values: Mapping[str, Any]) -> None:
+        """Set Parameters, by name, for the next `run`.
+
+        Raises:
+            SYCLError: kernel_argument, for what a Parameter cannot be.
+        """
+        settings = self.settings
+        assert settings is not None
+        with self._lock:
+            settings.stage(values)
+            self._buffer.set_cells(settings.cells)
+            if settings.memory:
+                _unfinished.keep_until(self._buffer.last_event, settings.taken())
+
+    def run(
+        self,
+        queue: int,
+        times: int,
+        waits: list[int],
+        series: Mapping[str, Any] | None = None,
+    ) -> tuple[int, int]:
         """Enqueue it `times` times on a native queue after events.
+
+        Args:
+            queue: a handle.
+            times: at least 1.
+            waits: events, handles.
+            series: for Parameters by name, an array of a value for each time.
 
         Returns:
             The events of its end and, if it is profiled, of its first command; 0 where that of the end tells both times. References are
@@ -163,6 +216,8 @@ class CapturedSegment:
         with self._lock:
             if self._pending:
                 waits += self._still_pending()
+            if series:
+                return self._run_series(queue, times, waits, series)
             if self._commands.first is None or times == 1:
                 return self._run(queue, times, waits)
             end, first = self._run(queue, 1, waits)
@@ -171,14 +226,30 @@ class CapturedSegment:
             call(event, "clReleaseEvent")
         return last, first or end
 
-    def _run(self, queue: int, times: int, waits: Sequence[int]) -> tuple[int, int]:
-        event, exported = 0, list[int]()
+    def _run_series(
+        self, queue: int, times: int, waits: Sequence[int], series: Mapping[str, Any]
+    ) -> tuple[int, int]:
+        settings = self.settings
+        assert settings is not None
+        settings.begin_series(series, times)
+        try:
+            return self._run(queue, times, waits, settings)
+        finally:
+            settings.end_series()
+
+    def _run(
+        self, queue: int, times: int, waits: Sequence[int], series: Settings | None = None
+    ) -> tuple[int, int]:
+        event, exported, done = 0, list[int](), 0
         for count in slices(times) if times > 1 else (1,):
+            if series is not None:
+                series.advance(done)
+                done += count
             for one in exported:  # of the replays before these
                 call(one, "clReleaseEvent")
             times -= count
             code, event, failed, exported = self._buffer.enqueue(
-                queue, count, waits, wanted=not times
+                queue, count, waits, wanted=not times, series=series and series.cells
             )
             if code:
                 raise self._failure(code, failed)
@@ -245,6 +316,7 @@ class CapturedSegment:
         What has been enqueued already keeps what it was enqueued with.
         """
         with self._lock:
+            self._learn(as_captured(one).block for _, one in changes.values())
             new = {self._place[node]: as_captured(one).native for node, (_, one) in changes.items()}
             if all(self._keeps_kernel(number, native) for number, native in new.items()):
                 self._buffer.change(list(new), lambda: self._put(new), "update")
@@ -253,6 +325,16 @@ class CapturedSegment:
             used = [old for old, _ in changes.values() if as_captured(old).uses_host_memory]
             if used:
                 _unfinished.keep_until(self._buffer.last_event, used)
+
+    def _learn(self, blocks: Iterable[CapturedBlock]) -> None:
+        """Commands of these blocks are about to be put into the array, with their Parameters."""
+        for block in dict.fromkeys(blocks):
+            if not block.parameters:
+                continue
+            if self.settings is None:
+                cells = Cells(self._commands.array, len(self._commands), {})
+                self.settings = Settings(cells, {}, {}, self._commands.context)
+            self.settings.learn(block.parameters, block.memory, block.names)
 
     def _keeps_kernel(self, number: int, native: Any) -> bool:
         """Whether a command in another's place can do with that one's kernel: it is of the same function."""
@@ -268,7 +350,13 @@ class CapturedSegment:
             kernel = row.kernel
             put(row, native, row.queue)
             row.kernel = kernel
+        self._bind(commands)
         return dict.fromkeys(commands, False)
+
+    def _bind(self, commands: Mapping[int, Any]) -> None:
+        """Commands were put into the array: their Parameters are those of this segment."""
+        if self.settings is not None:
+            self.settings.take(list(commands))
 
     def _make_anew(self, commands: Mapping[int, Any]) -> None:
         """Change the array where other kernels come into it: another command-buffer is made."""
@@ -278,6 +366,7 @@ class CapturedSegment:
             put(row, native, row.queue)
             if keeps:
                 row.kernel = kernel
+        self._bind(commands)
         if self._buffer.last_event:  # the new one would not come after it
             wait_for(self._buffer.last_event)
         self._buffer = CommandBuffer(self._commands)

@@ -110,6 +110,9 @@ class Observer(Protocol):
         """Keep the owner of host memory alive for as long as the recording lives; False if there is none to be found."""
         ...
 
+    def parameter(self, number: int) -> None:
+        """A Parameter became a kernel's argument: keep it."""
+
     def is_housekeeping(self) -> bool:
         """Whether the wait that is being made now is the client's own tidying and not the program's."""
         ...
@@ -149,6 +152,8 @@ def _answer(cookie: _Cookie, what: int, detail: int, address: Any, size: int) ->
         observer.passed()
     elif what == lib.FL_ASK_SVM:
         observer.keep_host(int(ffi.cast("uintptr_t", address)), size)
+    elif what == lib.FL_ASK_PARAMETER:
+        observer.parameter(size)
     elif what == lib.FL_ASK_WAIT:
         return not observer.is_housekeeping()
     elif what == lib.FL_ASK_REFUSED:

@@ -22,6 +22,7 @@ from .._native import ffi, lib
 from ..calls import address, call, device_of, properties_of
 from ..errors import error
 from .builds import Build, Builds
+from .cells import Cells
 from .commands import CommandList
 from .edits import copy_of, put
 from .engine import Built, QueueKind
@@ -73,6 +74,7 @@ class CommandBuffer:
         waits: Sequence[int] = (),
         externals: Sequence[int] = (),
         wanted: bool = True,
+        series: Cells | None = None,
     ) -> Enqueued:
         """Enqueue it `times` times, after the events `waits` and after the enqueue before this one.
 
@@ -82,6 +84,7 @@ class CommandBuffer:
             waits: events, handles.
             externals: the outside events that commands wait for, in the order of CommandList.externals.
             wanted: whether the event of the end is given.
+            series: cells with rows that have values for each of the times.
 
         Returns:
             OpenCL's code, the event of the end (a reference for the caller, 0 if it was not wanted), the number of the command that
@@ -91,10 +94,10 @@ class CommandBuffer:
             route = self._route
             if route is None or queue != self._queue:
                 route = self._find_route(queue)
-            if route.may_refuse:
-                done = self._enqueue_warily(route, times, waits, externals, wanted)
+            if route.may_refuse or (series is not None and self.native.python_updates):
+                done = self._enqueue_warily(route, times, waits, externals, wanted, series)
             else:
-                done = route.enqueue(times, waits, externals, wanted)
+                done = route.enqueue(times, waits, externals, wanted, series)
                 if not done[0]:
                     self._route = route
             if not done[0] and queue != self._queue:
@@ -108,16 +111,23 @@ class CommandBuffer:
         waits: Sequence[int],
         externals: Sequence[int],
         wanted: bool,
+        series: Cells | None,
     ) -> Enqueued:
         """Enqueue what the driver may refuse as a whole. Then another engine runs it from now on, if there is one."""
         done: Enqueued = 0, 0, -1, []
         for turn in range(times):
             before, is_last = () if turn else waits, turn == times - 1
+            if series is not None:
+                series.stage_series(turn)
+                self.set_cells(series)
+                route = self._find_route(route.queue)
             done = route.enqueue(1, before, externals, wanted and is_last)
             if done[0]:
                 recovered = self._recover(route, done[0], before)
                 if recovered is None and turn == 0 and len(self._choice.engines) > 1:
-                    return self._enqueue_without(route, done[0], times, waits, externals, wanted)
+                    return self._enqueue_without(
+                        route, done[0], times, waits, externals, wanted, series
+                    )
                 if recovered is None or recovered[0]:
                     return (recovered or done)[0], 0, -1, []
                 if wanted and is_last:
@@ -144,12 +154,13 @@ class CommandBuffer:
         waits: Sequence[int],
         externals: Sequence[int],
         wanted: bool,
+        series: Cells | None,
     ) -> Enqueued:
         """Have other engines run it, after the driver has refused an enqueue."""
         reason = f"the driver refused it, {error(code, 'the enqueue')}"
         self._builds.refuse(self._kind_of(route.queue), reason)
         again = self._find_route(route.queue)
-        done = again.enqueue(times, waits, externals, wanted)
+        done = again.enqueue(times, waits, externals, wanted, series)
         if not done[0]:
             self._route = again
         return done
@@ -219,6 +230,22 @@ class CommandBuffer:
                 self._tell(changed)
                 raise
 
+    def set_cells(self, cells: Cells) -> None:
+        """Have cells take what was staged in their rows. What has been enqueued keeps what it was enqueued with.
+
+        No other thread of Python changes or enqueues it meanwhile.
+
+        Raises:
+            OpenCLError: an engine refuses it.
+        """
+        code = lib.fl_set_cells(self._builds.native, cells.rows, cells.count)
+        if code == lib.FL_PYTHON_UPDATES:
+            changed = cells.pending()
+            code = lib.fl_store_cells(self.native, cells.rows, cells.count)
+            code = code or self._tell(dict.fromkeys(changed, False))
+        if code:
+            raise error(code, "set", "An engine refused the new values.")
+
     def _tell(self, changes: Mapping[int, bool]) -> int:
         if not self.native.python_updates:
             return self._builds.tell(changes, 0)
@@ -277,6 +304,7 @@ class Route:
         waits: Sequence[int] = (),
         externals: Sequence[int] = (),
         wanted: bool = True,
+        series: Cells | None = None,
     ) -> Enqueued:
         """Enqueue it `times` times, after the events `waits` and after the last enqueue of the command-buffer.
 
@@ -285,18 +313,25 @@ class Route:
             waits: events, handles.
             externals: the outside events that commands wait for (CommandList.externals).
             wanted: whether the event of the end is given.
+            series: cells with rows that have values for each of the times.
         """
         for part, places in self._externals:
             part.give_externals([externals[place] for place in places])
         wait_list = _handles(waits) if waits else ffi.NULL
-        code = lib.fl_enqueue(
-            self._native,
-            times,
-            len(waits),
-            wait_list,
-            self._event if wanted else ffi.NULL,
-            self._failed,
-        )
+        event = self._event if wanted else ffi.NULL
+        if series is None:
+            code = lib.fl_enqueue(self._native, times, len(waits), wait_list, event, self._failed)
+        else:
+            code = lib.fl_enqueue_series(
+                self._native,
+                times,
+                series.rows,
+                series.count,
+                len(waits),
+                wait_list,
+                event,
+                self._failed,
+            )
         if code:
             return code, 0, -1 if self._failed[0] == _NO_COMMAND else self._failed[0], []
         return (

@@ -72,6 +72,15 @@ static int enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, v
     return CL_SUCCESS;
 }
 
+/* Where the queue keeps the order, only the last one needs an event. */
+int fl_enqueue_step(const fl_route *route, bool is_first, bool is_last, uint32_t wait_count, void *const *wait_list, void **event,
+                    uint32_t *failed) {
+    if (is_first || is_last || !route->in_order || route->part_count != 1)
+        return enqueue(route, 1, is_first ? wait_count : 0, wait_list, is_last ? event : NULL, failed);
+    *failed = UINT32_MAX;
+    return enqueue_part(route->parts, 1, 0, NULL, NULL, failed);
+}
+
 int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     fl_enter(route->buffer);
     int code = enqueue(route, times, wait_count, wait_list, event, failed);
