@@ -182,10 +182,12 @@ class MemoryParameter:
 
     source = None
 
-    def __init__(self, value: Any, buffer: Any, handle: int, name: str | None) -> None:
+    def __init__(self, value: Any, buffer: Any, alias: Any, name: str | None) -> None:
         self.number, self.name = next(_ids), name
-        self.value, self.buffer, self.handle = value, buffer, handle
-        _know(self.number, handle, AS_MEMORY, 8)
+        self.value, self.buffer, self.handle = value, buffer, alias.int_ptr
+        #: While this lives no other memory object has the handle. It does not lead back to the alias.
+        self._kept = type(alias).from_int_ptr(self.handle)
+        _know(self.number, self.handle, AS_MEMORY, 8)
         _alive[self.number] = self
 
     def __del__(self) -> None:
@@ -244,7 +246,7 @@ def _of_memory(value: Any, name: str | None) -> Any:
         whole, offset = parent, buffer.get_info(pyopencl.mem_info.OFFSET)
     plain: Any = pyopencl.Buffer.from_int_ptr(whole.int_ptr)  # a pool's buffers have no sub-buffers
     alias: Any = plain.get_sub_region(offset, buffer.size)
-    setattr(alias, _ATTRIBUTE, MemoryParameter(value, buffer, alias.int_ptr, name))
+    setattr(alias, _ATTRIBUTE, MemoryParameter(value, buffer, alias, name))
     if not isinstance(value, Array):
         return alias
     return Array(
