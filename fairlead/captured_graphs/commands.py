@@ -6,10 +6,13 @@ said here, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ..icd._native import ffi
+import numpy
+
+from ..icd._native import ffi, lib
 from ..icd.abi import OPENCL
 from ..icd.calls import address, call
 from ..icd.command_buffer.commands import OPERATIONS, describe
@@ -21,9 +24,12 @@ from ..icd.command_buffer.edits import (
     VALUE,
     argument_count,
     argument_of,
+    bytes_of,
+    cell_of,
     copy_of,
     set_argument,
 )
+from ..icd.errors import error
 from ..loader.base.memory import read_word
 from ..runtime.accessor import Accessor
 from ..runtime.arguments import LOCAL, argument
@@ -36,6 +42,8 @@ from ..runtime.launches import Launch, Sizes
 from .block import CapturedBlock
 from .parameter import entry_of
 
+#: NumPy's numbers that `struct` has under the same letter.
+_CODES: Final = frozenset("bBhHiIlLqQfd")
 #: The memory that commands name (fl_command): buffers, addresses of SVM, and the host's.
 _MEMORY: Final = {
     "copy": ("source", "target"),
@@ -119,6 +127,8 @@ class CapturedLaunch(Captured, Launch):
         super().__init__(block, index)
         self.changed = False
         self._kept: dict[int, Any] = {}
+        #: For numbers of a type that an argument has had: how they are stored.
+        self._quick: dict[tuple[int, type], tuple[Any, Any, Any, int]] = {}
         self._declared: tuple[Declared, ...] | None = None
 
     def copy(self) -> CapturedLaunch:
@@ -135,6 +145,25 @@ class CapturedLaunch(Captured, Launch):
     @property
     def uses_host_memory(self) -> bool:
         return bool(self._kept) or self.block.uses_host_memory
+
+    @property
+    def keeps_memory(self) -> bool:
+        """Whether an argument was changed to memory, which its Python object keeps."""
+        return bool(self._kept)
+
+    def arguments(self) -> tuple[Any, ...]:
+        """See `CapturedNode.args`."""
+        count = argument_count(self.native)
+        if self._declared is None:
+            self._declared = declared_types(address(self.native.kernel), count)
+        return tuple(
+            shown_argument(self.native, index, self._declared[index], self.block.parameters)
+            for index in range(count)
+        )
+
+    def lies_at(self, row: Any, owner: Any) -> None:
+        """It is what an executable graph has in its own array, which `owner` keeps."""
+        self.native, self.changed, self._owner = row, True, owner
 
     @property
     def kernel_name(self) -> str:
@@ -158,6 +187,17 @@ class CapturedLaunch(Captured, Launch):
 
     def set_arg(self, index: int, value: Any) -> None:
         """See `CapturedNode.set_arg`."""
+        quick = self._quick.get((index, type(value)))
+        if quick is None:
+            self._set_arg(index, value)
+            return
+        pack_into, buffer, room, size = quick
+        pack_into(buffer, 0, value)
+        code = lib.fl_set_argument(self.native, index, VALUE, size, room)
+        if code:
+            raise error(code, "clSetKernelArg", f"(argument {index})")
+
+    def _set_arg(self, index: int, value: Any) -> None:
         count = argument_count(self.native)
         if not 0 <= index < count:
             raise _wrong(
@@ -171,7 +211,44 @@ class CapturedLaunch(Captured, Launch):
             check_memory(word, self.block.recording.context, f"argument {index}")
         _check_kind(argument_of(self.native, index), kind, size, word, index)
         set_argument(self._own(), index, kind, size, word)
-        self._kept[index] = keep
+        self._kept.pop(index, None)
+        for known in [known for known in self._quick if known[0] == index]:
+            del self._quick[known]
+        if kind != VALUE:
+            self._kept[index] = keep
+        elif (
+            isinstance(value, numpy.number)
+            and value.dtype.char in _CODES
+            and self._declared[index] in (None, value.dtype)
+        ):
+            room = ffi.new("char[]", size)
+            pack_into = struct.Struct(value.dtype.char).pack_into
+            self._quick[index, type(value)] = pack_into, ffi.buffer(room), room, size
+
+
+def shown_argument(
+    command: Any, index: int, declared: Declared, parameters: Mapping[int, Any]
+) -> Any:
+    """An argument of a launch, for people. See `CapturedNode.args`."""
+    import pyopencl
+
+    kind, size, is_local = argument_of(command, index)
+    if kind == UNSET:
+        return None
+    parameter = cell_of(command, index)
+    if parameter in parameters:
+        return parameters[parameter]
+    if is_local:
+        return pyopencl.LocalMemory(size)
+    data = bytes_of(command, index)
+    if kind == VALUE and isinstance(declared, numpy.dtype) and declared.itemsize == size:
+        return numpy.frombuffer(data, declared)[0]
+    if kind == VALUE:
+        return data
+    word = int.from_bytes(data, "little")
+    if kind == MEMORY:
+        return pyopencl.Buffer.from_int_ptr(word)
+    return pyopencl.Sampler.from_int_ptr(word) if kind == SAMPLER else word
 
 
 def _wrong(message: str, remedy: str) -> SYCLError:

@@ -26,8 +26,8 @@ from ..runtime.errors import Errc, SYCLError
 from ..runtime.event import Event
 from ..runtime.queue import Queue
 from . import pyopencl_client as _client
-from .commands import command_of
-from .nodes import nodes_of
+from .commands import CapturedLaunch, command_of
+from .nodes import CapturedNode, nodes_of
 from .segment import CapturedSegment, ReplayError, event_from
 
 if TYPE_CHECKING:
@@ -143,7 +143,22 @@ class Executable(Drawable):
         self, what: HasCommandGraph | Node | Iterable[Node], *, strict: bool = False
     ) -> None:
         """Take over what has changed in nodes, or a whole graph of the same topology. See `ExecutableGraph.update`."""
+        if type(what) is CapturedNode and self.updatable and self._take_over(what):
+            return
         self.executable_graph.update(what, strict=strict)
+
+    def _take_over(self, node: CapturedNode) -> bool:
+        """Update a launch that has only other numbers and sizes. Returns whether it was one."""
+        graph, new = self.executable_graph, node.command
+        number, only = graph.snapshot.index.get(node.id), graph.only
+        if number is None or not isinstance(only, CapturedSegment):
+            return False
+        old = graph.snapshot.commands[number]
+        return (
+            isinstance(old, CapturedLaunch)
+            and isinstance(new, CapturedLaunch)
+            and only.take_over(number, old, new)
+        )
 
     def required_memory(self) -> int:
         """How many bytes its own allocations (async_malloc) need. (get_required_mem_size)"""
@@ -151,15 +166,24 @@ class Executable(Drawable):
 
     # replays
 
-    def set(self, **values: Any) -> None:
+    def set(self, *argument: Any, **values: Any) -> None:
         """Set Parameters, by name, for the next replays. Nothing is changed for replays that were made before.
 
+        `set(node, index, value)` is `node.set_arg(index, value)` and `update(node)` in one.
+
         Args:
+            argument: nothing, or a node, the index of an argument, and its value.
             values: a number that the Parameter's type can hold (floats are rounded to it), or memory of the context. `set(dt=0.5)`.
 
         Raises:
             SYCLError: invalid, if there is no such Parameter; kernel_argument, if it cannot be that. Nothing has changed then.
         """
+        if argument:
+            node, index, value = argument
+            node.set_arg(index, value)
+            self.update(node)
+        if not values:
+            return
         only = self._only()
         if only is not None and only.settings is not None:
             try:

@@ -68,6 +68,14 @@ class CapturedGraph(Nodes, Drawable):
     def __len__(self) -> int:
         return len(self.block) if self._nodes is None else len(self._nodes)
 
+    def find(self, kernel: str) -> list[Node]:
+        """The nodes that launch a kernel of this name, in the order of recording."""
+        return [
+            node
+            for node in self.all_nodes()
+            if isinstance(node.command, CapturedLaunch) and node.command.kernel_name == kernel
+        ]
+
     @property
     def is_as_recorded(self) -> bool:
         """Whether nothing of it has been changed since the block ended."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from ..icd._native import lib
 from ..icd.calls import call, status_of, wait_for
 from ..icd.command_buffer.cells import Cells, copy_of_commands
 from ..icd.command_buffer.command_buffer import CommandBuffer
@@ -25,7 +26,7 @@ from ..loader.base.interrupts import slices
 from ..runtime.event import Event
 from ..runtime.handles import make_struct
 from .block import CapturedBlock
-from .commands import Captured, as_captured
+from .commands import Captured, CapturedLaunch, as_captured
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -325,6 +326,30 @@ class CapturedSegment:
             used = [old for old, _ in changes.values() if as_captured(old).uses_host_memory]
             if used:
                 _unfinished.keep_until(self._buffer.last_event, used)
+
+    def take_over(self, number: int, old: CapturedLaunch, new: CapturedLaunch) -> bool:
+        """Let a launch take over the numbers and sizes of another one, by one call of C. Returns whether that could be done.
+
+        Args:
+            number: of the launch in the graph.
+            old: what the graph has in that place.
+            new: what it is to be like.
+        """
+        if (
+            self.settings is not None
+            or old.keeps_memory
+            or new.keeps_memory
+            or old.block is not new.block
+        ):
+            return False
+        with self._lock:
+            place = self._place[number]
+            row = self._commands.array + place
+            if lib.fl_take_over(self._buffer.native, place, row, new.native):
+                return False
+            if old.native != row:
+                old.lies_at(row, self._commands)
+            return True
 
     def _learn(self, blocks: Iterable[CapturedBlock]) -> None:
         """Commands of these blocks are about to be put into the array, with their Parameters."""

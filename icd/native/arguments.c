@@ -478,6 +478,10 @@ int fl_get_argument(const fl_arguments *list, uint32_t index, fl_change *argumen
     return CL_SUCCESS;
 }
 
+uint64_t fl_parameter_of(const fl_arguments *list, uint32_t index) {
+    return list && index < list->count && list->list[index].cell ? list->list[index].cell->id : 0;
+}
+
 uint32_t fl_argument_count(const fl_arguments *list) { return list ? list->count : 0; }
 
 void *fl_clone_kernel(void *kernel) {

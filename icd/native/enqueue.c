@@ -125,6 +125,34 @@ int fl_update_buffer(const fl_buffer *b, uint32_t command, int relaunched) {
     return code;
 }
 
+static void exchange_launch(fl_command *row, fl_command *other) {
+    fl_command old = *row;
+    *row = *other;
+    *other = old;
+}
+
+int fl_take_over(fl_buffer *b, uint32_t command, fl_command *row, const fl_command *other) {
+    if (b->python_updates || row->kernel != other->kernel)
+        return FL_PYTHON_UPDATES;
+    fl_command now = *other;
+    now.queue = row->queue;
+    now.first_dep = row->first_dep;
+    now.dep_count = row->dep_count;
+    now.arguments = fl_change_arguments(other->arguments, fl_argument_count(other->arguments), NULL, 0);
+    if (!now.arguments)
+        return CL_OUT_OF_HOST_MEMORY;
+    fl_enter(b);
+    exchange_launch(row, &now);
+    int code = fl_update_buffer(b, command, 0);
+    if (code != CL_SUCCESS) {
+        exchange_launch(row, &now);
+        fl_update_buffer(b, command, 0);
+    }
+    fl_leave(b);
+    fl_release_arguments(now.arguments);   /* the old ones, or those that were refused */
+    return code;
+}
+
 const fl_functions *fl_exported(void) {
     static const fl_functions functions = {
         fl_new_command,  fl_change_arguments, fl_release_arguments, fl_set_argument,

@@ -105,6 +105,8 @@ int fl_set_argument(fl_command *command, uint32_t index, uint32_t kind, size_t s
 /* What an argument is: its kind (0: not set) and size; `value` leads to its bytes, or is the pointer. */
 int fl_get_argument(const fl_arguments *list, uint32_t index, fl_change *argument);
 uint32_t fl_argument_count(const fl_arguments *list);
+/* The number of the Parameter that an argument is, 0 if it is none. */
+uint64_t fl_parameter_of(const fl_arguments *list, uint32_t index);
 /* A kernel of the same function that nobody else has, with its arguments where the driver has clCloneKernel; NULL if there is none. */
 void *fl_clone_kernel(void *kernel);
 
@@ -239,6 +241,7 @@ typedef struct fl_route {
 /* Enqueue it `times` times after the wait list and after the last one. *event and *failed are as in fl_built, with the command's number in the
  * command-buffer. One thread at a time, for all routes of a command-buffer. */
 int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
+enum { FL_PYTHON_UPDATES = 1 };   /* no code of OpenCL's */
 /* cells.c: what a command-buffer's cell becomes. `places` are the launches that have it; `transfers` lead to where commands name its object. */
 typedef struct fl_value {
     fl_cell *cell;
@@ -253,13 +256,15 @@ typedef struct fl_value {
  * until the next change. */
 int fl_store_cells(fl_buffer *buffer, fl_value *values, uint32_t count);
 /* The same where C alone can do it, else FL_PYTHON_UPDATES and nothing is done. */
-enum { FL_PYTHON_UPDATES = 1 };
 int fl_set_cells(fl_buffer *buffer, fl_value *values, uint32_t count);
 /* As fl_enqueue, and before each enqueue the cells that have a series take the next values of it. */
 int fl_enqueue_series(const fl_route *route, uint32_t times, fl_value *values, uint32_t count, uint32_t wait_count, void *const *wait_list,
                       void **event, uint32_t *failed);
 /* replay.c: fl_built.set_cell of a program. */
 int fl_set_cell_of_program(void *program, const fl_cell *cell);
+/* A launch takes over the sizes and arguments of another one of the same kernel, and everything that was built of it is told. `command` is its
+ * number, `row` its place. 0, FL_PYTHON_UPDATES where Python has to do it, or an error; nothing has changed then. */
+int fl_take_over(fl_buffer *buffer, uint32_t command, fl_command *row, const fl_command *other);
 /* A command has changed: everything that was built of it is told. */
 int fl_update_buffer(const fl_buffer *buffer, uint32_t command, int relaunched);
 
