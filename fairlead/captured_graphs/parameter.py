@@ -58,7 +58,7 @@ def _named(name: str | None) -> str | None:
     return name
 
 
-class Parameter(Expressions):
+class GraphParameter(Expressions):
     """A number or a buffer that changes between the replays of a captured graph.
 
     Pass it to kernels in a capture block, as often as wanted, as you would pass its value. `loop.replay(queue, dt=…)` and
@@ -88,7 +88,7 @@ class Parameter(Expressions):
         self._value = np.asarray(value)[()]
         self.dtype = self._value.dtype
         #: What it is computed from, and how; None for one that the program made.
-        self.source: tuple[Parameter, Callable[[Any], Any]] | None = None
+        self.source: tuple[GraphParameter, Callable[[Any], Any]] | None = None
         data = self._value.tobytes()
         ctypes.memmove(ctypes.addressof(self), data, len(data))  # pyright: ignore[reportArgumentType]
         own = {"f": AS_FLOAT, "i": AS_INTEGER, "u": AS_INTEGER}.get(self.dtype.kind, AS_IT_IS)
@@ -100,9 +100,9 @@ class Parameter(Expressions):
         """What it was made with, a NumPy scalar. A graph begins with it."""
         return self._value
 
-    def derived(self, function: Callable[[Any], Any]) -> Parameter:
+    def derived(self, function: Callable[[Any], Any]) -> GraphParameter:
         """A Parameter that is always `function` of this one. The function takes a NumPy scalar or an array of them."""
-        made = Parameter(np.asarray(function(self.value))[()], name=self.name)
+        made = GraphParameter(np.asarray(function(self.value))[()], name=self.name)
         made.source = (self, function)
         return made
 
@@ -167,7 +167,7 @@ def _class_of(size: int) -> type[Any]:
     """
     members = [("bytes", ctypes.c_ubyte * size), ("nothing", ctypes.c_ubyte * 0)]
     names = {"_fields_": members, "__module__": __name__}
-    return type("Parameter", (Parameter, ctypes.Structure), names)
+    return type("Parameter", (GraphParameter, ctypes.Structure), names)
 
 
 class MemoryParameter:
@@ -221,7 +221,7 @@ _ATTRIBUTE: Final = "fairlead_parameter"
 
 def entry_of(thing: Any) -> Any:
     """The Parameter that something is: itself, or the MemoryParameter of a buffer or array. None for what is none."""
-    if isinstance(thing, Parameter):
+    if isinstance(thing, GraphParameter):
         return thing
     try:
         return getattr(getattr(thing, "base_data", thing), _ATTRIBUTE, None)
@@ -257,3 +257,7 @@ def _of_memory(value: Any, name: str | None) -> Any:
         data=alias,
         offset=value.offset,
     )
+
+
+#: What programs call it: `fairlead.Parameter`.
+Parameter = GraphParameter

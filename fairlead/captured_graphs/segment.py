@@ -27,7 +27,7 @@ from ..runtime.event import Event
 from ..runtime.handles import make_struct
 from .block import CapturedBlock
 from .commands import Captured, CapturedLaunch, as_captured
-from .settings import Settings
+from .settings import ParameterSettings
 
 if TYPE_CHECKING:
     from ..graph.executable import ExecutableGraph
@@ -98,7 +98,9 @@ def _in_order_of_recording(
     return sorted(nodes)
 
 
-def _settings_of(commands: CommandList, blocks: Iterable[CapturedBlock]) -> Settings | None:
+def _settings_of(
+    commands: CommandList, blocks: Iterable[CapturedBlock]
+) -> ParameterSettings | None:
     """What the Parameters in commands are; None if there are none. The commands lie in an array of their own."""
     parameters, memory, names = {}, {}, {}
     for block in blocks:
@@ -108,7 +110,7 @@ def _settings_of(commands: CommandList, blocks: Iterable[CapturedBlock]) -> Sett
     if not parameters:
         return None
     cells = Cells(commands.array, len(commands), memory)
-    return Settings(cells, parameters, names, commands.context)
+    return ParameterSettings(cells, parameters, names, commands.context)
 
 
 #: What dropped segments used.
@@ -132,7 +134,7 @@ class CapturedSegment:
         blocks: Sequence[CapturedBlock],
         command_at: Callable[[int], Command],
         nodes: Sequence[int],
-        settings: Settings | None = None,
+        settings: ParameterSettings | None = None,
     ) -> None:
         #: Of the Parameters in its commands, None if there are none.
         self.settings = settings
@@ -239,7 +241,7 @@ class CapturedSegment:
             settings.end_series()
 
     def _run(
-        self, queue: int, times: int, waits: Sequence[int], series: Settings | None = None
+        self, queue: int, times: int, waits: Sequence[int], series: ParameterSettings | None = None
     ) -> tuple[int, int]:
         event, exported, done = 0, list[int](), 0
         for count in slices(times) if times > 1 else (1,):
@@ -358,7 +360,7 @@ class CapturedSegment:
                 continue
             if self.settings is None:
                 cells = Cells(self._commands.array, len(self._commands), {})
-                self.settings = Settings(cells, {}, {}, self._commands.context)
+                self.settings = ParameterSettings(cells, {}, {}, self._commands.context)
             self.settings.learn(block.parameters, block.memory, block.names)
 
     def _keeps_kernel(self, number: int, native: Any) -> bool:

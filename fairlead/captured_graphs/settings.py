@@ -17,7 +17,7 @@ from ..icd._native import ffi
 from ..icd.command_buffer.cells import AS_FLOAT, AS_INTEGER, AS_IT_IS, AS_MEMORY, Cells
 from ..runtime.errors import Errc, SYCLError
 from .commands import check_memory
-from .parameter import MemoryParameter, Parameter, root_of
+from .parameter import GraphParameter, MemoryParameter, root_of
 from .pyopencl_client import ArgumentError
 
 #: The codes of `struct` for numbers, which refuse what is no such number.
@@ -47,10 +47,10 @@ def _wrong(message: str, remedy: str) -> SYCLError:
     return SYCLError(Errc.kernel_argument, message, routine="set", remedy=remedy)
 
 
-def converted(name: str, parameter: Parameter, value: Any) -> Any:
+def converted(name: str, parameter: GraphParameter, value: Any) -> Any:
     """A value as a Parameter's type: a NumPy scalar. Raises SYCLError (kernel_argument) if it is not exactly that, floats excepted."""
     dtype, code = parameter.dtype, _CODES.get(parameter.dtype)
-    if isinstance(value, Parameter):
+    if isinstance(value, GraphParameter):
         value = value.value
     if code is None:
         given = np.asarray(value)
@@ -71,7 +71,7 @@ def _fits(given: np.ndarray, dtype: np.dtype[Any]) -> bool:
     return given.dtype.kind in "biufc" and np.can_cast(given.dtype, dtype, "same_kind")
 
 
-def series_of(name: str, parameter: Parameter, values: Any, times: int) -> np.ndarray:
+def series_of(name: str, parameter: GraphParameter, values: Any, times: int) -> np.ndarray:
     """Values for each of the replays as an array of a Parameter's type. Raises SYCLError (kernel_argument)."""
     given, dtype = np.asarray(values), parameter.dtype
     if given.shape != (times,):
@@ -93,7 +93,7 @@ def series_of(name: str, parameter: Parameter, values: Any, times: int) -> np.nd
     return made
 
 
-def _function(parameter: Parameter, conversion: int, size: int) -> Callable[[Any], np.ndarray]:
+def _function(parameter: GraphParameter, conversion: int, size: int) -> Callable[[Any], np.ndarray]:
     """What makes an array of a cell's contents from an array of the values of the Parameter that the program made."""
     chain: list[Callable[[Any], Any]] = []
     one: Any = parameter
@@ -240,7 +240,7 @@ class MemorySetting(Setting):
             row.pending = 1
 
 
-class Settings:
+class ParameterSettings:
     """The Parameters in a segment's commands.
 
     Args:
@@ -298,7 +298,7 @@ class Settings:
                 raise ArgumentError(
                     f"two Parameters of the graph are called {name}.",
                     routine="finalize",
-                    remedy="give them names: Parameter(value, name=…)",
+                    remedy="give them names: GraphParameter(value, name=…)",
                 )
             self.by_name[name] = (
                 MemorySetting(name, root, cells, rows[number], self._context)
