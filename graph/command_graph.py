@@ -31,6 +31,7 @@ from ..runtime.handler import Handler
 from ..runtime.interop import queue_of
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
+from .conditions import Decides
 from .dynamic import DynamicCommandGroup, check_dynamic
 from .executable import ExecutableGraph
 from .node import Node
@@ -48,7 +49,7 @@ _ids: Final = itertools.count()
 _NODE: Final = "give nodes of this graph: what graph.add gives, Node.of_event(event)"
 
 
-class CommandGraph(Nodes, Drawable):
+class CommandGraph(Nodes, Drawable, Decides):
     """A modifiable graph of commands for the devices of a context. Its methods can be called from
     any thread.
 

@@ -18,16 +18,18 @@ from numpy import ndarray
 from ..graph.executable import ExecutableGraph
 from ..graph.picture import Drawable
 from ..graph.snapshot import Snapshot
+from ..icd._native import ffi
 from ..icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
-from ..icd.calls import call, enqueue_marker
+from ..icd.calls import address, call, enqueue_marker
 from ..icd.capture.recording import CaptureError, is_captured
-from ..icd.errors import error
+from ..icd.errors import check, error
 from ..runtime.errors import Errc, SYCLError
 from ..runtime.event import Event
 from ..runtime.queue import Queue
 from . import pyopencl_client as _client
-from .commands import CapturedLaunch, command_of
+from .commands import CapturedLaunch, check_memory, command_of
 from .nodes import CapturedNode, nodes_of
+from .parameter import entry_of
 from .segment import CapturedSegment, ReplayError, event_from
 
 if TYPE_CHECKING:
@@ -234,6 +236,9 @@ class Executable(Drawable):
         queue: Any,
         times: int = 1,
         wait_for: Iterable[Any] | None = None,
+        *,
+        until: Any = None,
+        every: int = 16,
         **values: Any,
     ) -> Any:
         """Enqueue the graph `times` times on a pyopencl.CommandQueue and return the pyopencl.Event of its end.
@@ -243,6 +248,11 @@ class Executable(Drawable):
         with `times`, an array of so many numbers gives each replay its own. If the graph has host tasks, what one
         of them raises is raised by the event's `wait`. If both the graph and the queue profile, `event.profile.start` is when the first
         command began, in whatever replay of the `times`, and `event.profile.end` when the last one ended.
+
+        With `until`, a pyopencl.Buffer or Array, it stops when the first word (32 bits) of that memory is not 0, and after `times` replays
+        at the latest. The word is read after `every` replays, while the next ones already run: so up to twice `every` replays can follow
+        the one that has set it. Whoever wants to go on sets it to 0 again. The loop has ended when this returns, and the event's
+        `replays` says how many there were, `has_stopped` whether the word was set.
 
         Raises ReplayError if a command cannot be enqueued, OpenCLError for a wrong queue or event, ArgumentError for a wrong
         type.
@@ -266,10 +276,62 @@ class Executable(Drawable):
         only, series = self._only(), None
         if values:
             series = self._set_for_replay(values, times)
+        if until is not None:
+            return self._replay_until(queue, handle, times, waits, until, every, series)
         if only is not None:
             return self._end(queue, *only.run(handle, times, waits, series), profiled)
         with self._lock:
             return self._replay_parts(queue, handle, times, waits, profiled, series or {})
+
+    def _replay_until(
+        self,
+        queue: Any,
+        handle: int,
+        times: int,
+        waits: list[int],
+        until: Any,
+        every: int,
+        series: Mapping[str, Any] | None,
+    ) -> Any:
+        from .replay_end import EndedLoop
+
+        if series or type(every) is not int or every < 1:
+            raise _client.ArgumentError(
+                "until goes with single values, and every is a whole number from 1.",
+                routine="replay",
+                remedy="replay(queue, times=10_000, until=flag, every=16)",
+            )
+        flag, only = self._flag(until), self._only()
+        if only is not None:
+            return EndedLoop(queue.context, *only.run_until(handle, times, every, flag, waits))
+        ran, stopped, word = 0, False, ffi.new("uint32_t *")
+        while ran < times and not stopped:
+            count = min(every, times - ran)
+            with self._lock:
+                self._replay_parts(queue, handle, count, waits, False, {}).wait()
+            read = (flag[0], True, flag[1], 4, address(word), 0, None, None)
+            check(call(handle, "clEnqueueReadBuffer", *read), "replay")
+            ran, stopped, waits = ran + count, bool(word[0]), []
+        return EndedLoop(queue.context, ran, stopped)
+
+    def _flag(self, until: Any) -> tuple[int, int]:
+        """The memory object and the offset of a flag. Raises ArgumentError or SYCLError for what cannot be one."""
+        import pyopencl
+
+        buffer, offset = getattr(until, "base_data", until), getattr(until, "offset", 0)
+        if (
+            not isinstance(buffer, pyopencl.MemoryObjectHolder)
+            or isinstance(buffer, pyopencl.Image)
+            or entry_of(until) is not None
+            or buffer.size < offset + 4
+        ):
+            raise _client.ArgumentError(
+                "until is no buffer with a word of 32 bits.",
+                routine="replay",
+                remedy="give the pyopencl.Buffer or Array whose first word a kernel of the graph sets",
+            )
+        check_memory(buffer.int_ptr, self._block.recording.context, "the flag of until")
+        return buffer.int_ptr, offset
 
     def _set_for_replay(self, values: Mapping[str, Any], times: int) -> Mapping[str, Any]:
         """Set what is the same for all replays. Returns the others, which have a value for each."""

@@ -14,6 +14,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from ..graph.command_graph import Addable, CommandGraph, cut_edges, explicit_while_recording
+from ..graph.conditions import Decides
 from ..graph.node import Node
 from ..graph.nodes import Nodes
 from ..graph.picture import Drawable
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from ..runtime.queue import Queue
 
 
-class CapturedGraph(Nodes, Drawable):
+class CapturedGraph(Nodes, Drawable, Decides):
     """The commands of a capture block. It can be looked at, changed and finalized once the block has ended.
 
     `graph[3]`, slices, iteration and `nodes` give nodes in the order of recording, added ones at the end; `edges` gives pairs of their

@@ -229,6 +229,30 @@ class CapturedSegment:
             call(event, "clReleaseEvent")
         return last, first or end
 
+    def run_until(
+        self, queue: int, times: int, every: int, flag: tuple[int, int], waits: list[int]
+    ) -> tuple[int, bool]:
+        """Enqueue it until a word is not 0, and wait for the end. See `CommandBuffer.enqueue_until`.
+
+        Returns:
+            How often it was enqueued, and whether the word was set.
+        """
+        ran, stopped = 0, False
+        for count in slices(times):
+            while count > 0 and not stopped:  # one that may be refused runs `every` at a time
+                with self._lock:
+                    if self._pending:
+                        waits += self._still_pending()
+                    code, done, stopped, failed = self._buffer.enqueue_until(
+                        queue, count, min(every, count), flag, waits
+                    )
+                    if code:
+                        raise self._failure(code, failed)
+                ran, count, waits = ran + done, count - done, []
+            if stopped:
+                break
+        return ran, stopped
+
     def _run_series(
         self, queue: int, times: int, waits: Sequence[int], series: Mapping[str, Any]
     ) -> tuple[int, int]:

@@ -104,6 +104,39 @@ class CommandBuffer:
                 self._hold(queue)
             return done
 
+    def enqueue_until(
+        self, queue: int, times: int, every: int, flag: tuple[int, int], waits: Sequence[int] = ()
+    ) -> tuple[int, int, bool, int]:
+        """Enqueue it until a word is not 0, and wait for the end.
+
+        Args:
+            queue: a handle, of the commands' context.
+            times: how often at most.
+            every: after how many times the word is read. While it is, as many are enqueued again.
+            flag: a memory object (a handle), and where the word is in it, in bytes.
+            waits: events, handles.
+
+        Returns:
+            OpenCL's code, how often it was enqueued, whether the word was set, and the number of the command that failed (-1: none).
+        """
+        with self.lock:
+            route = self._route
+            if route is None or queue != self._queue:
+                route = self._find_route(queue)
+            if route.may_refuse:  # the first enqueue finds another engine, if there is need
+                code, _, failed, _ = self.enqueue(queue, every, waits, wanted=False)
+                word = ffi.new("uint32_t *")
+                if code == 0:
+                    read = (flag[0], True, flag[1], 4, address(word), 0, None, None)
+                    code = call(queue, "clEnqueueReadBuffer", *read)
+                return code, every, bool(word[0]), failed
+            done = route.enqueue_until(times, every, flag, waits)
+            if not done[0]:
+                self._route = route
+                if queue != self._queue:
+                    self._hold(queue)
+            return done
+
     def _enqueue_warily(
         self,
         route: Route,
@@ -340,6 +373,26 @@ class Route:
             -1,
             self._exported() if self._exports else [],
         )
+
+    def enqueue_until(
+        self, times: int, every: int, flag: tuple[int, int], waits: Sequence[int]
+    ) -> tuple[int, int, bool, int]:
+        """See `CommandBuffer.enqueue_until`."""
+        counts = ffi.new("uint32_t[2]")
+        code = lib.fl_enqueue_until(
+            self._native,
+            times,
+            every,
+            ffi.cast("void *", flag[0]),
+            flag[1],
+            len(waits),
+            _handles(waits) if waits else ffi.NULL,
+            counts,
+            counts + 1,
+            self._failed,
+        )
+        failed = -1 if self._failed[0] == _NO_COMMAND else self._failed[0]
+        return code, counts[0], bool(counts[1]), failed
 
     def _exported(self) -> list[int]:
         events: dict[int, int] = {}

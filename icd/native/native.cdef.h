@@ -241,6 +241,10 @@ typedef struct fl_route {
 /* Enqueue it `times` times after the wait list and after the last one. *event and *failed are as in fl_built, with the command's number in the
  * command-buffer. One thread at a time, for all routes of a command-buffer. */
 int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
+/* until.c: enqueue it until the word at `offset` of the memory object `flag` is not 0, at most `times` times, and wait for the end. The word
+ * is read after every `every` times. *ran is how often it was enqueued, *stopped whether the word was set. */
+int fl_enqueue_until(const fl_route *route, uint32_t times, uint32_t every, void *flag, size_t offset, uint32_t wait_count,
+                     void *const *wait_list, uint32_t *ran, uint32_t *stopped, uint32_t *failed);
 enum { FL_PYTHON_UPDATES = 1 };   /* no code of OpenCL's */
 /* cells.c: what a command-buffer's cell becomes. `places` are the launches that have it; `transfers` lead to where commands name its object. */
 typedef struct fl_value {
