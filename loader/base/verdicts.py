@@ -113,12 +113,18 @@ def judge(
     return refusals
 
 
-def _file() -> Path | None:
-    """Where verdicts are kept; None in a process with more rights than its user."""
+def cache_directory() -> Path | None:
+    """fairlead's directory in the user's cache; None in a process with more rights than its user."""
     if in_secure_process():
         return None
     directory = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
-    return directory / "fairlead" / "probes.json" if directory.is_absolute() else None
+    return directory / "fairlead" if directory.is_absolute() else None
+
+
+def _file() -> Path | None:
+    """Where verdicts are kept."""
+    directory = cache_directory()
+    return directory / "probes.json" if directory else None
 
 
 def _identity(kind: str, path: str) -> str | None:
