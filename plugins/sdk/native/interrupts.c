@@ -1,13 +1,22 @@
 /* Ctrl-C that came while an entry point ran. The handler of loader/base/interrupts.py puts it off; the shell raises it again as soon as
  * the entry point has returned. Python then handles it before the next instruction of the caller. */
-#define Py_LIMITED_API 0x030A0000
-#include <Python.h>
-
 #include "interrupts.cdef.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
+
+/* Of Python's stable ABI. Its own headers hide some of these from cffi. */
+typedef struct object object;
+void PyErr_SetInterrupt(void);
+void PyErr_Clear(void);
+int Py_AddPendingCall(int (*function)(void *), void *data);
+object *PyEval_GetFrame(void);
+object *PyObject_GetAttrString(object *of, const char *name);
+int PyUnicode_CompareWithASCIIString(object *text, const char *other);
+void Py_IncRef(object *of);   /* these two take NULL */
+void Py_DecRef(object *of);
 
 static atomic_int due;
 static pthread_t thread;   /* the one that runs Python's signal handlers */
@@ -27,22 +36,22 @@ void fl_raise_interrupt(void) {
     }
 }
 
-/* Whether a frame of this thread is a finalizer. Needs the GIL; runs no Python code. */
+/* Whether a frame of this thread is a finalizer. Needs the GIL; runs no Python code. Behind the last frame is None, which has no code. */
 static bool in_finalizer(void) {
-    PyObject *frame = (PyObject *)PyEval_GetFrame();
+    object *frame = PyEval_GetFrame();
     bool found = false;
-    Py_XINCREF(frame);
-    while (frame && frame != Py_None && !found) {
-        PyObject *code = PyObject_GetAttrString(frame, "f_code");
-        PyObject *name = code ? PyObject_GetAttrString(code, "co_name") : NULL;
+    Py_IncRef(frame);
+    while (frame && !found) {
+        object *code = PyObject_GetAttrString(frame, "f_code");
+        object *name = code ? PyObject_GetAttrString(code, "co_name") : NULL;
         found = name && PyUnicode_CompareWithASCIIString(name, "__del__") == 0;
-        PyObject *back = PyObject_GetAttrString(frame, "f_back");
-        Py_XDECREF(name);
-        Py_XDECREF(code);
-        Py_DECREF(frame);
+        object *back = code ? PyObject_GetAttrString(frame, "f_back") : NULL;
+        Py_DecRef(name);
+        Py_DecRef(code);
+        Py_DecRef(frame);
         frame = back;
     }
-    Py_XDECREF(frame);
+    Py_DecRef(frame);
     PyErr_Clear();
     return found;
 }
