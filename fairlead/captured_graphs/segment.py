@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from ..icd.calls import call, status_of, wait_for
+from ..icd.calls import call, status_of
 from ..icd.command_buffer.command_buffer import CommandBuffer
 from ..icd.command_buffer.commands import ORDER_ONLY, CommandArray, CommandList
 from ..icd.command_buffer.edits import has_all_arguments, put, same_function
@@ -278,9 +278,7 @@ class CapturedSegment:
             put(row, native, row.queue)
             if keeps:
                 row.kernel = kernel
-        if self._buffer.last_event:  # the new one would not come after it
-            wait_for(self._buffer.last_event)
-        self._buffer = CommandBuffer(self._commands)
+        self._buffer = CommandBuffer(self._commands, after=self._buffer)
 
     def explain(self, queue: int) -> str:
         """How it is run on a native queue, and why so."""

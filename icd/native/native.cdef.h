@@ -209,6 +209,15 @@ int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void 
 /* A command has changed: everything that was built of it is told. */
 int fl_update_buffer(const fl_buffer *buffer, uint32_t command, int relaunched);
 
+/* --- timing.c: how long an enqueue takes, for the caller or, if that is more, for the device. `marked`: a marker after the wait list is
+ * put before it, and the device begins when that is complete. NULL: there is no memory. --- */
+typedef struct fl_timing fl_timing;
+fl_timing *fl_begin_timing(void *queue, int marked, uint32_t wait_count, void *const *wait_list);
+void fl_end_timing(fl_timing *timing, void *event);   /* the enqueue has returned this event */
+enum { FL_NO_TIME_YET = -1, FL_NO_TIME = -2 };
+int64_t fl_timing_of(const fl_timing *timing);   /* nanoseconds, or one of these */
+void fl_drop_timing(fl_timing *timing);
+
 /* What other libraries of fairlead call of this one. */
 typedef struct fl_functions {
     fl_command *(*new_command)(fl_array *array);
