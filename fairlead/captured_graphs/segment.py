@@ -171,6 +171,21 @@ class CapturedSegment:
             call(event, "clReleaseEvent")
         return last, first or end
 
+    def again(self, queue: int) -> int:
+        """`run` it once on the native queue of the last run, after nothing, if this needs no thought.
+
+        Returns:
+            The event of its end, a reference for the caller; 0 if `run` has to do it.
+
+        Raises:
+            ReplayError: a command could not be enqueued.
+        """
+        with self._lock:
+            event = 0 if self._pending else self._buffer.again(queue)
+            if event < 0:
+                raise self._failure(event, self._buffer.failed_again)
+        return event
+
     def _run(self, queue: int, times: int, waits: Sequence[int]) -> tuple[int, int]:
         event, exported = 0, list[int]()
         for count in slices(times) if times > 1 else (1,):

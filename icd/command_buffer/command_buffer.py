@@ -115,6 +115,28 @@ class CommandBuffer:
                 self._hold(queue)
             return done
 
+    def again(self, queue: int) -> int:
+        """Enqueue it once more on the queue of the last enqueue, after that one and nothing else, if this needs no thought.
+
+        Nobody else uses it meanwhile: the caller sees to that.
+
+        Args:
+            queue: a handle.
+
+        Returns:
+            The event of the end, a reference for the caller; OpenCL's code, which is negative; 0 if `enqueue` has to do it.
+        """
+        route = self._route
+        if route is None or queue != self._queue or not route.is_plain:
+            return 0
+        return lib.fl_enqueue_again(route.native)
+
+    @property
+    def failed_again(self) -> int:
+        """The number of the command at which `again` failed, -1: none of them."""
+        failed = _NO_COMMAND if self._route is None else self._route.native.failed
+        return -1 if failed == _NO_COMMAND else failed
+
     def _enqueue_in_turns(
         self,
         route: Route,
@@ -314,7 +336,11 @@ class Route:
             (part.native, lane, len(lane)) for part, lane in zip(build.parts, lanes, strict=True)
         ]
         self._kept = buffer, lanes, ffi.new("fl_part[]", rows)
-        self._native = ffi.new(
+        #: Whether an enqueue has no events but that of its end, and always goes the same way.
+        self.is_plain = not (
+            self.may_refuse or build.trial is not None or self._externals or self._exports
+        )
+        self.native = ffi.new(
             "fl_route *", (buffer, ffi.cast("void *", queue), in_order, len(rows), self._kept[2])
         )
         self._event, self._failed = ffi.new("void **"), ffi.new("uint32_t *")
@@ -338,7 +364,7 @@ class Route:
             part.give_externals([externals[place] for place in places])
         wait_list = _handles(waits) if waits else ffi.NULL
         code = lib.fl_enqueue(
-            self._native,
+            self.native,
             times,
             len(waits),
             wait_list,

@@ -202,10 +202,13 @@ typedef struct fl_route {
     void *queue;
     uint32_t in_order, part_count;
     const fl_part *parts;
+    uint32_t failed;   /* by fl_enqueue_again: the command, or UINT32_MAX */
 } fl_route;
 /* Enqueue it `times` times after the wait list and after the last one. *event and *failed are as in fl_built, with the command's number in the
  * command-buffer. One thread at a time, for all routes of a command-buffer. */
 int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
+/* Enqueue it once more, with no wait list: the event of its end, OpenCL's code (negative), or 0: the queue is captured, and nothing happened. */
+intptr_t fl_enqueue_again(fl_route *route);
 /* A command has changed: everything that was built of it is told. */
 int fl_update_buffer(const fl_buffer *buffer, uint32_t command, int relaunched);
 
