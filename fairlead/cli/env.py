@@ -17,7 +17,7 @@ from typing import Final
 from ..icd.driver_profiles import ROWS
 from ..icd.drivers import Driver, default_platform, drivers
 from ..loader.base.errors import FairleadError
-from ..loader.base.verdicts import cache_directory
+from ..loader.base.remembered import cache_directory
 
 #: Variables that would add drivers, or choose others.
 _OTHERS: Final = ("OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH")
