@@ -1,4 +1,7 @@
-"""Command-buffer objects: creation, finalize, references, queries, and the errors of the functions that do not record."""
+"""Command-buffer objects: creation, finalize, references, queries, errors.
+
+The errors of the functions that record are in test_command_buffer_recording.py.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ RECORDING, EXECUTABLE = (
 def create(
     commands: CommandBuffers, count: int, queues: Any, what: Any = None
 ) -> tuple[int | None, int]:
-    """The handle and the code of clCreateCommandBufferKHR."""
+    """Call clCreateCommandBufferKHR. Returns the handle and the code."""
     code = ctypes.c_int32(1)
     handle = commands.clCreateCommandBufferKHR(count, queues, what, ctypes.byref(code))
     return handle, code.value
@@ -46,7 +49,7 @@ def create(
 def refused(
     commands: CommandBuffers, codes: tuple[str, ...], count: int, queues: Any, what: Any = None
 ) -> None:
-    """Creation must fail: NULL and one of the codes."""
+    """Check that creation fails, with NULL and one of the codes."""
     handle, code = create(commands, count, queues, what)
     expect_code(code, *codes)
     equal(handle, None, "the object")
@@ -78,7 +81,8 @@ def test_no_queues(commands: CommandBuffers, queue: int) -> None:
 @forked
 @rule(
     CREATE,
-    "CL_INVALID_VALUE if num_queues is not 1 and cl_khr_command_buffer_multi_device is not supported",
+    "CL_INVALID_VALUE if num_queues is not 1 and cl_khr_command_buffer_multi_device is not "
+    "supported",
 )
 def test_two_queues(commands: CommandBuffers, queue: int) -> None:
     if commands.multi_device:
@@ -142,7 +146,8 @@ def test_simultaneous_use(commands: CommandBuffers, queue: int) -> None:
 @forked
 @rule(
     CREATE,
-    "CL_INCOMPATIBLE_COMMAND_QUEUE_KHR if a queue lacks a property that the device requires, before 0.9.7",
+    "CL_INCOMPATIBLE_COMMAND_QUEUE_KHR if a queue lacks a property that the device requires, "
+    "before 0.9.7",
 )
 def test_required_properties(commands: CommandBuffers, queue: int) -> None:
     if not commands.device.info("CL_DEVICE_COMMAND_BUFFER_REQUIRED_QUEUE_PROPERTIES_KHR"):
@@ -168,7 +173,8 @@ def test_device_info(commands: CommandBuffers, objects: Objects, name: str) -> N
 
 @rule(
     "clGetDeviceInfo",
-    "CL_DEVICE_COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES_KHR has the required properties, and no unknown ones",
+    "CL_DEVICE_COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES_KHR has the required properties, and no "
+    "unknown ones",
 )
 def test_queue_properties(commands: CommandBuffers, chosen: Any) -> None:
     if commands.version < (0, 9, 6):
@@ -242,7 +248,7 @@ def test_retain(recorder: Recorder) -> None:
 
 # Queries
 
-#: What each query answers: its size, and the value from the recorder.
+#: The size of each query's answer, and the value from the recorder.
 QUERIES = {
     "CL_COMMAND_BUFFER_NUM_QUEUES_KHR": (4, lambda recorder: 1),
     "CL_COMMAND_BUFFER_QUEUES_KHR": (8, lambda recorder: recorder.queue),
@@ -253,7 +259,7 @@ QUERIES = {
 
 
 def each_query(text: str) -> pytest.MarkDecorator:
-    """A case for each query; {} in the rule's text is its name."""
+    """Return a case for each query; {} in the rule's text is its name."""
     return pytest.mark.parametrize(
         "name",
         [pytest.param(name, id=name, marks=rule(INFO, text.format(name))) for name in QUERIES],
@@ -327,7 +333,8 @@ def test_no_properties(recorder: Recorder) -> None:
 
 @rule(
     INFO,
-    "CL_COMMAND_BUFFER_STATE_KHR is the executable state after finalize, and when all submissions have ended",
+    "CL_COMMAND_BUFFER_STATE_KHR is the executable state after finalize, and when all submissions "
+    "have ended",
 )
 def test_state(recorder: Recorder) -> None:
     recorder.finalize()
@@ -455,7 +462,8 @@ def test_enqueue_unsupported_property(
 
 @rule(
     ENQUEUE,
-    "CL_INVALID_OPERATION while a submission is pending, without the flag of simultaneous use, before 0.9.8",
+    "CL_INVALID_OPERATION while a submission is pending, without the flag of simultaneous use, "
+    "before 0.9.8",
 )
 def test_enqueue_pending(recorder: Recorder, objects: Objects) -> None:
     if recorder.commands.can_be_pipelined:

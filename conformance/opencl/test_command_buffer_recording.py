@@ -1,4 +1,5 @@
-"""The errors of the functions that record: the rules that all of them share, and those of their clEnqueue… counterparts."""
+"""The errors of the functions that record: shared rules, and those of their clEnqueue…
+counterparts."""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ KERNEL = "clCommandNDRangeKernelKHR"
 
 
 def each(text: str) -> pytest.MarkDecorator:
-    """A case for each function that records."""
+    """Return a case for each function that records."""
     return pytest.mark.parametrize(
         "name", [pytest.param(name, id=name, marks=rule(name, text)) for name in RECORDING]
     )
 
 
-# The rules that all share
+# The rules that all functions share
 
 
 @each("records a command and gives its sync-point")
@@ -64,7 +65,8 @@ def test_finalized(recorder: Recorder, name: str) -> None:
 
 @forked
 @each(
-    "CL_INVALID_COMMAND_QUEUE if command_queue is none that it may be: it must be NULL without cl_khr_command_buffer_multi_device"
+    "CL_INVALID_COMMAND_QUEUE if command_queue is none that it may be: it must be NULL without "
+    "cl_khr_command_buffer_multi_device"
 )
 def test_queue(recorder: Recorder, objects: Objects, name: str) -> None:
     other = objects.queue() if recorder.commands.multi_device else recorder.queue
@@ -124,7 +126,7 @@ def test_no_properties(recorder: Recorder, name: str) -> None:
 
 
 def _of_another_context(objects: Objects, parameter: str) -> int:
-    """A legal value for a parameter, but in a context of its own."""
+    """Return a legal value for a parameter, in another context."""
     context = objects.new_context()
     if parameter == "kernel":
         source = "kernel void alone(global int *a) { a[0] = 1; }"
@@ -151,7 +153,7 @@ CONTEXTS = [
 
 @pytest.mark.parametrize(("name", "parameter"), CONTEXTS)
 def test_context(recorder: Recorder, objects: Objects, name: str, parameter: str) -> None:
-    recorder.argument(parameter)  # says "unsupported" of images and the like
+    recorder.argument(parameter)  # ends the case as unsupported for images and the like
     changes: dict[str, Any] = {parameter: _of_another_context(objects, parameter)}
     expect_code(recorder.answer(name, **changes), "CL_INVALID_CONTEXT")
 
@@ -202,7 +204,7 @@ TO_IMAGE, TO_BUFFER, IMAGE, FILL_IMAGE = (
 SVM_COPY, SVM_FILL = "clCommandSVMMemcpyKHR", "clCommandSVMMemFillKHR"
 VALUE, OVERLAP = "CL_INVALID_VALUE", "CL_MEM_COPY_OVERLAP"
 
-#: function, what is wrong, what it answers, and the arguments that make it so.
+#: Function, what is wrong, the codes that answer it, and the arguments that make it wrong.
 ERRORS: list[tuple[str, str, tuple[str, ...], Change]] = [
     (COPY, "src_offset and size reach beyond src_buffer", (VALUE,), _given(src_offset=248)),
     (COPY, "dst_offset and size reach beyond dst_buffer", (VALUE,), _given(dst_offset=248)),
@@ -412,7 +414,8 @@ def test_image_formats(recorder: Recorder, objects: Objects) -> None:
 
 @rule(
     KERNEL,
-    "CL_INVALID_OPERATION for a kernel with printf without CL_COMMAND_BUFFER_CAPABILITY_KERNEL_PRINTF_KHR",
+    "CL_INVALID_OPERATION for a kernel with printf without "
+    "CL_COMMAND_BUFFER_CAPABILITY_KERNEL_PRINTF_KHR",
 )
 def test_printf(recorder: Recorder, objects: Objects, commands: CommandBuffers) -> None:
     program = objects.build('kernel void say(global int *a) { a[0] = 5; printf("%d", a[0]); }')

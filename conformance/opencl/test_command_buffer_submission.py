@@ -1,4 +1,7 @@
-"""Submissions of command-buffers: again and again, among other commands, on other queues, from threads, and what may be released when."""
+"""Submissions of command-buffers: repeated, among other commands, on other queues, from threads.
+
+It also tests what may be released when.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,8 @@ def test_enqueue_and_release(commands: CommandBuffers, objects: Objects, queue: 
 
 @rule(
     ENQUEUE,
-    "submissions in order need no wait in between (since 0.9.8, or with the flag of simultaneous use)",
+    "submissions in order need no wait in between (since 0.9.8, or with the flag of simultaneous "
+    "use)",
 )
 @pytest.mark.parametrize("ordered_by", ["queue", "event", "barrier"])
 def test_pipeline(

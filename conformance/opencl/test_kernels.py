@@ -60,7 +60,7 @@ def test_kernel_info(objects: Objects) -> None:
     equal((name, numbers), (b"add\0", [2, objects.program, objects.context]), "the answers")
 
 
-#: index, size and value of an argument of `add(global int *, int)`, and what setting it answers.
+#: Index, size and value of an argument of `add(global int *, int)`, and the expected code.
 ARGUMENTS = {
     "index": (2, 4, ints([0]), "CL_INVALID_ARG_INDEX"),
     "size-of-a-value": (1, 8, ints([0, 0]), "CL_INVALID_ARG_SIZE"),

@@ -98,7 +98,7 @@ def test_rect(objects: Objects, queue: int) -> None:
 
 @rule("clCreateSubBuffer", "is a part of its buffer, and counts as its reference")
 def test_sub_buffer(objects: Objects, queue: int, chosen: CLDevice) -> None:
-    align = max(chosen.info("CL_DEVICE_MEM_BASE_ADDR_ALIGN") // 32, 1)  # bits, and integers
+    align = max(chosen.info("CL_DEVICE_MEM_BASE_ADDR_ALIGN") // 32, 1)  # the query counts bits
     buffer = objects.buffer([0] * (align + 8))
     region = OPENCL.struct("cl_buffer_region")(align * 4, 16)
     kind = OPENCL["CL_BUFFER_CREATE_TYPE_REGION"]

@@ -1,4 +1,4 @@
-"""Updates of kernels in command-buffers: what changes, what stays, and what the queries say."""
+"""Updates of kernels in command-buffers: what changes, what does not, and what queries say."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ int32 = ctypes.c_int32
 
 
 def read(mutable: Mutable, *buffers: int) -> list[list[int]]:
-    """What is in buffers."""
+    """Return a function that reads buffers."""
     return [mutable.objects.read(mutable.recorder.queue, buffer) for buffer in buffers]
 
 
@@ -119,7 +119,8 @@ def test_svm(mutable: Mutable, objects: Objects) -> None:
 def test_image(mutable: Mutable, objects: Objects) -> None:
     mutable.recorder.argument("image")
     source = """kernel void pixel(read_only image2d_t image, global uint *a) {
-        a[get_global_id(0)] = read_imageui(image, CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_NONE | CLK_FILTER_NEAREST, (int2)(1, 1)).x;
+        const sampler_t s = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_NONE | CLK_FILTER_NEAREST;
+        a[get_global_id(0)] = read_imageui(image, s, (int2)(1, 1)).x;
     }"""
     out = objects.buffer([0] * 2)
     kernel = objects.kernel("pixel", objects.image(8, 8, 3), out, program=objects.build(source))
@@ -275,7 +276,8 @@ def test_nothing(mutable: Mutable, objects: Objects) -> None:
 
 @rule(
     KERNEL,
-    "without CL_MUTABLE_DISPATCH_UPDATABLE_FIELDS_KHR all that the device can change can be changed",
+    "without CL_MUTABLE_DISPATCH_UPDATABLE_FIELDS_KHR all that the device can change can be "
+    "changed",
 )
 def test_default_fields(mutable: Mutable, objects: Objects) -> None:
     mutable.needs("ARGUMENTS", "GLOBAL_SIZE")

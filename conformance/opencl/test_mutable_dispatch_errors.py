@@ -33,7 +33,10 @@ DISPATCH = (ctypes.c_uint32 * 1)(OPENCL["CL_STRUCTURE_TYPE_MUTABLE_DISPATCH_CONF
 
 @pytest.fixture
 def command(mutable: Mutable, objects: Objects) -> int:
-    """A command whose every field that the device can change can be changed, in a finalized command-buffer: 8 work-items in groups of 4."""
+    """A command in a finalized command-buffer: 8 work-items in groups of 4.
+
+    Every field of it that the device can change is updatable.
+    """
     kernel = objects.kernel("add", objects.buffer([0] * 64), int32(1))
     handle = mutable.launch(kernel, 8, local_work_size=sizes(4))
     mutable.recorder.finalize()
@@ -276,7 +279,8 @@ def test_unsupported_field(mutable: Mutable) -> None:
 @forked
 @rule(
     KERNEL,
-    "CL_INVALID_VALUE with CL_MUTABLE_DISPATCH_ASSERT_NO_ADDITIONAL_WORK_GROUPS_KHR and no local_work_size",
+    "CL_INVALID_VALUE with CL_MUTABLE_DISPATCH_ASSERT_NO_ADDITIONAL_WORK_GROUPS_KHR and no "
+    "local_work_size",
 )
 @pytest.mark.parametrize("of", ["command-buffer", "command"])
 def test_assert_without_local_size(mutable: Mutable, of: str) -> None:

@@ -1,4 +1,4 @@
-"""What command-buffers do when they run: every command, the order of commands, repeated submission, events, lifetimes."""
+"""Command-buffers that run: each command, order, repeated submission, events, lifetimes."""
 
 from __future__ import annotations
 
@@ -116,7 +116,10 @@ def test_copy_buffer(recorder: Recorder, objects: Objects, queue: int) -> None:
 
 
 def _box(source: list[int], read: tuple[int, int, int], write: tuple[int, int, int]) -> list[int]:
-    """64 numbers, 4 × 4 × 4: a box of 2 × 2 × 2 copied from one place to another; places in numbers, rows, slices."""
+    """Return 64 numbers, 4 × 4 × 4, with a box of 2 × 2 × 2 copied from one place to another.
+
+    Places are counted in numbers, rows and slices.
+    """
     target = [0] * 64
     for z, y, x in ((z, y, x) for z in range(2) for y in range(2) for x in range(2)):
         at = 16 * (write[2] + z) + 4 * (write[1] + y) + write[0] + x
@@ -311,7 +314,8 @@ def test_empty(recorder: Recorder, objects: Objects, queue: int) -> None:
 
 @rule(
     ENQUEUE,
-    "submissions need no wait in between, and are ordered: on one queue, out of order too, and on two",
+    "submissions need no wait in between, and are ordered: on one queue, out of order too, and on "
+    "two",
 )
 @pytest.mark.parametrize("kind", ["in-order", "out-of-order", "two-queues"])
 def test_resubmission(
@@ -355,7 +359,8 @@ def test_events(recorder: Recorder, objects: Objects, out_of_order: int) -> None
 
 @rule(
     "piEventGetInfo",
-    "PI_EVENT_INFO_COMMAND_TYPE of a submission is PI_COMMAND_TYPE_EXT_COMMAND_BUFFER; its queue and its context",
+    "PI_EVENT_INFO_COMMAND_TYPE of a submission is PI_COMMAND_TYPE_EXT_COMMAND_BUFFER; its queue "
+    "and its context",
 )
 def test_event_info(recorder: Recorder, objects: Objects, queue: int) -> None:
     recorder.finalize()
@@ -404,7 +409,7 @@ def test_release_unfinalized(objects: Objects) -> None:
 @rule(ENQUEUE, "8 threads, each with a command-buffer and a queue of its own")
 def test_threads(objects: Objects, recorder: Recorder) -> None:
     wrong: list[object] = []
-    objects.usm("shared", [0])  # says "unsupported"
+    objects.usm("shared", [0])  # ends the case if the device has none
 
     def work(number: int) -> None:
         own = Objects(objects.pi, objects.device, objects.context, objects.program)

@@ -1,4 +1,7 @@
-"""The errors of the command-buffer functions. pi.h lists none; these are the ones of the OpenCL and UR functions behind them."""
+"""The errors of the command-buffer functions.
+
+pi.h lists none. These are the errors of the OpenCL and UR functions that implement them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ WAIT_LIST = ("INVALID_SYNC_POINT_WAIT_LIST_KHR", "INVALID_VALUE")
 
 
 def each(text: str) -> pytest.MarkDecorator:
-    """A case for each function that records."""
+    """Return a case for each function that records."""
     return pytest.mark.parametrize(
         "name", [pytest.param(name, id=name, marks=rule(name, text)) for name in RECORDING]
     )
@@ -27,7 +30,7 @@ def each(text: str) -> pytest.MarkDecorator:
 @forked
 @each("PI_ERROR_INVALID_OPERATION after finalize")
 def test_finalized(recorder: Recorder, name: str) -> None:
-    recorder.record(name)  # says "unsupported"
+    recorder.record(name)  # ends the case if the plugin lacks it
     recorder.finalize()
     codes(recorder.answer(name), "INVALID_OPERATION", "INVALID_COMMAND_BUFFER_KHR")
 
@@ -71,7 +74,8 @@ def _given(**changes: Any) -> Change:
 
 
 SIZE = ("INVALID_VALUE", "INVALID_BUFFER_SIZE")
-#: function, what is wrong, what it answers, and the arguments that make it so. Buffers and USM of cases are 256 bytes.
+#: Function, what is wrong, the codes that answer it, and the arguments that make it wrong. Buffers
+#: and USM of cases have 256 bytes.
 ERRORS: list[tuple[str, str, tuple[str, ...], Change]] = [
     ("MemcpyUSM", "dst_ptr is NULL", ("INVALID_VALUE",), _given(dst_ptr=None)),
     ("MemcpyUSM", "src_ptr is NULL", ("INVALID_VALUE",), _given(src_ptr=None)),

@@ -19,7 +19,7 @@ PATIENCE = 10.0
 
 
 def fill(objects: Objects, queue: int, *after: int) -> int:
-    """A command that takes a while; its event."""
+    """Enqueue a command that takes a while. Returns its event."""
     memory = objects.usm("shared", [0] * 4096)
     return objects.make("piextUSMEnqueueMemset", queue, memory, 3, 16384, *waits(*after), ...)
 
@@ -157,7 +157,7 @@ def test_wait_list(bare_objects: Objects, queue: int, count: int, events: Any) -
 @rule("piextUSMEnqueueMemset", "8 threads, each with a queue and memory of its own")
 def test_threads(bare_objects: Objects) -> None:
     wrong: list[object] = []
-    bare_objects.usm("shared", [0])  # says "unsupported"
+    bare_objects.usm("shared", [0])  # ends the case if the device has none
 
     def work(number: int) -> None:
         own = Objects(bare_objects.pi, bare_objects.device, bare_objects.context)

@@ -229,7 +229,7 @@ def _image(objects: Objects, value: int) -> int:
 
 
 def _pixels(objects: Objects, queue: int, image: int) -> list[int]:
-    """The first value of each pixel."""
+    """Return the first value of each pixel."""
     into = (ctypes.c_uint32 * 256)()
     where = (_given(_ORIGIN, 0, 0, 0), _given(_WHOLE, 8, 8, 1), 0, 0)
     objects.call("piEnqueueMemImageRead", queue, image, True, *where, into, 0, None, None)

@@ -181,7 +181,7 @@ def test_group_info(objects: Objects) -> None:
     equal(list((ctypes.c_size_t * 3).from_buffer_copy(answer)), [4, 1, 1], "the size")
 
 
-#: index, size and value of an argument of `add(global int *, int)`, and what setting it answers.
+#: Index, size and value of an argument of `add(global int *, int)`, and the expected code.
 ARGUMENTS = {
     "index": (2, 4, ctypes.byref(ctypes.c_int32()), ("INVALID_ARG_INDEX",)),
     "size": (1, 8, ctypes.byref(ctypes.c_int64()), ("INVALID_ARG_SIZE",)),

@@ -10,7 +10,7 @@ from fairlead.conformance.checks import equal, rule
 from fairlead.conformance.pi.objects import Objects, Pointer, waits
 from fairlead.conformance.pi.owners import OWNERS
 
-#: Kinds, and the function and the query for their references.
+#: Kinds of objects, with the function and the query for their reference counts.
 COUNTED = {
     "Context": ("piContextGetInfo", "PI_CONTEXT_INFO_REFERENCE_COUNT"),
     "Queue": ("piQueueGetInfo", "PI_QUEUE_INFO_REFERENCE_COUNT"),

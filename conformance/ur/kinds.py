@@ -1,4 +1,4 @@
-"""The kinds of objects that are counted: how one is made, retained, released and asked for its count."""
+"""The kinds of objects that have reference counts, and their functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from .world import World
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of object. `make` makes one, in the world's context; `stem` is the beginning of its functions' names."""
+    """A kind of object.
+
+    `make` makes one in the world's context. `stem` is the common beginning of its functions' names.
+    """
 
     name: str
     stem: str
@@ -32,7 +35,7 @@ class Kind:
 
     @property
     def info(self) -> str:
-        """The function that tells about one."""
+        """The function that answers queries about one."""
         return f"{self.stem}GetInfo{self.end}"
 
 

@@ -1,14 +1,8 @@
-"""Command-buffers: every rule of the specification (EXP-COMMAND-BUFFER 1.12 and the functions' lists of errors).
+"""Command-buffers: the rules of the specification for state, dependencies and enqueue.
 
-State
-    finalize_twice, append_after_finalize, enqueue_before_finalize, empty, updatable_without_capabilities, command_of_fixed_buffer
-Dependencies
-    sync_points_order, sync_points_of_several, in_order_ignores_sync_points, unknown_sync_point
-Enqueue
-    waits_for_events, event_when_complete, repeated without a wait, serialised across queues, in order with other commands, profiling,
-    release_while_executing, two command-buffers
-What each command does is in `test_command_buffer_commands`, events of commands in `test_command_buffer_events`. Errors that can be seen
-at once (NULL, lists without counts, sizes, alternatives that are the kernel itself) are in `test_arguments`.
+They are EXP-COMMAND-BUFFER 1.12 and the functions' lists of errors. `test_command_buffer_commands`
+tests what each command does, and `test_command_buffer_events` the events of commands.
+`test_arguments` has the errors that an adapter can see from the arguments alone.
 """
 
 from __future__ import annotations
@@ -360,7 +354,7 @@ def test_event_when_complete(
         recording.launch(make.kernel(program), Buffer(buffer), ints([value]))
     recording.finalize()
     make.wait(recording.enqueue(queue))
-    other = make.queue(context)  # which orders nothing behind the enqueue
+    other = make.queue(context)  # it orders nothing behind the enqueue
     for value, buffer in enumerate(buffers):
         equal(make.read(other, buffer), [value] * COUNT, f"buffer {value}")
 

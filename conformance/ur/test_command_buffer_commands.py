@@ -1,6 +1,7 @@
-"""What the commands of command-buffers do: each does what its enqueued form does, every time the command-buffer is executed.
+"""The commands of command-buffers: each does what its enqueued form does, at every execution.
 
-Patterns and kernel arguments are taken when a command is appended; host memory is read and written when it is executed.
+Patterns and kernel arguments are copied when a command is appended. Host memory is read and written
+when the command-buffer is executed.
 """
 
 from __future__ import annotations
@@ -38,13 +39,16 @@ def region(width: int, height: int, depth: int) -> Any:
 
 
 def in_box(index: int, low: tuple[int, int, int], size: tuple[int, int, int]) -> bool:
-    """Whether a number of a buffer lies in a box, in numbers."""
+    """Return whether a number of a buffer lies in a box.
+
+    Places and sizes are counted in numbers.
+    """
     place = index % 4, index // 4 % 4, index // 16
     return all(a <= p < a + n for p, a, n in zip(place, low, size, strict=True))
 
 
 def executed(make: Objects, context: int, queue: int, routine: str, *arguments: Any) -> Recording:
-    """A command-buffer with one command, executed once."""
+    """Return a command-buffer with one command, executed once."""
     recording = Recording(make, context)
     recording.append(routine, *arguments)
     recording.finalize()

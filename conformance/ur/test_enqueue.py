@@ -1,4 +1,4 @@
-"""Commands on buffers: read, write, copy, fill, their rectangular forms, map and unmap, waits and barriers."""
+"""Commands on buffers: read, write, copy, fill, rectangles, map and unmap, waits and barriers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def region(width: int, height: int, depth: int) -> Any:
 
 
 def in_box(index: int, low: tuple[int, int, int], size: tuple[int, int, int]) -> bool:
-    """Whether a number of a buffer lies in a box, in numbers."""
+    """Return whether a number of a buffer lies in a box.
+
+    Places and sizes are counted in numbers.
+    """
     place = index % 4, index // 4 % 4, index // 16
     return all(a <= p < a + n for p, a, n in zip(place, low, size, strict=True))
 

@@ -1,4 +1,4 @@
-"""Images: contents, what they say about themselves, a kernel that samples one."""
+"""Images: contents, queries, a kernel that samples one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def whole(width: int = WIDTH, height: int = HEIGHT) -> Any:
 
 
 def pixels(first: float = 0.0) -> Any:
-    """Pixels of four floats: red is the number of the pixel."""
+    """Return pixels of four floats. Red is the number of the pixel."""
     return (ctypes.c_float * (4 * PIXELS))(
         *[first + i if channel == 0 else 1.0 for i in range(PIXELS) for channel in range(4)]
     )

@@ -79,7 +79,7 @@ def test_reuse(ur: Calls, make: Objects, context: int) -> None:
 
 
 def experimental(ur: Calls, make: Objects, context: int) -> int:
-    """A pool by urUSMPoolCreateExp."""
+    """A pool made by urUSMPoolCreateExp."""
     ur.require("UR_DEVICE_INFO_USM_POOL_SUPPORT")
     how = ur.struct("ur_usm_pool_desc_t")
     pool = ur.new("urUSMPoolCreateExp", context, make.device, ctypes.byref(how))

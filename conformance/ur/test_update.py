@@ -1,18 +1,7 @@
-"""Updates of command-buffers: every rule for `urCommandBufferUpdate…Exp`, and every capability bit.
+"""Updates of command-buffers: the rules for `urCommandBufferUpdate…Exp`, and every capability bit.
 
-What can be updated
-    argument_value, argument_buffer, argument_pointer, argument_local; global_size, global_offset, local_size, dimensions; kernel; signal
-    and wait events. A capability bit that the device does not report has to be refused with UNSUPPORTED_FEATURE.
-When
-    before_finalize, of_fixed_buffer: INVALID_OPERATION; between two enqueues; while_executing: what was enqueued before keeps its values
-What
-    several_commands in one call; all_or_none: one wrong element, and nothing is changed (the specification leaves that undefined); the
-    last of several updates counts; a command of another command-buffer, one that is no launch: INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP
-ND-ranges
-    new_dimensions need a new offset and a new size; a new size without a local size leaves the choice to the implementation
-Kernels
-    alternatives that were registered, back and forth; one that was not: INVALID_VALUE; all arguments must be given anew
-Events are in `test_update_events`.
+A device that lacks a capability bit has to answer UNSUPPORTED_FEATURE. `test_update_events` tests
+updates of events.
 """
 
 from __future__ import annotations
@@ -488,7 +477,10 @@ def test_no_launch(ur: Calls, make: Objects, context: int, buffer: int) -> None:
 def alternatives(
     make: Objects, context: int, program: int, buffer: int
 ) -> tuple[Recording, Step, int, int]:
-    """A command-buffer whose launch of `add_one` may become one of `twice`; both kernels."""
+    """A command-buffer with a launch of `add_one` and the alternative `twice`.
+
+    Also both kernels.
+    """
     recording = Recording(make, context, isUpdatable=True)
     one, two = make.kernel(program, "add_one"), make.kernel(program, "twice")
     step = recording.launch(one, Buffer(buffer), alternatives=(two,), command=True)

@@ -1,4 +1,5 @@
-"""Unified shared memory: the kinds, alignment, what an address is, copies and fills, 2D forms, hints."""
+"""Unified shared memory: kinds, alignment, queries of addresses, copies and fills, 2D forms,
+hints."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ COPIES = [(source, target) for source in KINDS for target in KINDS]
 
 
 def of_kinds(function: str, text: str) -> list[Any]:
-    """A case for each kind; `{}` in the function's name is the kind."""
+    """Return a case for each kind; `{}` in the function's name is the kind."""
     return [
         pytest.param(
             kind, id=kind, marks=rule(function.format(kind), f"{kind.lower()} memory: {text}")
@@ -100,7 +101,7 @@ def test_info_of_other_memory(ur: Calls, make: Objects, context: int) -> None:
 def test_alignment(
     ur: Calls, make: Objects, context: int, device: int, kind: str, align: int
 ) -> None:
-    make.usm(context, kind)  # or it is unsupported
+    make.usm(context, kind)  # ends the case if the device has none
     how = ur.struct("ur_usm_desc_t", align=align)
     where = () if kind == "Host" else (device,)
     memory = make.own(
