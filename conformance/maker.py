@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from fairlead.conformance.checks import expect
 from fairlead.loader.base.abi import Api
 from fairlead.loader.base.query import query
 from fairlead.loader.base.table import DispatchTable
+
+M = TypeVar("M", bound="Maker")
 
 
 class Maker:
@@ -39,6 +41,10 @@ class Maker:
         """Release everything, the last object first."""
         while self._releases:
             self._releases.pop()()
+
+    def another(self: M) -> M:
+        """Return a maker for the same context and program."""
+        return type(self)(self.table, self.device, self.context, self.program)
 
     def later(self, release: Callable[[], object]) -> None:
         """Register a callback for `close`."""

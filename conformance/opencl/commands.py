@@ -123,14 +123,17 @@ class CommandBuffers:
         """
         return self.version >= (0, 9, 8)
 
+    def try_create(self, count: int, queues: Any, what: Any = None) -> tuple[int | None, int]:
+        """Call clCreateCommandBufferKHR. Returns the handle and the code."""
+        code = ctypes.c_int32(1)
+        handle = self.clCreateCommandBufferKHR(count, queues, what, ctypes.byref(code))
+        return handle, code.value
+
     def create(self, objects: Objects, *queues: int, flags: int = 0) -> int:
         """Make a command-buffer on queues. `objects` releases it."""
-        code = ctypes.c_int32(1)
         what = properties(FLAGS, flags) if flags else None
-        handle = self.clCreateCommandBufferKHR(
-            len(queues), handles(*queues), what, ctypes.byref(code)
-        )
-        check(code.value, "clCreateCommandBufferKHR")
+        handle, code = self.try_create(len(queues), handles(*queues), what)
+        check(code, "clCreateCommandBufferKHR")
         if not handle:
             failed("clCreateCommandBufferKHR gives an object", "NULL, and CL_SUCCESS")
         objects.later(lambda: self.clReleaseCommandBufferKHR(handle))

@@ -111,6 +111,10 @@ class Mutable:
         self.recorder.enqueue()
         self.objects.finish(self.recorder.queue)
 
+    def read(self, *buffers: int) -> list[list[int]]:
+        """Return the numbers in buffers, after everything in the queue."""
+        return [self.objects.read(self.recorder.queue, buffer) for buffer in buffers]
+
     def answer(self, *configs: dict[str, Any]) -> int:
         """Update the command-buffer and return the code.
 
@@ -157,14 +161,11 @@ class Mutable:
 
     def create_with(self, *pairs: int) -> None:
         """Replace the command-buffer by one with more properties."""
-        code = ctypes.c_int32()
         what = properties(FLAGS, MUTABLE_FLAG, *pairs)
-        handle = self.commands.clCreateCommandBufferKHR(
-            1, handles(self.recorder.queue), what, ctypes.byref(code)
-        )
-        check(code.value, "clCreateCommandBufferKHR")
+        handle, code = self.commands.try_create(1, handles(self.recorder.queue), what)
+        check(code, "clCreateCommandBufferKHR")
         self.objects.later(lambda: self.commands.clReleaseCommandBufferKHR(handle))
-        self.recorder.handle = handle
+        self.recorder.handle = handle or 0
 
 
 def _fill(struct: Any, config: dict[str, Any]) -> Any:

@@ -269,7 +269,7 @@ def test_arguments_of_each(recorder: Recorder, objects: Objects) -> None:
 def test_released_kernel(recorder: Recorder, objects: Objects) -> None:
     buffer, inner = (
         objects.buffer([0] * 8),
-        Objects(objects.cl, objects.device, objects.context, objects.program),
+        objects.another(),
     )
     recorder.launch(inner.kernel("increment", buffer), 8)
     inner.close()
@@ -279,7 +279,7 @@ def test_released_kernel(recorder: Recorder, objects: Objects) -> None:
 
 @rule(COPY, "the buffers of a copy can be released after recording")
 def test_released_buffer(recorder: Recorder, objects: Objects) -> None:
-    inner, target = Objects(objects.cl, objects.device, objects.context), objects.buffer([0] * 8)
+    inner, target = objects.another(), objects.buffer([0] * 8)
     recorder.copy(inner.buffer(range(8)), target, 32)
     inner.close()
     recorder.run()

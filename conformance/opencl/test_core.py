@@ -6,7 +6,6 @@ fairlead needs what is tested here, and in memory, kernels and events, of every 
 from __future__ import annotations
 
 import ctypes
-import threading
 
 import pytest
 
@@ -14,6 +13,7 @@ from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import expect_code
 from fairlead.conformance.opencl.objects import OUT_OF_ORDER, Objects
+from fairlead.conformance.shared_cases import in_threads
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.objects import CLDevice
 
@@ -235,7 +235,7 @@ def test_queue_with_properties(objects: Objects, chosen: CLDevice) -> None:
 @rule("clReleaseCommandQueue", "a queue that is released goes on with its commands")
 def test_released_queue(objects: Objects) -> None:
     inner, buffer, event = (
-        Objects(objects.cl, objects.device, objects.context),
+        objects.another(),
         objects.buffer([0] * 1024),
         ctypes.c_void_p(),
     )
@@ -249,25 +249,11 @@ def test_released_queue(objects: Objects) -> None:
 
 @rule("clEnqueueNDRangeKernel", "8 threads, each with a queue, a kernel and a buffer of its own")
 def test_threads(objects: Objects) -> None:
-    wrong: list[object] = []
+    def work(own: Objects, number: int) -> tuple[list[int], list[int]]:
+        buffer, queue = own.buffer([0] * 64), own.queue()
+        kernel = own.kernel("add", buffer, ctypes.c_int32(number))
+        for _ in range(20):
+            own.launch(queue, kernel, 64)
+        return own.read(queue, buffer), [20 * number] * 64
 
-    def work(number: int) -> None:
-        own = Objects(objects.cl, objects.device, objects.context, objects.program)
-        try:
-            buffer, queue = own.buffer([0] * 64), own.queue()
-            kernel = own.kernel("add", buffer, ctypes.c_int32(number))
-            for _ in range(20):
-                own.launch(queue, kernel, 64)
-            found = own.read(queue, buffer)
-            wrong.extend([] if found == [20 * number] * 64 else [found[:4]])
-        except Exception as error:
-            wrong.append(error)
-        finally:
-            own.close()
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    equal(wrong, [], "what went wrong")
+    in_threads(objects, work)

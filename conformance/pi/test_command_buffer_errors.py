@@ -15,6 +15,7 @@ from fairlead.conformance.arrays import handles, sizes
 from fairlead.conformance.checks import beyond_specification, forked, rule
 from fairlead.conformance.pi.objects import Objects, codes
 from fairlead.conformance.pi.recorder import PREFIX, RECORDING, Recorder, region
+from fairlead.conformance.shared_cases import WRONG_SYNC_POINTS, each_of, each_wrong_sync_points
 
 CREATE, FINALIZE, ENQUEUE = PREFIX + "Create", PREFIX + "Finalize", "piextEnqueueCommandBuffer"
 WAIT_LIST = ("INVALID_SYNC_POINT_WAIT_LIST_KHR", "INVALID_VALUE")
@@ -22,9 +23,7 @@ WAIT_LIST = ("INVALID_SYNC_POINT_WAIT_LIST_KHR", "INVALID_VALUE")
 
 def each(text: str) -> pytest.MarkDecorator:
     """Return a case for each function that records."""
-    return pytest.mark.parametrize(
-        "name", [pytest.param(name, id=name, marks=rule(name, text)) for name in RECORDING]
-    )
+    return each_of(RECORDING, text)
 
 
 @forked
@@ -35,30 +34,11 @@ def test_finalized(recorder: Recorder, name: str) -> None:
     codes(recorder.answer(name), "INVALID_OPERATION", "INVALID_COMMAND_BUFFER_KHR")
 
 
-POINTS = {
-    "the list is NULL and the number is not 0": (1, None),
-    "the number is 0 and the list is not NULL": (0, (ctypes.c_uint32 * 1)(0)),
-    "a sync-point is not valid": (1, (ctypes.c_uint32 * 1)(0xDEAD)),
-}
-
-
 @forked
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        pytest.param(
-            name,
-            kind,
-            id=f"{name}-{kind}",
-            marks=rule(name, f"PI_ERROR_INVALID_SYNC_POINT_WAIT_LIST_KHR if {kind}"),
-        )
-        for name in RECORDING
-        for kind in POINTS
-    ],
-)
+@each_wrong_sync_points(RECORDING, "PI_ERROR_INVALID_SYNC_POINT_WAIT_LIST_KHR")
 def test_sync_points(recorder: Recorder, name: str, kind: str) -> None:
     recorder.record(name)
-    number, points = POINTS[kind]
+    number, points = WRONG_SYNC_POINTS[kind]
     codes(
         recorder.answer(name, num_sync_points_in_wait_list=number, sync_point_wait_list=points),
         *WAIT_LIST,
@@ -238,7 +218,7 @@ def test_no_description(objects: Objects, recorder: Recorder) -> None:
 @forked
 @rule(FINALIZE, "PI_ERROR_INVALID_COMMAND_BUFFER_KHR for a command-buffer that was released")
 def test_stale(objects: Objects) -> None:
-    inner = Objects(objects.pi, objects.device, objects.context, objects.program)
+    inner = objects.another()
     handle = Recorder(inner).handle
     inner.close()
     codes(

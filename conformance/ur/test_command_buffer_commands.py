@@ -13,6 +13,7 @@ import pytest
 
 from fairlead.conformance.arrays import ints, sizes
 from fairlead.conformance.checks import each, equal, expect, rule
+from fairlead.conformance.ur.boxes import in_box, offset, region
 from fairlead.conformance.ur.calls import Calls, address
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
 from fairlead.conformance.ur.recording import LAUNCH, Recording
@@ -28,23 +29,6 @@ SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...] = (
     ((4, 3, 2), (2, 1, 1), (7, 8, 9)),
     ((4, 3, 2), (), ()),
 )
-
-
-def offset(x: int = 0, y: int = 0, z: int = 0) -> Any:
-    return UR.struct("ur_rect_offset_t")(x, y, z)
-
-
-def region(width: int, height: int, depth: int) -> Any:
-    return UR.struct("ur_rect_region_t")(width, height, depth)
-
-
-def in_box(index: int, low: tuple[int, int, int], size: tuple[int, int, int]) -> bool:
-    """Return whether a number of a buffer lies in a box.
-
-    Places and sizes are counted in numbers.
-    """
-    place = index % 4, index // 4 % 4, index // 16
-    return all(a <= p < a + n for p, a, n in zip(place, low, size, strict=True))
 
 
 def executed(make: Objects, context: int, queue: int, routine: str, *arguments: Any) -> Recording:

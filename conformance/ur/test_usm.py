@@ -5,29 +5,18 @@ from __future__ import annotations
 
 import ctypes
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
 from fairlead.conformance.arrays import handles, ints
 from fairlead.conformance.checks import each, equal, failed, rule, unsupported
 from fairlead.conformance.ur.calls import Calls
+from fairlead.conformance.ur.kinds import USM_KINDS, of_kinds
 from fairlead.conformance.ur.objects import COUNT, SIZE, Objects
 from fairlead.conformance.ur.values import Pointer
 from fairlead.loader.ur.abi import UR
 
-KINDS = ("Host", "Device", "Shared")
-COPIES = [(source, target) for source in KINDS for target in KINDS]
-
-
-def of_kinds(function: str, text: str) -> list[Any]:
-    """Return a case for each kind; `{}` in the function's name is the kind."""
-    return [
-        pytest.param(
-            kind, id=kind, marks=rule(function.format(kind), f"{kind.lower()} memory: {text}")
-        )
-        for kind in KINDS
-    ]
+COPIES = [(source, target) for source in USM_KINDS for target in USM_KINDS]
 
 
 @pytest.mark.parametrize(
