@@ -14,6 +14,8 @@ import signal
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
+from fairlead.loader.base.children import ending
+
 from .checks import Mismatch, Unsupported
 
 #: Seconds until a forked case counts as hung. Such a case asks for an answer that comes at once.
@@ -102,13 +104,3 @@ def _raise(text: bytes, status: int) -> None:
         raise Unsupported(*rest)
     if outcome == "failed":
         raise Mismatch(*rest)
-
-
-def ending(code: int) -> str:
-    """Return how a process ended in words. The exit code is one of `subprocess`."""
-    if code >= 0:
-        return f"it ended the process with exit code {code}"
-    try:
-        return f"it crashed with {signal.Signals(-code).name}"
-    except ValueError:
-        return f"it crashed with signal {-code}"

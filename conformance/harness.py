@@ -26,12 +26,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Final
 
+from fairlead.loader.base.children import ending
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.ur.preview import preview
 
 from .child import ENDING, OPENING, Request, area_of
 from .device import UsageError
-from .forks import ending
 from .report import Case, Report
 
 #: After so many children that crashed or hung, the remaining cases are not run.

@@ -1,4 +1,4 @@
-"""Runs functions in child processes, so that a library that crashes or hangs does not harm the caller.
+"""Runs functions in child processes. A library that crashes or hangs does not harm the caller.
 
 To use it: write a module with `main(data, progress)`. The child calls it with the request's data. It
 calls `progress("opening the library")` before each step that may go wrong, and returns its report;
@@ -228,21 +228,17 @@ class _Child:
         """The child's report if it wrote one and ended; `code` is None if it was killed."""
         late = f"within {self.timeout:g} s"
         if not self.begun:
-            ending = (
-                f"did not start {late}" if code is None else f"failed to start: {_ending(code)}"
-            )
-            note = with_printed(
-                f"it was not probed: the child process {ending}", self._last_printed()
-            )
+            how = f"did not start {late}" if code is None else f"failed to start: {ending(code)}"
+            note = with_printed(f"it was not probed: the child process {how}", self._last_printed())
             return Outcome(notes=(note,), probed=False, seconds=time.monotonic() - self.started)
         lines = self._lines()
         if not lines or "report" not in lines[-1]:
-            ending = f"it did not answer {late}" if code is None else _ending(code)
+            how = f"it did not answer {late}" if code is None else ending(code)
             step = lines[-1]["step"] if lines else "taking an unknown step"
-            return self._failure(f"{ending} while {step}")
+            return self._failure(f"{how} while {step}")
         if code is None:
             return self._failure(f"it answers, but does not let the process end {late}")
-        notes = (f"{_ending(code)} while the process was ending",) if code else ()
+        notes = (f"{ending(code)} while the process was ending",) if code else ()
         return Outcome(
             lines[-1]["report"],
             seconds=time.monotonic() - self.started,
@@ -279,7 +275,8 @@ def with_printed(reason: str, printed: str) -> str:
     return f"{reason}; the last it printed was: {printed}" if printed else reason
 
 
-def _ending(code: int) -> str:
+def ending(code: int) -> str:
+    """Return how a process ended, in words. The exit code is one of `subprocess`."""
     if code >= 0:
         return f"it ended the process with exit code {code}"
     try:
