@@ -1,4 +1,5 @@
-"""Calls of OpenCL functions through an object's own dispatch table, and small questions about queues and devices.
+"""Calls of OpenCL functions through an object's own dispatch table, and queries of queues and
+devices.
 
 Handles are numbers here. Classes for platforms and devices are in objects.py.
 """
@@ -97,7 +98,11 @@ def enqueue_marker(queue: int, waits: Sequence[int], name: str) -> int:
 
 
 def status_of(event: int) -> int:
-    """CL_EVENT_COMMAND_EXECUTION_STATUS of an event: 0 is complete, a negative number a failure. Raises OpenCLError."""
+    """Return CL_EVENT_COMMAND_EXECUTION_STATUS of an event: 0 is complete, below 0 is a failure.
+
+    Raises:
+        OpenCLError: the query failed.
+    """
     return _number(event, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS", "int32_t")
 
 
@@ -129,7 +134,10 @@ def profile_of_device(device: int) -> DriverProfile:
 
 
 def device_identity(device: int) -> tuple[str, ...]:
-    """What tells a device from others in any context and in any process: platform, its version, device, driver version."""
+    """Return what identifies a device in any context and process.
+
+    It is the platform and its version, the device, and the driver's version.
+    """
     platform = platform_of(device)
     of_platform = (
         _text(platform, "clGetPlatformInfo", f"CL_PLATFORM_{name}") for name in ("NAME", "VERSION")

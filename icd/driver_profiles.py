@@ -1,14 +1,14 @@
 """What fairlead knows of particular drivers: repairs of broken ones, and habits to work around.
 
 `ROWS` is the table. A row is a *repair*, which changes how a driver is opened, or a *habit*, which
-sets capabilities of a `DriverProfile`. The rest of fairlead asks for capabilities and never compares
-names: `profile_of(platform).waits_one_at_a_time`. A driver that no row applies to has the default of
-every capability, the plain path.
+sets capabilities of a `DriverProfile`. All other code asks for capabilities and never compares
+names: `profile_of(platform).waits_one_at_a_time`. If no row applies to a driver, every capability
+has its default, the plain path.
 
 `fairlead doctor` lists the rows that apply to each driver. FAIRLEAD_QUIRKS switches rows off: see
 `switched_off`.
 
-To add a row: append it to `ROWS`, name a test in it, and print docs/driver_profiles.md anew by
+To add a row, append it to `ROWS` and name a test in it. Then print docs/driver_profiles.md with
 `python tests/helpers/profile_document.py`.
 """
 
@@ -32,7 +32,10 @@ _VARIABLE: Final = "FAIRLEAD_QUIRKS"
 
 @dataclass(frozen=True)
 class DriverProfile:
-    """The capabilities of a driver that fairlead treats specially; the defaults are the plain path."""
+    """The capabilities of a driver that fairlead treats specially.
+
+    The defaults are the plain path.
+    """
 
     #: At most one thread may be in the driver's own wait; icd/command_buffer/waiting.py.
     waits_one_at_a_time: bool = False
@@ -139,13 +142,13 @@ class ProfileRow:
 
 
 def switched_off(value: str | None = None) -> tuple[frozenset[str], tuple[str, ...]]:
-    """What FAIRLEAD_QUIRKS says: the ids of the rows that are off, and the items without a meaning.
+    """Return the ids that FAIRLEAD_QUIRKS switches off, and the items without a meaning.
 
-    The value is a comma-separated list. `-ID` switches one row off, `0` every repair. Habits stay on
-    unless they are named, because a program may hang or crash without them.
+    The value is a comma-separated list. `-ID` switches one row off, `0` every repair. Habits stay
+    on unless they are named, because a program may hang or crash without them.
 
     Args:
-        value: the variable's value; None reads the environment, unless the process is set-uid.
+        value: the variable's value. None reads the environment, unless the process is set-uid.
     """
     given = secure_environ().get(_VARIABLE, "") if value is None else value
     ids = {row.id for row in ROWS}

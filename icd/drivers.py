@@ -285,7 +285,7 @@ def _unsound(candidates: Sequence[Candidate]) -> dict[Candidate, Refusal]:
 
 
 def excluding_pattern(candidate: Candidate) -> str:
-    """The pattern of FAIRLEAD_EXCLUDE that fits the library's path or base name; "" if none does."""
+    """Return the pattern of FAIRLEAD_EXCLUDE that fits the library's path or base name, or ""."""
     return search.excluding_pattern(candidate.library, driver_profiles.locate(candidate)[0])
 
 

@@ -1,9 +1,10 @@
 """`fairlead trace`: runs a command, and gathers the calls that its processes made into one trace.
 
 Variables in the command's environment make fairlead (`loader.trace`) and the OpenCL layer
-(`icd.trace_layer`) record calls. Each of its processes writes files into a temporary folder. `gather`
-makes events of the Chrome trace format of them, and `summary` counts the events. Without an output
-file the calls are printed as they happen, and at the end those that only the layer saw.
+(`icd.trace_layer`) record calls. Each of its processes writes files into a temporary folder.
+`gather` makes events of the Chrome trace format of them, and `summary` counts the events. Without
+an output file the calls are printed as they happen. Those that only the layer saw are printed at
+the end.
 """
 
 from __future__ import annotations

@@ -187,7 +187,10 @@ def _read() -> dict[str, _Verdict]:
 
 
 def _write(verdicts: dict[str, _Verdict]) -> None:
-    """Remember the newest verdicts, those of other processes included. The file is replaced at once."""
+    """Write the newest verdicts, including those of other processes.
+
+    The file is replaced atomically.
+    """
     file = _file()
     if file is None:
         return
