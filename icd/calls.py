@@ -20,7 +20,7 @@ _OUT_OF_ORDER: Final = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 
 
 def address(pointer: Any) -> int:
-    """A C pointer as a number."""
+    """Return a C pointer as a number."""
     return int(ffi.cast("uintptr_t", pointer))
 
 
@@ -30,7 +30,7 @@ def call(handle: int, name: str, *arguments: Any) -> Any:
 
 
 def function_of(handle: int, name: str) -> Any:
-    """An OpenCL function of the driver that an object belongs to, as a ctypes function."""
+    """Return an OpenCL function of the driver of an object, as a ctypes function."""
     table = lib.fl_table_of(ffi.cast("void *", handle))
     return _function(name, address(table[OPENCL.functions[name].slot]))
 
@@ -40,7 +40,7 @@ def _function(name: str, pointer: int) -> Any:
     return OPENCL.functions[name].prototype(pointer)
 
 
-#: Of the C types that questions are answered with: what makes room for one, and its size in bytes.
+#: The C types of answers: an object that makes room for one, and its size in bytes.
 _ANSWERS: Final = {
     name: (ffi.typeof(f"{name} *"), ffi.sizeof(name))
     for name in ("int32_t", "uint32_t", "uint64_t", "uintptr_t")
@@ -58,7 +58,7 @@ def _number(handle: int, routine: str, name: str, kind: str) -> int:
 
 
 def new_queue(context: int, device: int, properties: int = 0) -> int:
-    """A queue of our own, in order unless `properties` says otherwise. Raises OpenCLError."""
+    """Make an in-order queue, unless `properties` says otherwise. Raises OpenCLError."""
     code = ffi.new("int32_t *")
     queue = call(context, "clCreateCommandQueue", device, properties, address(code))
     check(code[0], "clCreateCommandQueue")
@@ -66,17 +66,17 @@ def new_queue(context: int, device: int, properties: int = 0) -> int:
 
 
 def properties_of(queue: int) -> int:
-    """CL_QUEUE_PROPERTIES of a queue. Raises OpenCLError."""
+    """Return CL_QUEUE_PROPERTIES of a queue. Raises OpenCLError."""
     return _number(queue, "clGetCommandQueueInfo", "CL_QUEUE_PROPERTIES", "uint64_t")
 
 
 def device_of(queue: int) -> int:
-    """CL_QUEUE_DEVICE of a queue, a handle. Raises OpenCLError."""
+    """Return CL_QUEUE_DEVICE of a queue, a handle. Raises OpenCLError."""
     return _number(queue, "clGetCommandQueueInfo", "CL_QUEUE_DEVICE", "uintptr_t")
 
 
 def is_in_order(properties: int) -> bool:
-    """Whether a queue with these CL_QUEUE_PROPERTIES is in order."""
+    """Return whether a queue with these CL_QUEUE_PROPERTIES is in order."""
     return not properties & _OUT_OF_ORDER
 
 
@@ -107,7 +107,7 @@ def status_of(event: int) -> int:
 
 
 def wait_for(event: int) -> None:
-    """Wait for an event, whatever became of its command."""
+    """Wait for an event. A failure of its command is no error here."""
     events = ffi.new("uintptr_t[]", [event])
     function_of(event, "clWaitForEvents")(1, address(events))
 
@@ -116,17 +116,17 @@ def wait_for(event: int) -> None:
 
 
 def compute_units(device: int) -> int:
-    """CL_DEVICE_MAX_COMPUTE_UNITS of a device. Raises OpenCLError."""
+    """Return CL_DEVICE_MAX_COMPUTE_UNITS of a device. Raises OpenCLError."""
     return _number(device, "clGetDeviceInfo", "CL_DEVICE_MAX_COMPUTE_UNITS", "uint32_t")
 
 
 def platform_of(device: int) -> int:
-    """CL_DEVICE_PLATFORM of a device, a handle. Raises OpenCLError."""
+    """Return CL_DEVICE_PLATFORM of a device, a handle. Raises OpenCLError."""
     return _number(device, "clGetDeviceInfo", "CL_DEVICE_PLATFORM", "uintptr_t")
 
 
 def profile_of_device(device: int) -> DriverProfile:
-    """The profile of the driver of a device (a handle). Raises OpenCLError."""
+    """Return the profile of the driver of a device (a handle). Raises OpenCLError."""
     platform, names = platform_of(device), ("NAME", "VENDOR", "VERSION")
     return profile_for(
         *(_text(platform, "clGetPlatformInfo", f"CL_PLATFORM_{name}") for name in names)
@@ -148,7 +148,7 @@ def device_identity(device: int) -> tuple[str, ...]:
 
 
 def kernel_name(kernel: int) -> str:
-    """The function name of a kernel (a handle), "kernel" if the driver does not tell."""
+    """Return the function name of a kernel (a handle), "kernel" if the driver does not answer."""
     text = ffi.new("char[512]")
     code = call(
         kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_FUNCTION_NAME"], 512, address(text), None

@@ -224,7 +224,8 @@ _VENDORS: Final = (
     (
         "/dev/nvidiactl",
         ("*nvidia-opencl*",),
-        "write libnvidia-opencl.so.1 into /etc/OpenCL/vendors/nvidia.icd; start a container with the "
+        "write libnvidia-opencl.so.1 into /etc/OpenCL/vendors/nvidia.icd; start a container with "
+        "the "
         "NVIDIA container toolkit and NVIDIA_DRIVER_CAPABILITIES=compute,utility",
     ),
     (

@@ -275,7 +275,8 @@ def ffibuilder() -> Any:
     for name in ("layer.cdef.h", "native.cdef.h"):
         ffi.cdef((HERE / name).read_text(encoding="utf-8"))
     ffi.cdef(
-        'extern "Python" int fl_python_before(fl_call *);\nextern "Python" void fl_python_after(fl_call *);'
+        'extern "Python" int fl_python_before(fl_call *);\n'
+        'extern "Python" void fl_python_after(fl_call *);'
     )
     sources = [*SOURCES, *write_all(building.GENERATED)]
     options = building.extension(sources, [HERE, building.GENERATED], libraries=["pthread"])
