@@ -1,4 +1,4 @@
-"""The ground of the state machine: the objects that there are, their references, and who waits for whom."""
+"""The base of the state machine: the objects, their references, and who waits for whom."""
 
 from __future__ import annotations
 
@@ -101,7 +101,10 @@ class World(RuleBasedStateMachine):
     def of(
         self, kind: type[_Thing], context: Context | None = None, foreign: bool = False
     ) -> list[_Thing]:
-        """The living objects of a kind, of a context if one is given; those that nothing is known of only if asked for."""
+        """Return the living objects of a kind, of one context if it is given.
+
+        Objects of unknown state are included only if requested.
+        """
         return [
             one
             for one in self.things
@@ -231,7 +234,10 @@ class World(RuleBasedStateMachine):
         )
 
     def hold(self, context: Context) -> Event:
-        """An event that is not complete before `let_go`: a user event of OpenCL's, which we keep if its handle here is released."""
+        """Make an event that is incomplete before `let_go`: an OpenCL user event.
+
+        We keep it if its handle here is released.
+        """
         table, native = driver_table(self.library, context)
         code = ctypes.c_int32()
         user = table.clCreateUserEvent(native, ctypes.byref(code))
@@ -304,7 +310,10 @@ class World(RuleBasedStateMachine):
             self.finish(last.queue)
 
     def before(self, queue: Queue, touched: Iterable[Storage]) -> list[Event]:
-        """The events that a command has to wait for which uses this memory; what has no event is waited for here."""
+        """Return the events that a command has to wait for which uses this memory.
+
+        If such a command has no event, it is waited for here.
+        """
         waits = []
         for storage in touched:
             last = storage.last
