@@ -1,7 +1,8 @@
-"""`fairlead conformance`: on adapters that break one rule each, where just that rule's cases must fail, and on Intel's adapter.
+"""`fairlead conformance` on adapters that break one rule each, and on Intel's adapter.
 
-The fake adapter (tests/fake/adapter.c) implements adapters, platforms, devices and contexts and nothing else, so that in areas that need
-more there are failures anyway: a knob's failures are those that the fake without knobs does not have.
+Only that rule's cases must fail. The fake adapter (tests/fake/adapter.c) implements adapters,
+platforms, devices and contexts and nothing else. So some cases fail in any case, and a knob's
+failures are those that the fake without knobs does not have.
 """
 
 from __future__ import annotations
@@ -190,7 +191,8 @@ def test_the_table_and_the_lines(fake_adapter: FakePlugin, run_python: RunPython
     assert rows[1] == ["context", "3", "1", "1"]
     assert failures.splitlines() == [
         "failed:",
-        f"  urContextCreate: flags of 0 are as good as no properties: expected an answer, got {CRASH}",
+        "  urContextCreate: flags of 0 are as good as no properties: expected an answer, got "
+        f"{CRASH}",
     ]
     assert end.startswith("6 cases in ")
     assert done.code == 1

@@ -260,5 +260,6 @@ def cxx() -> list[str]:
         if command and shutil.which(command[0]):
             return [*command, "-std=c++17"]
     pytest.fail(
-        "SYCL programs are compiled with the host's C++ compiler, and there is none: install one (Debian: apt-get install g++)"
+        "SYCL programs are compiled with the host's C++ compiler, and there is none: install one "
+        "(Debian: apt-get install g++)"
     )

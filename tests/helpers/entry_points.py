@@ -90,7 +90,8 @@ class Call:
         scope: dict[str, Any] = {"_body": self._body}
         names = ", ".join(p.name for p in named)
         exec(
-            f"def body({names}): return _body(dict({', '.join(f'{p.name}={p.name}' for p in named)}))",
+            f"def body({names}): return "
+            f"_body(dict({', '.join(f'{p.name}={p.name}' for p in named)}))",
             scope,
         )
         self.entry = compile_entry(self.registry, self.function, scope["body"], self._fail)

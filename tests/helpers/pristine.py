@@ -202,7 +202,8 @@ class Machine:
         if self.isolated("debootstrap", *options, release, str(self.base), mirror, given.script):
             place = mirror or "its usual archive"
             sys.exit(
-                f"test-pristine: debootstrap made no {release} from {place}; MIRROR=… names another archive"
+                f"test-pristine: debootstrap made no {release} from {place}; MIRROR=… names "
+                "another archive"
             )
         acquire = [
             line for line in said("apt-config", "dump", "Acquire") if "IndexTargets" not in line

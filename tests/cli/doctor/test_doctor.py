@@ -1,4 +1,4 @@
-"""`fairlead doctor`: what it finds, what it calls a problem, and what it tells the user to do, on good and broken machines."""
+"""`fairlead doctor`: its findings, problems and remedies, on good and broken machines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ KEYS = [
 
 
 class Machine:
-    """A vendor directory of its own. `examine` runs `fairlead doctor --json` on it and checks the exit code."""
+    """A vendor directory of its own.
+
+    `examine` runs `fairlead doctor --json` on it and checks the exit code.
+    """
 
     def __init__(self, run_python: RunPython, vendors: Path) -> None:
         self.run_python, self.vendors = run_python, vendors
@@ -111,7 +114,10 @@ def test_a_machine_where_all_is_well(machine: Machine, fake_driver: FakeDriver) 
 def test_real_drivers_with_no_variable_set(
     run_python: RunPython, pocl_wheel: Candidate, intel_cpu: Candidate
 ) -> None:
-    """Intel's wheel registers an FPGA emulator that it does not ship: no error, as its CPU driver beside it works."""
+    """Intel's wheel registers an FPGA emulator that it does not ship.
+
+    That is no error, because its CPU driver beside it works.
+    """
     done = run_python(COMMAND, "doctor", "--json", env={"LD_LIBRARY_PATH": None}, check=False)
     drivers = {
         os.path.basename(driver["library"]): driver for driver in json.loads(done.out)["drivers"]
@@ -465,7 +471,8 @@ def test_a_driver_that_pyopencl_does_not_see_is_named(
 def test_doctor_and_pyopencl_agree_on_the_driver_of_the_wheel(
     run_python: RunPython, pocl_wheel: Candidate, vendors: str | None
 ) -> None:
-    """A missing default directory does not stop PyOpenCL's loader; a missing OCL_ICD_VENDORS does."""
+    """A missing default directory does not stop PyOpenCL's loader; a missing OCL_ICD_VENDORS
+    does."""
     code = "import pyopencl; print([p.version for p in pyopencl.get_platforms()])"
     env = {"OCL_ICD_VENDORS": vendors}
     listed = "PoCL 3.0-rc2" in run_python(code, env=env, check=False).out
@@ -539,7 +546,8 @@ def dev(tmp_path: Path) -> Path:
 def close(
     monkeypatch: pytest.MonkeyPatch, group: str | None, members: tuple[str, ...] = ()
 ) -> None:
-    """Makes every file closed to this process and the property of `group`, which may have no name."""
+    """Makes every file inaccessible to this process and owned by `group`, which may have no
+    name."""
 
     def getgrgid(number: int) -> types.SimpleNamespace:
         if group is None:
@@ -594,7 +602,10 @@ def test_no_nodes(tmp_path: Path) -> None:
 
 
 def test_the_cache_that_pocl_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It is looked at where PoCL was found only; a directory that can be made is as good as one that is there."""
+    """The cache matters only where PoCL was found.
+
+    A directory that can be made is as good as an existing one.
+    """
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "not/yet/there"))
     (cache,) = nodes.cache_directories(["/usr/lib/libpocl.so.2.10.0"])
     assert cache == nodes.CacheDirectory(

@@ -1,4 +1,4 @@
-"""`fairlead doctor` on adapters and plugins: what it finds, what it calls a problem, and what it tells the user to do."""
+"""`fairlead doctor` on adapters and plugins: its findings, problems and remedies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ NONE = "no Unified Runtime adapter or PI plugin here; they come with DPC++"
 
 
 class Machine:
-    """A machine with one OpenCL driver that is well. `load` makes it force-load adapters; `examine` is `fairlead doctor --json`."""
+    """A machine with one good OpenCL driver.
+
+    `load` makes it force-load adapters; `examine` is `fairlead doctor --json`.
+    """
 
     def __init__(self, run_python: RunPython, vendors: Path, driver: Path) -> None:
         self.run_python, self.driver = run_python, driver
@@ -93,8 +96,8 @@ def test_no_adapter_is_no_problem(machine: Machine) -> None:
     text = machine.text()
     assert NONE in text and "1 driver usable, 0 problems" in text
     assert (
-        f"{OURS} {facts['plugins']['reference']}: UR_ADAPTERS_FORCE_LOAD=$(fairlead adapter) PROGRAM"
-        in text
+        f"{OURS} {facts['plugins']['reference']}: UR_ADAPTERS_FORCE_LOAD=$(fairlead adapter) "
+        "PROGRAM" in text
     )
 
 

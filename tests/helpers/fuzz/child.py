@@ -110,7 +110,8 @@ def main(platform: str, trail: str, sequences: int, steps: int, seconds: float) 
     calls, kinds = sum(library.codes.values()), len({name for name, _ in library.codes})
     failed = sum(count for (_, code), count in library.codes.items() if code != "SUCCESS")
     print(
-        f"{calls} calls of {kinds} entry points, {failed} of them refused, in {time.monotonic() - begun:.1f} s"
+        f"{calls} calls of {kinds} entry points, {failed} of them refused, in "
+        f"{time.monotonic() - begun:.1f} s"
     )
     if "--codes" in sys.argv:
         for (name, code), count in sorted(library.codes.items()):

@@ -94,7 +94,8 @@ class Library:
         """The last call has to give one of these codes."""
         if code not in codes:
             raise Failure(
-                f"{' or '.join(codes)} was expected of this call, not {code}: {self._last_error()}\n{self.lines[-1]}"
+                f"{' or '.join(codes)} was expected of this call, not {code}: "
+                f"{self._last_error()}\n{self.lines[-1]}"
             )
 
     def made(self, routine: str, out: str, **given: Any) -> int:

@@ -185,7 +185,8 @@ class World(RuleBasedStateMachine):
             )
         elif not 0 <= (found := self.references(thing)) - thing.references <= more:
             raise Failure(
-                f"{self.library.labels[thing.handle]} has {found} references, not {thing.references}"
+                f"{self.library.labels[thing.handle]} has {found} references, not "
+                f"{thing.references}"
             )
 
     def becomes(self, condition: Callable[[], bool], what: str) -> None:
@@ -350,8 +351,8 @@ class World(RuleBasedStateMachine):
             at = next(index for index, byte in enumerate(storage.data) if found[index] != byte)
             pair = storage.data[at : at + 16].hex(), found[at : at + 16].hex()
             raise Failure(
-                f"{storage.kind} memory of {len(found)} bytes ({storage.address:#x}) differs from byte {at} on: "
-                f"{pair[0]} expected, not {pair[1]}"
+                f"{storage.kind} memory of {len(found)} bytes ({storage.address:#x}) differs from "
+                f"byte {at} on: {pair[0]} expected, not {pair[1]}"
             )
 
     def revive(self, thing: Thing) -> Context:

@@ -1,4 +1,5 @@
-"""PI served from a Unified Runtime adapter: the tables, the conversions against a made-up adapter, and a real one beside a real plugin."""
+"""PI served from a Unified Runtime adapter: tables, conversions, and comparison with a real
+plugin."""
 
 from __future__ import annotations
 
@@ -90,7 +91,10 @@ def test_every_result_of_ur_has_one_of_pi() -> None:
 
 
 class Adapter:
-    """A UR table whose functions are Python: `on(name, function)` gives it one; `calls` are the arguments that came, by name."""
+    """A UR table whose functions are Python.
+
+    `on(name, function)` sets one; `calls` are the arguments of the calls, by name.
+    """
 
     def __init__(self) -> None:
         address, self.slots = layers.new_table(UR)
@@ -982,7 +986,7 @@ def test_tables_that_are_torn_down_make_room_for_others(adapter: Adapter) -> Non
 # The real thing
 
 _PROGRAM = ROOT / "tests/helpers/pi_program.py"
-#: What the plugin of 2024 answers differently from its own header: UR's bits of the floating-point capabilities.
+#: What the plugin of 2024 answers against its own header: UR's bits of floating-point capabilities.
 _PLUGIN_IS_WRONG = ("FP_CONFIG", "PLATFORM", "EXTENSIONS", "COMPOSITE_DEVICE")
 
 
@@ -990,7 +994,8 @@ _PLUGIN_IS_WRONG = ("FP_CONFIG", "PLATFORM", "EXTENSIONS", "COMPOSITE_DEVICE")
 def answers(
     run_python: RunPython, real_plugins: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
-    """What the program finds out through Intel's adapter of 2025.3, and through its PI plugin of 2024."""
+    """The program's results through Intel's adapter of 2025.3, and through its PI plugin of
+    2024."""
     libraries = f"{sys.prefix}/lib"
     vendors = tmp_path_factory.mktemp(
         "vendors"
@@ -1050,7 +1055,10 @@ def test_infos_are_those_of_a_real_plugin(answers: dict[str, Any]) -> None:
     assert len(both) > 60
 
     def numbers(found: dict[str, Any]) -> dict[str, bytes]:
-        """Without the zeros behind: the plugin answers bools and some bits in UR's width, not in that of its header."""
+        """Return numbers without trailing zeros.
+
+        The plugin answers bools and some bits in UR's width instead of its header's.
+        """
         return {name: bytes.fromhex(found[name][1]).rstrip(b"\0") for name in both}
 
     assert numbers(served) == numbers(plugin)

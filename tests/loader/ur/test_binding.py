@@ -1,4 +1,5 @@
-"""PluginBinding: every plugin that is one becomes a complete table, every other is refused with the reason, and nothing of it crashes."""
+"""PluginBinding: every plugin becomes a complete table, and everything else is refused with a
+reason."""
 
 from __future__ import annotations
 
@@ -106,7 +107,8 @@ def names_of(layout: str) -> list[str]:
 def test_every_function_of_every_layout_is_where_its_name_says(
     fake_plugin: FakePlugin, layout: str
 ) -> None:
-    """The fake's functions answer with their own number, unless they are among those that really do something."""
+    """The fake's functions answer with their own number, unless they are among those that really do
+    something."""
     binding = adapter(fake_plugin(layout=LAYOUTS.index(layout) + 1))
     assert (binding.layout, binding.version) == (layout, "0.12")
     adapted = implemented(binding) - set(names_of(layout))
@@ -174,7 +176,8 @@ def test_the_lengths_of_a_layout_are_that_layout_exactly(name: str) -> None:
 def test_what_is_cut_off_never_puts_a_function_in_another_s_place(
     data: st.DataObject, name: str
 ) -> None:
-    """Whatever an adapter leaves out, it is bound as what it is, or refused; unless it looks like another one in every table."""
+    """An adapter with missing functions is bound as what it is, or refused, unless every table
+    looks like another layout."""
     tables = UR.layouts[name]
     cut = data.draw(st.sets(st.sampled_from(sorted(tables)), max_size=6))
     lengths = {
@@ -297,21 +300,23 @@ def test_an_adapter_without_urAdapterGet(fake_plugin: FakePlugin, knobs: dict[st
 def test_a_getter_that_answers_an_error(fake_plugin: FakePlugin) -> None:
     text = refusal(fake_plugin(table="Queue", getter_error="UR_RESULT_ERROR_OUT_OF_RESOURCES"))
     assert text.startswith(
-        "urGetQueueProcAddrTable [UR_RESULT_ERROR_OUT_OF_RESOURCES]: it refuses to fill its table Queue: "
+        "urGetQueueProcAddrTable [UR_RESULT_ERROR_OUT_OF_RESOURCES]: it refuses to fill its table "
+        "Queue: "
     )
 
 
 def test_a_getter_that_answers_a_code_that_does_not_exist(fake_plugin: FakePlugin) -> None:
     assert (
-        "[UR_RESULT_77777]: it refuses to fill its table Kernel: The function returned a code that Unified Runtime does not define."
-        in refusal(fake_plugin(getter_error=77777))
+        "[UR_RESULT_77777]: it refuses to fill its table Kernel: The function returned a code "
+        "that Unified Runtime does not define." in refusal(fake_plugin(getter_error=77777))
     )
 
 
 def test_an_adapter_of_another_version(fake_plugin: FakePlugin) -> None:
     text = refusal(fake_plugin(version="UR_API_VERSION_0_11"))
     assert text.startswith(
-        "urGetAdapterProcAddrTable [UR_RESULT_ERROR_UNSUPPORTED_VERSION]: it refuses to fill its table Adapter"
+        "urGetAdapterProcAddrTable [UR_RESULT_ERROR_UNSUPPORTED_VERSION]: it refuses to fill its "
+        "table Adapter"
     )
     assert "remedy: install an adapter of Unified Runtime 0.12" in text
 
@@ -319,8 +324,8 @@ def test_an_adapter_of_another_version(fake_plugin: FakePlugin) -> None:
 def test_a_table_that_is_one_longer_than_known(fake_plugin: FakePlugin) -> None:
     text = refusal(fake_plugin(table="Queue", written_of_table="length+1"))
     assert (
-        "its tables have a layout that is not known: compared with 2026.2, Queue has 9 entries, not 8"
-        in text
+        "its tables have a layout that is not known: compared with 2026.2, Queue has 9 entries, "
+        "not 8" in text
     )
 
 
@@ -417,7 +422,8 @@ def test_after_unbind_calls_through_a_layer_answer_uninitialized(fake_plugin: Fa
 def test_a_table_outlives_its_library(
     fake_plugin: FakePlugin, tmp_path: Path, run_python: RunPython
 ) -> None:
-    """In a process of its own: here a variant may have been opened more than once, and then stays."""
+    """It runs in a process of its own, because here a variant may have been opened more than
+    once."""
     code = """
 import sys
 from pathlib import Path
@@ -499,8 +505,8 @@ def test_what_another_version_does_not_export_is_not_guessed(fake_plugin: FakePl
 def test_another_version_without_exported_names_is_refused(fake_plugin: FakePlugin) -> None:
     text = plugin_refusal(fake_plugin(interface=2, plugin_version='"15.49.1"', exports=0))
     assert (
-        "it speaks PI 15.49.1 and exports none of its functions, so that their order in its table is not known"
-        in text
+        "it speaks PI 15.49.1 and exports none of its functions, so that their order in its table "
+        "is not known" in text
     )
 
 
@@ -530,7 +536,8 @@ def test_a_version_that_does_not_end_is_cut_where_its_room_ends(fake_plugin: Fak
 def test_a_plugin_that_answers_an_error(fake_plugin: FakePlugin) -> None:
     text = plugin_refusal(fake_plugin(interface=2, getter_error=-12345))
     assert text.startswith(
-        "piPluginInit [PI_ERROR_-12345]: it refuses PI 15.47: The function returned a code that PI does not define."
+        "piPluginInit [PI_ERROR_-12345]: it refuses PI 15.47: The function returned a code that "
+        "PI does not define."
     )
 
 
@@ -621,7 +628,8 @@ except Exception as refused:
 
 
 def test_the_real_plugin(real_plugins: Path, run_python: RunPython) -> None:
-    """Its table has the order of pi.abi: each entry is the function that is exported under the name which belongs there."""
+    """Its table has the order of pi.abi: each entry is the function that is exported under that
+    name."""
     code = """
 binding = bind_plugin(library)
 print(binding.version, sorted(binding.missing), binding.notes)
@@ -645,7 +653,8 @@ print([f.name for f in binding.table.api.slots if exported[f.name] not in (None,
 def test_a_plugin_that_ends_the_process_while_it_is_bound_does_so_nowhere_else(
     fake_plugin: FakePlugin, run_python: RunPython, interface: int
 ) -> None:
-    """Opening and enumerating are not binding: `bind_…` calls nothing but the functions that fill tables."""
+    """Opening and enumerating are not binding: `bind_…` calls only the functions that fill
+    tables."""
     code = """
 import sys
 from fairlead.loader.ur.binding import bind_adapter, bind_plugin
@@ -698,7 +707,8 @@ def test_platforms_devices_and_parts_of_them(
 def test_a_getter_of_a_library_that_it_needs_is_not_its_own(
     fake_plugin: FakePlugin, tmp_path: Path
 ) -> None:
-    """dlsym looks into dependencies as well: an adapter linked with the loader would be bound to the loader."""
+    """dlsym searches dependencies as well: an adapter linked with the loader would be bound to the
+    loader."""
     whole = fake_plugin()
     (tmp_path / "libwhole.so").symlink_to(whole)
     source = tmp_path / "needy.c"

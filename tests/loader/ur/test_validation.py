@@ -1,4 +1,5 @@
-"""Validation layers in front of a fake adapter, whose functions are Python and give out objects as the ABI data says."""
+"""Validation layers in front of a fake adapter with Python functions, which make objects as the ABI
+says."""
 
 from __future__ import annotations
 
@@ -26,10 +27,12 @@ Attach = Callable[..., tuple[Any, Validation, list[str]]]
 
 
 class Adapter:
-    """Answers every function with UR_RESULT_SUCCESS, or what `answers` says, and writes a new object to where one comes out.
+    """Answers every function with UR_RESULT_SUCCESS, or with `answers`, and writes new objects to
+    outputs.
 
-    A handle leads to the dispatch table, as that of a real adapter does. `calls` are the functions that were reached. `lists` are the
-    objects of urAdapterGet, urPlatformGet and urDeviceGet; `infos` what information queries give.
+    A handle points to the dispatch table, as a real adapter's does. `calls` are the functions that
+    were called. `lists` are the objects of urAdapterGet, urPlatformGet and urDeviceGet; `infos` the
+    answers of information queries.
     """
 
     def __init__(self) -> None:
@@ -111,7 +114,7 @@ def adapter(the_adapter: Adapter) -> Adapter:
 
 @pytest.fixture
 def attach(adapter: Adapter) -> Iterator[Attach]:
-    """`attach(PARAMETER, LIFETIME)` gives a table, what it is validated by, and the lines that were reported."""
+    """`attach(PARAMETER, LIFETIME)` returns a table, its validation, and the reported lines."""
     attached: list[Validation] = []
 
     def start(*names: str) -> tuple[Any, Validation, list[str]]:
@@ -225,7 +228,7 @@ def right_argument(p: Parameter) -> Any:
 
 @pytest.fixture
 def refuse(attach: Attach) -> Callable[[Function, str | None, Any], tuple[int, list[str]]]:
-    """Calls a function with one argument replaced: gives its answer and the lines that were reported."""
+    """Calls a function with one argument replaced. Returns its answer and the reported lines."""
     table, _, lines = attach(PARAMETER)
 
     def call(function: Function, name: str | None, value: Any) -> tuple[int, list[str]]:
@@ -284,7 +287,10 @@ def test_right_arguments_reach_every_function(refuse: Any, adapter: Adapter) -> 
 def test_every_function_is_guarded(
     refuse: Any, adapter: Adapter, wanted: Any, value: int, code: str
 ) -> None:
-    """A NULL that is not allowed, a value or a bit that the type does not have: refused, reported once, and the adapter is not asked."""
+    """A forbidden NULL, or a value or bit that the type lacks, is refused and reported once.
+
+    The adapter is not called.
+    """
     guarded = parameters(wanted)
     assert len(guarded) > 10
     for function, p in guarded:
@@ -421,7 +427,8 @@ def test_what_is_wrong_is_said_with_the_line_that_called(attach: Attach) -> None
     assert table.urContextRelease(None) == CODES["INVALID_NULL_HANDLE"]  # this line
     assert len(lines) == 1 and "\n" not in lines[0]
     assert lines[0].startswith(
-        "urContextRelease: hContext: it is NULL; answered UR_RESULT_ERROR_INVALID_NULL_HANDLE; called at "
+        "urContextRelease: hContext: it is NULL; answered UR_RESULT_ERROR_INVALID_NULL_HANDLE; "
+        "called at "
     )
     assert f"{__file__}:" in lines[0] and lines[0].endswith("# this line")
 
@@ -669,7 +676,10 @@ def test_sub_devices_are_counted(attach: Attach) -> None:
 
 
 def test_objects_from_before_are_believed(attach: Attach, adapter: Adapter) -> None:
-    """A layer that comes late cannot know them; their first word leads to the adapter's dispatch table."""
+    """A layer that comes late cannot know them.
+
+    Their first word points to the adapter's dispatch table.
+    """
     before = DispatchTable(UR, adapter.address)
     device, context = context_of(before)
     memory = make(before.urUSMDeviceAlloc, context, device, None, None, 64)
@@ -875,7 +885,10 @@ def test_a_report_may_call_the_adapter(adapter: Adapter) -> None:
 
 
 def test_threads(attach: Attach) -> None:
-    """Each thread's objects are its own, one queue is everybody's; a handle that one thread releases is not missed by another."""
+    """Each thread has its own objects, and one queue is shared.
+
+    Releases do not affect other threads.
+    """
     table, validated, lines = attach(PARAMETER, LIFETIME)
     device, context = context_of(table)
     shared = make(table.urQueueCreate, context, device, None)
@@ -914,7 +927,8 @@ def test_threads(attach: Attach) -> None:
 def test_counts_are_right_in_every_order(
     the_adapter: Adapter, steps: list[tuple[str, int]]
 ) -> None:
-    """Whatever is done in whatever order: a call goes through exactly if there is a reference, and what is left has leaked."""
+    """In any order of calls, a call passes exactly if there is a reference, and the rest has
+    leaked."""
     the_adapter.reset()
     lines: list[str] = []
     validated, table = (
