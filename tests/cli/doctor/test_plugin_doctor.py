@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.doctor import of
 from helpers.support import FakeDriver, FakePlugin, RunPython
 
 from fairlead.cli.doctor import machine as nodes
@@ -63,15 +64,6 @@ class Machine:
 def machine(run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path) -> Machine:
     (tmp_path / "vendors").mkdir()
     return Machine(run_python, tmp_path / "vendors", fake_driver())
-
-
-def of(facts: dict[str, Any], severity: str) -> dict[str, tuple[str, str]]:
-    """The problems of one severity: the base name of what is wrong → reason and remedy."""
-    found = (problem for problem in facts["problems"] if problem["severity"] == severity)
-    return {
-        os.path.basename(problem["what"]): (problem["reason"], problem["remedy"])
-        for problem in found
-    }
 
 
 def states(facts: dict[str, Any]) -> dict[str, str]:
