@@ -107,7 +107,7 @@ class DriverCommandBuffer:
 
 
 def measure(quick: bool) -> list[Row]:
-    """Measure replay and command-buffer, in turns."""
+    """Replay and command-buffer, in turns."""
     what = "command-buffer of the driver ÷ replay"
     if reason := why_none():
         return [Row(what, None, "×", note=reason)]

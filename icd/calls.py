@@ -107,7 +107,7 @@ def status_of(event: int) -> int:
 
 
 def wait_for(event: int) -> None:
-    """Wait for an event. A failure of its command is no error here."""
+    """Wait for an event, whatever became of its command."""
     events = ffi.new("uintptr_t[]", [event])
     function_of(event, "clWaitForEvents")(1, address(events))
 

@@ -1,4 +1,4 @@
-"""Images: contents, queries, a kernel that samples one."""
+"""Images: contents, what they say about themselves, a kernel that samples one."""
 
 from __future__ import annotations
 

@@ -187,10 +187,7 @@ def _read() -> dict[str, _Verdict]:
 
 
 def _write(verdicts: dict[str, _Verdict]) -> None:
-    """Write the newest verdicts, including those of other processes.
-
-    The file is replaced atomically.
-    """
+    """Remember the newest verdicts, those of other processes included. The file is replaced at once."""
     file = _file()
     if file is None:
         return
