@@ -1,7 +1,8 @@
-"""The commands of captured graphs: what PyOpenCL gave to a queue, as the runtime's graphs take commands.
+"""The commands of captured graphs: what PyOpenCL gave to a queue, in the form of the runtime's
+graphs.
 
-A command is a view of the recording's. A launch that is changed becomes a copy, which is its own. What an argument may be changed to is
-said here, too.
+A command is a view of the recording's. A launch that is changed becomes a copy of its own. The
+values that an argument may have are checked here, too.
 """
 
 from __future__ import annotations
