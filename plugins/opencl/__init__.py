@@ -21,6 +21,7 @@ from . import (
     programs,
     queues,
     samplers,
+    synchronization,
     transfers,
 )
 from .command_buffer import appends as command_appends
@@ -54,6 +55,7 @@ __all__ = [
     "programs",
     "queues",
     "samplers",
+    "synchronization",
     "transfers",
     "usm",
     "usm_pools",

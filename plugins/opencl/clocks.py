@@ -46,8 +46,7 @@ def _times_of_a_marker(device: URDevice) -> tuple[int, int]:
             _queues[device] = create_queue(context, device, UR["UR_QUEUE_FLAG_PROFILING_ENABLE"])
         queue = _queues[device]
     before = time.monotonic_ns()
-    marker = queue.enqueue("clEnqueueMarkerWithWaitList", "EVENTS_WAIT", (), (), True)
-    assert marker is not None
+    marker = queue.mark()
     queue.drain()
     after = time.monotonic_ns()
     ended = query(

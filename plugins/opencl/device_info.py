@@ -182,7 +182,7 @@ def _eu_count(device: URDevice) -> int | None:
 
 def _usm(name: str) -> Callable[[URDevice], int]:
     def answer(device: URDevice) -> int:
-        from .usm.allocations import support
+        from .usm.strategies import support
 
         return support(device)[f"UR_DEVICE_INFO_{name}"]
 

@@ -22,9 +22,9 @@ from ..sdk._native import ffi
 from .contexts import URContext, check_native
 from .core import CLObject, adapter, check, create, failure, query, retain_unless_owned
 from .devices import URDevice
-from .extensions import extension
+from .platforms import extension
 from .programs import URProgram, program_of
-from .usm.allocations import pointer_argument
+from .usm.addresses import pointer_argument
 
 _LARGEST_VALUE: Final = 1 << 16  # bytes; no device takes as many (CL_DEVICE_MAX_PARAMETER_SIZE)
 _MOST_ARGUMENTS: Final = 1 << 16

@@ -78,6 +78,19 @@ def _open_loader() -> None:
             return
 
 
+@cache
+def extension(platform: URPlatform, name: str) -> Any:
+    """Return an extension function of icd/opencl.abi, which has no slot in dispatch tables.
+
+    Raises:
+        URError: UNSUPPORTED_FEATURE if the platform has no function of that name.
+    """
+    address = platform.icd.extension_function(name)
+    if not address:
+        raise failure("UNSUPPORTED_FEATURE", f"the driver has no {name}")
+    return OPENCL.functions[name].prototype(address)
+
+
 def platform_of(native: int) -> URPlatform:
     """The platform of a cl_platform_id. Raises URError (INVALID_PLATFORM) if it is none of ours."""
     for platform in platforms():

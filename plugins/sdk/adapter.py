@@ -19,7 +19,6 @@ of a device are here already: references of every kind of object, the adapter's 
 
 from __future__ import annotations
 
-import inspect
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +33,7 @@ from ...loader.ur.abi import UR, URError
 from ._native import ffi, lib
 from .answers import is_handle
 from .objects import Object, Registry
-from .wrap import Entries, check_parameters, code_of
+from .wrap import Entries, check_parameters, code_of, with_parameters
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Kind = TypeVar("_Kind", bound=type[Object])
@@ -134,7 +133,7 @@ class Adapter(Object):
                 value = value(thing)
             return nothing.get(name) if value is None else value
 
-        self.declare(**{function: _shaped(answer, first, "propName")})
+        self.declare(**{function: with_parameters(answer, first, "propName")})
 
     def log(self, level: str, message: str) -> None:
         """Say something of a level, "debug" to "error": to the program, if it has set a callback, else to the log that UR_LOG_FAIRLEAD
@@ -208,7 +207,7 @@ class Adapter(Object):
         for name, method in self._counting():
             if name not in functions:
                 count = getattr(self.registry, method)
-                functions[name] = _shaped(
+                functions[name] = with_parameters(
                     lambda thing, count=count: count(thing), UR.functions[name].parameters[0].name
                 )
         return Entries(self.registry, functions, self.fail)
@@ -281,14 +280,6 @@ def _known(name: str) -> Function:
     if name not in UR.functions:
         raise TypeError(f"Unified Runtime has no function {name}")
     return UR.functions[name]
-
-
-def _shaped(function: Any, *parameters: str) -> Any:
-    """`function`, which now appears to have parameters of these names."""
-    function.__signature__ = inspect.Signature(
-        [inspect.Parameter(p, inspect.Parameter.POSITIONAL_ONLY) for p in parameters]
-    )
-    return function
 
 
 def _traceback(error: BaseException) -> str:

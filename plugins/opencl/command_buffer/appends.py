@@ -20,7 +20,7 @@ from typing import Any, Final
 from ....loader.ur.abi import UR
 from ..core import adapter, failure
 from ..events import URCommandEvent, UREvent
-from ..usm.allocations import find
+from ..usm.registry import find
 from .command_buffers import URCommand, URCommandBuffer
 
 #: What every append gives back: sync-point, event, command.

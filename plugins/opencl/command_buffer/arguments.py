@@ -15,7 +15,8 @@ from ...sdk._native import ffi, lib
 from ..contexts import URContext
 from ..core import adapter, failure
 from ..kernels import URKernel
-from ..usm.allocations import Buffers, Intel, pointer_argument, strategy_of
+from ..usm.addresses import pointer_argument
+from ..usm.strategies import Buffers, Intel, strategy_of
 
 lib.fl_use_icd(ffi.cast("void *", address(icd_lib.fl_exported())))
 

@@ -36,7 +36,7 @@ from ..core import CLObject, adapter, failure
 from ..devices import URDevice
 from ..events import URCommandEvent, UREvent
 from ..queues import URQueue
-from ..usm.allocations import memory_functions
+from ..usm.addresses import memory_functions
 from .arguments import launches_of
 
 _ENQUEUE: Final = UR["UR_COMMAND_ENQUEUE_COMMAND_BUFFER_EXP"]

@@ -19,8 +19,8 @@ from ..transfers import (
     offset_of,
     region_of,
 )
-from ..usm.allocations import as_copy, as_fill
-from ..usm.strategies import Operation
+from ..usm.addresses import as_copy, as_fill
+from ..usm.strategy import Operation
 from .appends import Append, Appended
 from .command_buffers import URCommandBuffer
 
