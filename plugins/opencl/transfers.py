@@ -14,11 +14,12 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
-from .buffers import URBuffer
+from .buffers import URBuffer, check_buffers
 from .contexts import URContext
 from .core import CLObject, adapter, create, failure, flags
 from .events import UREvent
 from .extensions import Call, enqueue_by, enqueue_in_sequence, enqueue_marker, wait_if_blocking
+from .memory import URMemory
 from .queues import URQueue
 
 Rect = tuple[int, int, int]
@@ -34,7 +35,7 @@ def check_range(buffer: URBuffer, offset: int, size: int) -> None:
         )
 
 
-def _transfer(
+def transfer(
     queue: URQueue,
     routine: str,
     command: str,
@@ -64,10 +65,10 @@ def urEnqueueMemBufferRead(
     phEventWaitList: list[UREvent],
     phEvent: bool,
 ) -> UREvent | None:
-    hQueue.context.check_same("the buffer", hBuffer)
+    check_buffers(hQueue.context, hBuffer)
     check_range(hBuffer, offset, size)
     arguments = (hBuffer.cl, hQueue.split_blocking(blockingRead)[0], offset, size, pDst)
-    return _transfer(
+    return transfer(
         hQueue,
         "clEnqueueReadBuffer",
         "MEM_BUFFER_READ",
@@ -90,10 +91,10 @@ def urEnqueueMemBufferWrite(
     phEventWaitList: list[UREvent],
     phEvent: bool,
 ) -> UREvent | None:
-    hQueue.context.check_same("the buffer", hBuffer)
+    check_buffers(hQueue.context, hBuffer)
     check_range(hBuffer, offset, size)
     arguments = (hBuffer.cl, hQueue.split_blocking(blockingWrite)[0], offset, size, pSrc)
-    return _transfer(
+    return transfer(
         hQueue,
         "clEnqueueWriteBuffer",
         "MEM_BUFFER_WRITE",
@@ -116,11 +117,11 @@ def urEnqueueMemBufferCopy(
     phEventWaitList: list[UREvent],
     phEvent: bool,
 ) -> UREvent | None:
-    hQueue.context.check_same("a buffer", hBufferSrc, hBufferDst)
+    check_buffers(hQueue.context, hBufferSrc, hBufferDst)
     check_range(hBufferSrc, srcOffset, size)
     check_range(hBufferDst, dstOffset, size)
     arguments = (hBufferSrc.cl, hBufferDst.cl, srcOffset, dstOffset, size)
-    return _transfer(
+    return transfer(
         hQueue,
         "clEnqueueCopyBuffer",
         "MEM_BUFFER_COPY",
@@ -197,7 +198,7 @@ def _host_rect(
     wanted: bool,
 ) -> UREvent | None:
     """Between a buffer and host memory; the buffer's origin and pitches come first."""
-    queue.context.check_same("the buffer", buffer)
+    check_buffers(queue.context, buffer)
     origin, size = offset_of(origins[0]), region_of(region)
     check_pitches(size, *pitches[2:])
     check_rect(buffer, origin, size, *pitches[:2])
@@ -210,7 +211,7 @@ def _host_rect(
         *pitches,
         host,
     )
-    return _transfer(queue, routine, command, arguments, 1, waits, wanted, blocking)
+    return transfer(queue, routine, command, arguments, 1, waits, wanted, blocking)
 
 
 @adapter.entry
@@ -292,7 +293,7 @@ def urEnqueueMemBufferCopyRect(
     phEventWaitList: list[UREvent],
     phEvent: bool,
 ) -> UREvent | None:
-    hQueue.context.check_same("a buffer", hBufferSrc, hBufferDst)
+    check_buffers(hQueue.context, hBufferSrc, hBufferDst)
     source, target, size = offset_of(srcOrigin), offset_of(dstOrigin), region_of(region)
     check_rect(hBufferSrc, source, size, srcRowPitch, srcSlicePitch)
     check_rect(hBufferDst, target, size, dstRowPitch, dstSlicePitch)
@@ -378,7 +379,7 @@ def urEnqueueMemBufferFill(
     phEventWaitList: list[UREvent],
     phEvent: bool,
 ) -> UREvent | None:
-    hQueue.context.check_same("the buffer", hBuffer)
+    check_buffers(hQueue.context, hBuffer)
     if not size or not is_power_of_two(patternSize) or size % patternSize or offset % patternSize:
         raise failure(
             "INVALID_SIZE",
@@ -411,7 +412,7 @@ def urEnqueueMemBufferMap(
     phEventWaitList: list[UREvent],
     phEvent: bool,
 ) -> tuple[UREvent | None, int]:
-    hQueue.context.check_same("the buffer", hBuffer)
+    check_buffers(hQueue.context, hBuffer)
     check_range(hBuffer, offset, size)
     if not size:
         raise failure("INVALID_SIZE", "there is nothing to map")
@@ -439,9 +440,9 @@ def urEnqueueMemBufferMap(
 
 @adapter.entry
 def urEnqueueMemUnmap(
-    hQueue: URQueue, hMem: URBuffer, pMappedPtr: int, phEventWaitList: list[UREvent], phEvent: bool
+    hQueue: URQueue, hMem: URMemory, pMappedPtr: int, phEventWaitList: list[UREvent], phEvent: bool
 ) -> UREvent | None:
-    hQueue.context.check_same("the buffer", hMem)
+    hQueue.context.check_same("the memory", hMem)
     return hQueue.enqueue(
         "clEnqueueUnmapMemObject", "MEM_UNMAP", (hMem.cl, pMappedPtr), phEventWaitList, phEvent
     )
