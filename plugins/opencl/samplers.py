@@ -9,6 +9,7 @@ from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
 from .contexts import URContext
 from .core import CLObject, adapter, create, failure, query, retain_unless_owned
+from .images import check_images
 from .platforms import driver_of
 
 _ADDRESSING: Final = {
@@ -41,11 +42,6 @@ class URSampler(CLObject):
         self.words = cl, context.cl, 0, 0  # as launches.c knows it
 
 
-def _check_images(context: URContext) -> None:
-    if not any(device.icd.info("CL_DEVICE_IMAGE_SUPPORT") for device in context.devices):
-        raise failure("UNSUPPORTED_FEATURE", "no device of the context has images")
-
-
 @adapter.entry
 def urSamplerCreate(hContext: URContext, pDesc: Any) -> URSampler:
     normalized, addressing, filtering = (
@@ -55,7 +51,7 @@ def urSamplerCreate(hContext: URContext, pDesc: Any) -> URSampler:
     )
     if addressing not in _ADDRESSING or filtering not in _FILTERS:
         raise failure("INVALID_ENUMERATION")
-    _check_images(hContext)
+    check_images(hContext)
     modes = _ADDRESSING[addressing], _FILTERS[filtering]
     if hContext.platform.icd.version_number >= (2, 0):
         names = (

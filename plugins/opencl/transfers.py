@@ -15,11 +15,12 @@ from functools import partial
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from .buffers import URBuffer
+from .buffers import URBuffer, check_buffers
 from .contexts import URContext
 from .core import CLObject, create, failure, flags
 from .enqueue import Call, Enqueue, declare_enqueue, enqueues
 from .events import UREvent
+from .memory import URMemory
 
 Rect = tuple[int, int, int]
 LARGEST_PATTERN: Final = 128  # bytes (SPEC clEnqueueFillBuffer: 1, 2, 4 … 128)
@@ -47,7 +48,7 @@ def _transfer_host(
     routine: str, enqueue: Enqueue, buffer: URBuffer, offset: int, size: int, host: int
 ) -> UREvent | None:
     """Read or write a range of a buffer."""
-    enqueue.check_context("the buffer", buffer)
+    check_buffers(enqueue.queue.context, buffer)
     check_range(buffer, offset, size)
     if not size:
         return enqueue.mark()
@@ -71,7 +72,7 @@ def urEnqueueMemBufferCopy(
     dstOffset: int,
     size: int,
 ) -> UREvent | None:
-    enqueue.check_context("a buffer", hBufferSrc, hBufferDst)
+    check_buffers(enqueue.queue.context, hBufferSrc, hBufferDst)
     check_range(hBufferSrc, srcOffset, size)
     check_range(hBufferDst, dstOffset, size)
     if not size:
@@ -151,7 +152,8 @@ def in_parent_buffer(buffer: URBuffer, origin: Rect) -> tuple[int, Rect]:
     return cl, (origin[0] + offset, *origin[1:])
 
 
-def _sizes(value: Rect) -> Any:
+def sizes_of(value: Rect) -> Any:
+    """Return three numbers as C takes them."""
     return (ctypes.c_size_t * 3)(*value)
 
 
@@ -166,11 +168,11 @@ def _transfer_host_rect(
     *pitches: int,
 ) -> UREvent | None:
     """Read or write a rectangle. `pitches` are two for the buffer and two for host memory."""
-    enqueue.check_context("the buffer", buffer)
+    check_buffers(enqueue.queue.context, buffer)
     origin, region = offset_of(buffer_origin), region_of(region)
     check_pitches(region, *pitches[2:])
     check_rect(buffer, origin, region, *pitches[:2])
-    sizes = _sizes(origin), _sizes(offset_of(host_origin)), _sizes(region)
+    sizes = sizes_of(origin), sizes_of(offset_of(host_origin)), sizes_of(region)
     return enqueue.call(routine, buffer.cl, enqueue.blocks, *sizes, *pitches, host)
 
 
@@ -199,14 +201,14 @@ def urEnqueueMemBufferCopyRect(
     dstRowPitch: int,
     dstSlicePitch: int,
 ) -> UREvent | None:
-    enqueue.check_context("a buffer", hBufferSrc, hBufferDst)
+    check_buffers(enqueue.queue.context, hBufferSrc, hBufferDst)
     pitches = srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch
     source, target, size = offset_of(srcOrigin), offset_of(dstOrigin), region_of(region)
     check_rect(hBufferSrc, source, size, *pitches[:2])
     check_rect(hBufferDst, target, size, *pitches[2:])
     source_cl, source = in_parent_buffer(hBufferSrc, source)
     target_cl, target = in_parent_buffer(hBufferDst, target)
-    sizes = _sizes(source), _sizes(target), _sizes(size)
+    sizes = sizes_of(source), sizes_of(target), sizes_of(size)
     return enqueue.call("clEnqueueCopyBufferRect", source_cl, target_cl, *sizes, *pitches)
 
 
@@ -286,7 +288,7 @@ def fill_memory(
 def urEnqueueMemBufferFill(
     enqueue: Enqueue, hBuffer: URBuffer, pPattern: int, patternSize: int, offset: int, size: int
 ) -> UREvent | None:
-    enqueue.check_context("the buffer", hBuffer)
+    check_buffers(enqueue.queue.context, hBuffer)
     if not size or not is_power_of_two(patternSize) or size % patternSize or offset % patternSize:
         raise failure(
             "INVALID_SIZE",
@@ -309,7 +311,7 @@ _MAP_FLAGS: Final = {
 def urEnqueueMemBufferMap(
     enqueue: Enqueue, hBuffer: URBuffer, mapFlags: int, offset: int, size: int
 ) -> tuple[UREvent | None, int]:
-    enqueue.check_context("the buffer", hBuffer)
+    check_buffers(enqueue.queue.context, hBuffer)
     check_range(hBuffer, offset, size)
     if not size:
         raise failure("INVALID_SIZE", "there is nothing to map")
@@ -327,8 +329,8 @@ def urEnqueueMemBufferMap(
 
 
 @enqueues("MEM_UNMAP")
-def urEnqueueMemUnmap(enqueue: Enqueue, hMem: URBuffer, pMappedPtr: int) -> UREvent | None:
-    enqueue.check_context("the buffer", hMem)
+def urEnqueueMemUnmap(enqueue: Enqueue, hMem: URMemory, pMappedPtr: int) -> UREvent | None:
+    enqueue.check_context("the memory", hMem)
     return enqueue.call("clEnqueueUnmapMemObject", hMem.cl, pMappedPtr)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ....icd._native import ffi as icd_ffi
-from ..buffers import URBuffer
+from ..buffers import URBuffer, check_buffers
 from ..core import adapter, failure
 from ..events import UREvent
 from ..transfers import (
@@ -50,7 +50,7 @@ def _rect(
 
 
 def _check_context(append: Append, *things: URBuffer) -> None:
-    append.buffer.context.check_same("the buffer", *things)
+    check_buffers(append.buffer.context, *things)
 
 
 #: Operations between a buffer and host memory, and which end of them the buffer is.
