@@ -363,10 +363,10 @@ def _transfer_global_variable(
     return enqueue.call(routine, *arguments, function=_GlobalVariable(address))
 
 
-for _word, _host in (("Read", "pDst"), ("Write", "pSrc")):
-    declare_enqueue(
-        f"urEnqueueDeviceGlobalVariable{_word}",
-        f"DEVICE_GLOBAL_VARIABLE_{_word.upper()}",
-        partial(_transfer_global_variable, f"clEnqueue{_word}GlobalVariableINTEL"),
-        *("hProgram", "name", "count", "offset", _host),
-    )
+for _name, _word, _host in (
+    ("urEnqueueDeviceGlobalVariableRead", "Read", "pDst"),
+    ("urEnqueueDeviceGlobalVariableWrite", "Write", "pSrc"),
+):
+    _command = f"DEVICE_GLOBAL_VARIABLE_{_word.upper()}"
+    _function = partial(_transfer_global_variable, f"clEnqueue{_word}GlobalVariableINTEL")
+    declare_enqueue(_name, _command, _function, "hProgram", "name", "count", "offset", _host)
