@@ -17,8 +17,8 @@ from ...icd.tables import query
 from ...loader.base.table import DispatchTable
 from ...loader.ur.abi import UR
 from ..sdk.adapter import Adapter
+from ..sdk.conversions import failure
 from ..sdk.objects import Object
-from ..sdk.wrap import failure
 
 adapter: Final = Adapter("FAIRLEAD", backend="UR_BACKEND_OPENCL")
 

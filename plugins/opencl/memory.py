@@ -42,7 +42,10 @@ class URMemory(CLObject):
     ) -> None:
         super().__init__(cl, context.table, owned)
         self.context, self.size, self.host = context, size, host
-        self.words = cl, context.cl, 0, 0  # as launches.c knows it
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what launches.c knows of it."""
+        return self.cl, self.context.cl, 0, 0
 
 
 def check_flags(value: int, host: int) -> None:

@@ -180,8 +180,8 @@ _queues: Final[WeakValueDictionary[int, URQueue]] = WeakValueDictionary()
 class _UnfinishedCommands(CLObject):
     """The commands of a closed queue: the event of a marker behind them.
 
-    It holds the device, which some drivers delete while a queue of it has commands, but not the context: the program's
-    deleters must not wait for it.
+    It holds the device, because some drivers delete a device while a queue of it has commands. It
+    does not hold the context, because the program's deleters must not wait for it.
     """
 
     type = ""

@@ -39,7 +39,10 @@ class URSampler(CLObject):
             addressing,
             filtering,
         )
-        self.words = cl, context.cl, 0, 0  # as launches.c knows it
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what launches.c knows of it."""
+        return self.cl, self.context.cl, 0, 0
 
 
 @adapter.entry

@@ -226,7 +226,7 @@ def is_opencl_pattern(size: int, offset: int) -> bool:
 
 
 def repeated(pattern: bytes, size: int) -> bytes:
-    """Return a pattern as often as it fits into `size` bytes and into the block, but once at least."""
+    """Repeat a pattern up to `size` bytes and up to a block, but at least once."""
     return pattern * max(1, min(size, _BLOCK) // len(pattern))
 
 

@@ -2,8 +2,8 @@
 
 | Unified Runtime | command in icd/command_buffer | file |
 |---|---|---|
-| KernelLaunch, KernelLaunchWithArgs | kernel: a copy of it, the arguments of this moment | launches.py |
-| MemBuffer{Copy,Read,Write}[Rect] | the same; host memory is used when the command runs | transfers.py |
+| KernelLaunch, KernelLaunchWithArgs | kernel: a copy, and the present arguments | launches.py |
+| MemBuffer{Copy,Read,Write}[Rect] | the same; host memory is used when it runs | transfers.py |
 | MemBufferFill, USMFill | fill; write, if OpenCL does not take the pattern | transfers.py |
 | USMMemcpy | what `as_copy` returns | transfers.py |
 | USMPrefetch, USMAdvise | a hint, which only has its place in the order | here |
@@ -191,7 +191,8 @@ def urCommandBufferAppendNativeCommandExp(
     if hChildCommandBuffer is not None:
         raise failure(
             "UNSUPPORTED_FEATURE",
-            "OpenCL's command-buffers have no children, as COMMAND_BUFFER_SUBGRAPH_SUPPORT_EXP says",
+            "OpenCL's command-buffers have no children"
+            " (UR_DEVICE_INFO_COMMAND_BUFFER_SUBGRAPH_SUPPORT_EXP)",
         )
     append = Append(hCommandBuffer, pSyncPointWaitList, (), False, False)
     native = hCommandBuffer.open_native()

@@ -52,7 +52,7 @@ def _append_rect(
     region: Any,
     *pitches: int,
 ) -> Appended:
-    """Append a "read_rect" or a "write_rect". `pitches` are two for the buffer, two for the host."""
+    """Append a "read_rect" or a "write_rect". `pitches`: two of the buffer, two of the host."""
     check_buffers(append.buffer.context, buffer)
     size, origin = region_of(region), offset_of(buffer_origin)
     check_rect(buffer, origin, size, *pitches[:2])

@@ -148,7 +148,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="line break"):
         configure(SHELL, tmp_path / "x.so", "a\nb")
     (tmp_path / "empty").touch()
-    with pytest.raises(ValueError, match="is no shell"):
+    with pytest.raises(ValueError, match="is not a shell"):
         configure(tmp_path / "empty", tmp_path / "x.so", "m")
     assert [path.name for path in tmp_path.iterdir()] == ["empty"]
 
