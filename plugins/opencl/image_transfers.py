@@ -19,7 +19,7 @@ from .transfers import offset_of, region_of, sizes_of
 
 
 def _check_region(image: URImage, origin: Extent, region: Extent) -> None:
-    """Raise URError (INVALID_SIZE) for what goes beyond an image."""
+    """Raise URError (INVALID_SIZE) if a region ends outside an image."""
     ends = [start + size for start, size in zip(origin, region, strict=True)]
     if any(end > size for end, size in zip(ends, image.extent, strict=True)):
         raise failure("INVALID_SIZE", f"pixels up to {ends} of an image of {image.extent}")
@@ -37,7 +37,7 @@ def _pitches(image: URImage, region: Extent, row: int, slice_: int) -> tuple[int
     if row and row < least:
         raise failure("INVALID_SIZE", f"a row of {least} bytes with a pitch of {row}")
     if not image.has_slices and not image.is_array_of_lines:
-        return row, 0  # there is one slice
+        return row, 0  # there is only one slice
     height = 1 if image.is_array_of_lines else region[1]
     if slice_ and slice_ < (row or least) * height:
         raise failure("INVALID_SIZE", f"a slice of {height} rows with a pitch of {slice_}")

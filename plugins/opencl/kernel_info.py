@@ -13,7 +13,8 @@ from ...loader.base.query import text
 from ...loader.ur.abi import UR
 from .core import adapter, check, failure
 from .devices import URDevice
-from .kernels import URKernel, URKernelArgument, arguments_of, set_on
+from .kernel_arguments import URKernelArgument, arguments_of
+from .kernels import URKernel, set_on
 from .queues import URQueue
 from .usm.registry import allocations
 

@@ -20,8 +20,9 @@ from ..sdk._native import ffi
 from .core import adapter, check, failure
 from .devices import URDevice
 from .events import UREvent
+from .kernel_arguments import URKernelArgument, arguments_of
 from .kernel_info import declare_memory, recreate_kernel, suggestion
-from .kernels import URKernel, URKernelArgument, arguments_of, set_on
+from .kernels import URKernel, set_on
 from .queues import URQueue, create_queue
 
 #: Dimensions → what makes an array of size_t.

@@ -21,7 +21,16 @@ from ...icd.command_buffer.waiting import wait as wait_for_event
 from ...icd.errors import OpenCLError
 from ...loader.ur.abi import UR
 from .contexts import URContext, check_native
-from .core import CLObject, adapter, check, create, failure, handles, query, retain_unless_owned
+from .core import (
+    CLObject,
+    adapter,
+    check,
+    create,
+    failure,
+    handles,
+    query_number,
+    retain_unless_owned,
+)
 from .devices import URDevice, device_of
 from .events import UREvent, waits_itself
 
@@ -361,18 +370,16 @@ def urQueueCreateWithNativeHandle(
     device = _ask_native(hNativeQueue, hContext, "CL_QUEUE_DEVICE")
     if hDevice is not None and device != hDevice.cl:
         raise failure("INVALID_DEVICE", "the native queue is of another device")
-    owned = bool(pProperties and pProperties.isNativeHandleOwned)
-    return _of_native(hNativeQueue, hContext, hDevice or device_of(device), owned)
+    return _from_native(hNativeQueue, hContext, hDevice or device_of(device), pProperties)
 
 
 def _ask_native(native: int, context: URContext, name: str) -> int:
-    data = query(context.table, "clGetCommandQueueInfo", native, OPENCL[name])
-    return int.from_bytes(data, "little")
+    return query_number(context.table, "clGetCommandQueueInfo", native, name)
 
 
-def _of_native(native: int, context: URContext, device: URDevice, owned: bool) -> URQueue:
+def _from_native(native: int, context: URContext, device: URDevice, properties: Any) -> URQueue:
     """Create an object for a cl_command_queue."""
-    retain_unless_owned(URQueue, native, context.table, owned)
+    retain_unless_owned(URQueue, native, context.table, properties)
     bits = _ask_native(native, context, "CL_QUEUE_PROPERTIES")
     flags = sum(flag for flag, opencl in _PROPERTIES if bits & opencl)
     queue = URQueue(native, context, device, flags)
@@ -396,6 +403,6 @@ def queue_of(native: int, context: URContext) -> URQueue:
     if known is not None:
         return known
     device = device_of(_ask_native(native, context, "CL_QUEUE_DEVICE"))
-    queue = _of_native(native, context, device, owned=False)
+    queue = _from_native(native, context, device, None)
     queue.borrowed = True
     return queue

@@ -21,6 +21,7 @@ from .core import CLObject, create, failure, flags
 from .enqueue import Call, Enqueue, declare_enqueue, enqueues
 from .events import UREvent
 from .memory import URMemory
+from .platforms import extension
 
 Rect = tuple[int, int, int]
 LARGEST_PATTERN: Final = 128  # bytes (SPEC clEnqueueFillBuffer: 1, 2, 4 … 128)
@@ -356,11 +357,9 @@ def _transfer_global_variable(
     host: int,
 ) -> UREvent | None:
     enqueue.check_context("the program", program)
-    address = enqueue.queue.context.platform.icd.extension_function(routine)
-    if not address:
-        raise failure("UNSUPPORTED_FEATURE", f"the driver has no {routine}")
+    function = extension(enqueue.queue.context.platform, routine, _GlobalVariable)
     arguments = program.cl, name.encode(), enqueue.blocks, count, offset, host
-    return enqueue.call(routine, *arguments, function=_GlobalVariable(address))
+    return enqueue.call(routine, *arguments, function=function)
 
 
 for _name, _word, _host in (

@@ -13,7 +13,8 @@ from ....icd._native import lib as icd_lib
 from ....icd.calls import address
 from ...sdk._native import ffi, lib
 from ..core import check, failure
-from ..kernels import URKernel, URKernelArgument, argument_rows
+from ..kernel_arguments import URKernelArgument, argument_rows
+from ..kernels import URKernel
 from .appends import Append, Appended, declare_append
 from .arguments import refused
 from .command_buffers import URCommandBuffer
