@@ -100,7 +100,7 @@ def urEventGetNativeHandle(hEvent: UREvent) -> int:
 def urEventCreateWithNativeHandle(
     hNativeEvent: int, hContext: URContext, pProperties: Any
 ) -> UREvent:
-    """Make the event of a native handle. Without one, make a complete event, as other adapters do."""
+    """Make the event of a native handle. NULL gives a complete event, as in other adapters."""
     if not hNativeEvent:
         return UREvent(completed_event(hContext), hContext)
     check_native(hNativeEvent, hContext, "clGetEventInfo", "CL_EVENT_CONTEXT")
