@@ -1,5 +1,6 @@
-/* Ctrl-C that came while an entry point ran. The handler of loader/base/interrupts.py puts it off; the shell raises it again as soon as
- * the entry point has returned. Python then handles it before the next instruction of the caller. */
+/* Ctrl-C that came while an entry point ran. The handler of loader/base/interrupts.py defers it.
+ * The shell raises it again when the entry point has returned. Python then handles it before the
+ * next instruction of the caller. */
 #define Py_LIMITED_API 0x030A0000
 #include <Python.h>
 
@@ -10,7 +11,7 @@
 #include <stdbool.h>
 
 static atomic_int due;
-static pthread_t thread;   /* the one that runs Python's signal handlers */
+static pthread_t thread; /* the thread that runs Python's signal handlers */
 
 void fl_put_off_interrupt(void) {
     thread = pthread_self();
@@ -19,7 +20,7 @@ void fl_put_off_interrupt(void) {
 
 const int *fl_interrupt_due(void) { return (const int *)&due; }
 
-/* An outer entry point may still be running: then the handler puts it off again. */
+/* An outer entry point may still run. Then the handler defers it again. */
 void fl_raise_interrupt(void) {
     if (due && pthread_equal(thread, pthread_self())) {
         due = 0;
@@ -27,7 +28,8 @@ void fl_raise_interrupt(void) {
     }
 }
 
-/* Whether a frame of this thread is a finalizer. Needs the GIL; runs no Python code. */
+/* Returns whether a frame of this thread is a finalizer. It needs the GIL and runs no Python
+ * code. */
 static bool in_finalizer(void) {
     PyObject *frame = (PyObject *)PyEval_GetFrame();
     bool found = false;
@@ -47,8 +49,9 @@ static bool in_finalizer(void) {
     return found;
 }
 
-/* A pending call runs in the main thread between two instructions. It adds itself again as long as the finalizer runs: no
- * Python function does this, because each of its calls would handle the next interrupt inside the last one. */
+/* A pending call runs in the main thread between two instructions. It adds itself again while the
+ * finalizer runs. A Python function cannot do this, because each of its calls would handle the next
+ * interrupt inside the last one. */
 static int raise_outside_finalizer(void *unused) {
     if (!in_finalizer() || Py_AddPendingCall(raise_outside_finalizer, unused))
         PyErr_SetInterrupt();

@@ -231,7 +231,7 @@ def test_a_layout_that_is_not_known_is_named_and_ignored(host: Host, toy: Path) 
     assert lines(done)[1] == "slot: 0 yes"
     assert (
         done.err
-        == "fairlead: FAIRLEAD_UR_LAYOUT=2025.3 is ignored: it is none of 2026.2 2026.1 2026.0\n"
+        == "fairlead: FAIRLEAD_UR_LAYOUT=2025.3 is ignored: it may be 2026.2 2026.1 2026.0\n"
     )
 
 
@@ -295,7 +295,7 @@ def test_fairlead_python_names_another_one(host: Host, homeless: Path) -> None:
         ("/no'where", "FAIRLEAD_PYTHON is /no'where, which cannot be executed"),
         ("/bin", "FAIRLEAD_PYTHON is /bin, which cannot be executed"),
         ("/etc/passwd", "FAIRLEAD_PYTHON is /etc/passwd, which cannot be executed"),
-        ("python3.99", "FAIRLEAD_PYTHON is python3.99, which is no program on PATH"),
+        ("python3.99", "FAIRLEAD_PYTHON is python3.99, which is not a program on PATH"),
     ],
 )
 def test_fairlead_python_is_no_python(host: Host, toy: Path, program: str, says: str) -> None:
@@ -344,7 +344,7 @@ def test_a_python_that_hangs_or_cannot_be_run_is_said_to(
     [
         ("/usr/lib/libpython3.11.a", "was built without a shared library (--enable-shared)"),
         ("/nowhere/libpython3.11.so", "/nowhere/libpython3.11.so: cannot open shared object file"),
-        ("/lib/x86_64-linux-gnu/libm.so.6", "is of a version that is not known here"),
+        ("/lib/x86_64-linux-gnu/libm.so.6", "is of an unknown version"),
         ("", "does not say where its shared library is"),
     ],
 )
