@@ -35,7 +35,7 @@ from ..runtime.kernel_types import Declared, declared_types, fit
 from ..runtime.launches import Launch, Sizes
 from .block import CapturedBlock
 
-#: The memory that commands name (fl_command): buffers, addresses of SVM, and the host's.
+#: The memory that commands name (fl_command): buffers, images, addresses of SVM, and the host's.
 _MEMORY: Final = {
     "copy": ("source", "target"),
     "copy_rect": ("source", "target"),
@@ -46,6 +46,12 @@ _MEMORY: Final = {
     "read_rect": ("source", "host"),
     "write": ("target", "host"),
     "write_rect": ("target", "host"),
+    "copy_image": ("source", "target"),
+    "copy_image_to_buffer": ("source", "target"),
+    "copy_buffer_to_image": ("source", "target"),
+    "fill_image": ("target",),
+    "read_image": ("source", "host"),
+    "write_image": ("target", "host"),
 }
 
 
@@ -203,10 +209,6 @@ def _converted(
         return MEMORY, 8, 0, None
     if isinstance(value, Array):
         value = value.data  # which refuses arrays that begin within their buffer
-    if isinstance(value, pyopencl.Image):
-        raise _wrong(
-            f"argument {index} is an image, and images cannot be captured", "give a buffer"
-        )
     for kind, size, types, word in _PYOPENCL:
         if isinstance(value, tuple(getattr(pyopencl, name) for name in types)):
             return (

@@ -57,10 +57,6 @@ _REASONS: Final[dict[int, tuple[str, str]]] = {
         "bind the array to a name in the calling function, or name it: capture(queue, keep=[array])",
     ),
     lib.FL_NO_MEMORY: ("there is not enough memory", ""),
-    lib.FL_IMAGE: (
-        "an argument of the kernel is an image, and images cannot be captured",
-        "run kernels that use images outside the block",
-    ),
     lib.FL_CALLBACK: (
         "it asks for a callback at completion, and nothing completes inside the block",
         "set the callback on the replay's event",

@@ -48,6 +48,10 @@ _FUNCTIONS: Final = {
     "fill": "clCommandFillBufferKHR",
     "svm_copy": "clCommandSVMMemcpyKHR",
     "svm_fill": "clCommandSVMMemFillKHR",
+    "copy_image": "clCommandCopyImageKHR",
+    "copy_image_to_buffer": "clCommandCopyImageToBufferKHR",
+    "copy_buffer_to_image": "clCommandCopyBufferToImageKHR",
+    "fill_image": "clCommandFillImageKHR",
 }
 
 
@@ -271,7 +275,7 @@ class DriverCommandBuffer:
         return address(command.source), address(command.target), *command.n[0:3]
 
     def _copy_rect(self, command: Any) -> tuple[Any, ...]:
-        rows = [(ctypes.c_size_t * 3)(*command.n[at : at + 3]) for at in (0, 3, 6)]
+        rows = _rows(command, 0, 3, 6)
         return address(command.source), address(command.target), *rows, *command.n[9:13]
 
     def _fill(self, command: Any) -> tuple[Any, ...]:
@@ -282,6 +286,20 @@ class DriverCommandBuffer:
             command.n[0],
             command.n[1],
         )
+
+    def _copy_image(self, command: Any) -> tuple[Any, ...]:
+        return address(command.source), address(command.target), *_rows(command, 0, 3, 6)
+
+    def _copy_image_to_buffer(self, command: Any) -> tuple[Any, ...]:
+        rows = _rows(command, 0, 6)
+        return address(command.source), address(command.target), *rows, command.n[3]
+
+    def _copy_buffer_to_image(self, command: Any) -> tuple[Any, ...]:
+        rows = _rows(command, 3, 6)
+        return address(command.source), address(command.target), command.n[0], *rows
+
+    def _fill_image(self, command: Any) -> tuple[Any, ...]:
+        return address(command.target), address(command.pattern), *_rows(command, 0, 6)
 
     def _svm_copy(self, command: Any) -> tuple[Any, ...]:
         return address(command.target), address(command.source), command.n[0]
@@ -363,3 +381,8 @@ class DriverCommandBuffer:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _rows(command: Any, *places: int) -> list[Any]:
+    """Three numbers of a command from each place on: origins and a region."""
+    return [(ctypes.c_size_t * 3)(*command.n[at : at + 3]) for at in places]

@@ -35,6 +35,8 @@ bool fl_keep_has(const fl_keep *keep, const void *object);
 /* 1: it is new and was retained (unless `owned`, when the caller's reference is taken over); 0: already there; negative: the code of
  * what went wrong, and nothing was retained. */
 int fl_keep_add(fl_keep *keep, void *object, fl_kind kind, bool owned);
+/* The same for a memory object, after what it is a part of or made from: not every driver keeps that. */
+int fl_keep_add_memory(fl_keep *keep, cl_mem mem);
 /* The object's place in the order in which they came; it is there. */
 uint32_t fl_keep_index(const fl_keep *keep, const void *object);
 void fl_keep_release(fl_keep *keep);
@@ -85,10 +87,9 @@ struct fl_arguments {
 bool fl_same_argument(const fl_argument *a, const fl_argument *b);
 cl_kernel fl_copy_kernel(cl_kernel kernel, bool *with_arguments);
 /* Freeze a launch: *kernel becomes a copy of it that nobody else has, kept by `keep`; *arguments are those of this moment (the caller
- * owns a reference). Its memory objects are kept, those not kept before are listed in `fresh`, its SVM pointers are pinned. After
- * CL_SUCCESS the launch is refused all the same if *reason says so. */
-cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen, fl_keep *keep, fl_pins *pins, fl_pins *fresh,
-                 enum fl_reason *reason);
+ * owns a reference). Its memory objects and samplers are kept, its SVM pointers are pinned. After CL_SUCCESS the launch is refused all the
+ * same if *reason says so. */
+cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen, fl_keep *keep, fl_pins *pins, enum fl_reason *reason);
 
 /* prepare.c: the kernels of a program, and what has to be set on them before each launch. */
 typedef struct fl_set {        /* small: a replay reads them all, past what the driver has left of the caches */

@@ -4,6 +4,9 @@
     /* check_record.c */                                                                                  \
     X(record_every_command) X(record_refuses_other_commands) X(record_refuses_blocking)                   \
     X(record_bad_arguments) X(record_bad_objects) X(record_bad_patterns) X(record_host_memory)            \
+    /* check_images.c */                                                                                  \
+    X(images_same_as_calls) X(images_host_extents) X(images_of_kernels) X(images_of_buffers)              \
+    X(images_of_themselves) X(images_depth) X(images_bad_arguments) X(images_empty_slots)                 \
     /* check_order.c */                                                                                   \
     X(order_in_order) X(order_out_of_order) X(order_two_queues) X(order_events) X(order_outside_events)   \
     X(order_pending_after_error) X(order_failed_event) X(order_foreign_event) X(order_waits)              \
