@@ -24,6 +24,7 @@ from ..drivers import drivers
 from ..errors import check, error
 from ..objects import Device, Platform
 from .commands import OPERATIONS, ORDER_ONLY, CommandList
+from .edits import content_of
 from .leaving import leave
 
 _WITH_PROPERTIES: Final = (0, 9, 5)
@@ -162,6 +163,7 @@ class DriverCommandBuffer:
         self._shapes: dict[
             int, tuple[int, bool]
         ] = {}  # of launches: dimensions, whether a local size was given
+        self._contents: dict[int, tuple[Any, ...]] = {}  # of transfers, which cannot be changed
         self.cl = self.queue = 0
         self.queue = new_queue(context, device, properties)
         self.cl = self._create()
@@ -240,6 +242,8 @@ class DriverCommandBuffer:
         if out is not None:
             self.mutable[index] = handle.value or 0
             self._shapes[index] = command.work_dim, bool(command.has_local)
+        if not is_kernel and self._updatable:
+            self._contents[index] = content_of(command)
 
     # the arguments of each function between the properties and the wait list
 
@@ -316,7 +320,13 @@ class DriverCommandBuffer:
 
     def update(self, commands: Sequence[int]) -> int:
         """Launches have changed in the array: give the driver their arguments and sizes. Returns OpenCL's code, CL_INVALID_VALUE for what
-        cannot be said: another number of dimensions, and a local size that the driver is to choose from now on."""
+        cannot be said: another number of dimensions, a local size that the driver is to choose from now on, and another transfer."""
+        transfers = [index for index in commands if index in self._contents]
+        if any(self._contents[index] != content_of(self._array[index]) for index in transfers):
+            return _INVALID_VALUE
+        commands = [index for index in commands if index in self._shapes]
+        if not commands:
+            return 0
         shapes = {
             index: (self._array[index].work_dim, bool(self._array[index].has_local))
             for index in commands

@@ -96,7 +96,9 @@ def _refusal(function: Any) -> str:
 
 def generated_refusals() -> str:
     """The text of refusals.h: every clEnqueue… that record.c and record_images.c do not record."""
-    sources = [(HERE / name).read_text(encoding="utf-8") for name in ("record.c", "record_images.c")]
+    sources = [
+        (HERE / name).read_text(encoding="utf-8") for name in ("record.c", "record_images.c")
+    ]
     recorded = re.findall(r"RECORD\((cl\w+)\)", "".join(sources))
     api = building.api("cl")
     functions = [f for f in api.slots if f.name.startswith("clEnqueue") and f.name not in recorded]

@@ -69,7 +69,7 @@ class BufferImage(cl.Image):
 def make(context: cl.Context, kind: Kind, values: np.ndarray | None = None) -> cl.Image:
     """An image with these numbers, or zeros."""
     values = np.zeros(4 * kind.pixels, np.uint32) if values is None else values
-    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    flags: Any = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
     description = cl.ImageDescriptor()
     description.image_type, description.shape = kind.type, kind.shape
     description.array_size, description.pitches = kind.layers, (0, 0)
