@@ -265,13 +265,13 @@ static cl_int watched_clSetKernelArgSVMPointer(cl_kernel kernel, cl_uint arg_ind
     return code;
 }
 
-int fl_watch_arguments(void **table) {
+int fl_watch_arguments(void **table, fl_mapping *known) {
     pthread_mutex_lock(&seen.lock);
-    int code = fl_patch(table, SLOT_clSetKernelArg, (void *)watched_clSetKernelArg);
+    int code = fl_patch(table, SLOT_clSetKernelArg, (void *)watched_clSetKernelArg, known);
     if (code == CL_SUCCESS) {
-        code = fl_patch(table, SLOT_clSetKernelArgSVMPointer, (void *)watched_clSetKernelArgSVMPointer);
+        code = fl_patch(table, SLOT_clSetKernelArgSVMPointer, (void *)watched_clSetKernelArgSVMPointer, known);
         if (code != CL_SUCCESS)
-            fl_unpatch(table, SLOT_clSetKernelArg);
+            fl_unpatch(table, SLOT_clSetKernelArg, known);
     }
     pthread_mutex_unlock(&seen.lock);
     return code;
@@ -279,12 +279,12 @@ int fl_watch_arguments(void **table) {
 
 /* With the last watcher of a table what was seen through it is forgotten: from now on nobody sees it change. Other drivers' kernels
  * stay, unless there is no memory to keep them apart: then they count as unseen, which is refused and never wrong. */
-void fl_unwatch_arguments(void **table) {
+void fl_unwatch_arguments(void **table, fl_mapping *known) {
     pthread_mutex_lock(&seen.lock);
-    fl_unpatch(table, SLOT_clSetKernelArgSVMPointer);
+    fl_unpatch(table, SLOT_clSetKernelArgSVMPointer, known);
     kernel_state *old = NULL, *rest = NULL;
     uint32_t capacity = seen.capacity;
-    if (fl_unpatch(table, SLOT_clSetKernelArg) == 0 && seen.states) {
+    if (fl_unpatch(table, SLOT_clSetKernelArg, known) == 0 && seen.states) {
         old = seen.states;
         rest = calloc(capacity, sizeof *rest);
         seen.states = rest;

@@ -44,9 +44,14 @@ void fl_keep_release(fl_keep *keep);
 /* patch.c: the function in a slot of a driver's table, our stub where there is none. */
 void *fl_slot(void *const *table, int slot);
 
-/* patch.c: slots of a driver's own table, exchanged while somebody needs to see the calls. */
-int fl_patch(void **table, int slot, void *replacement);
-unsigned fl_unpatch(void **table, int slot);
+/* patch.c: slots of a driver's own table, exchanged while somebody needs to see the calls. `known` is what the kernel's list of mappings
+ * said last, {0} at first, so that it is read once for several slots and not kept for longer. */
+typedef struct fl_mapping {
+    uintptr_t low, high;
+    int protection;
+} fl_mapping;
+int fl_patch(void **table, int slot, void *replacement, fl_mapping *known);
+unsigned fl_unpatch(void **table, int slot, fl_mapping *known);
 void *fl_patched(const void *object, int slot);
 bool fl_is_patched(const void *object, int slot);
 
@@ -54,16 +59,16 @@ bool fl_is_patched(const void *object, int slot);
 void fl_tell_memory(cl_mem memory);
 
 /* arguments.c: what clSetKernelArg put into which kernel while a block records. */
-int fl_watch_arguments(void **table);
-void fl_unwatch_arguments(void **table);
+int fl_watch_arguments(void **table, fl_mapping *known);
+void fl_unwatch_arguments(void **table, fl_mapping *known);
 
 /* svm.c: allocations that a graph uses are freed when the graph is dropped, not before. */
 typedef struct fl_pins {
     const void **pointers;
     uint32_t count, capacity;
 } fl_pins;
-int fl_watch_svm(void **table);
-void fl_unwatch_svm(void **table);
+int fl_watch_svm(void **table, fl_mapping *known);
+void fl_unwatch_svm(void **table, fl_mapping *known);
 bool fl_list(fl_pins *list, const void *pointer);
 bool fl_pin(fl_pins *pins, const void *pointer);
 void fl_unpin_all(fl_pins *pins);

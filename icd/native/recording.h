@@ -55,6 +55,7 @@ struct fl_recording {
     uint32_t pending_count, pending_capacity;
     fl_keep keep;
     uint32_t told;               /* how much of `keep` the observer was told of */
+    uint64_t heard;              /* the number of the last fl_tell_memory that it heard of */
     fl_pins pins;
     struct fl_recording *next;   /* the list of active recordings */
 };
@@ -115,7 +116,7 @@ bool fl_follow(fl_recording *recording, uint32_t node);
 void fl_forget_events(fl_recording *recording);
 
 /* events.c: see the waits and callbacks of events that come through a driver's table. */
-int fl_watch_events(void **table);
-void fl_unwatch_events(void **table);
+int fl_watch_events(void **table, fl_mapping *known);
+void fl_unwatch_events(void **table, fl_mapping *known);
 
 #endif

@@ -947,6 +947,12 @@ void mock_put_slot(mock *m, int slot, void *function) {
     remember_tables(m);
 }
 
+void *mock_exchange_slot(mock *m, int slot, void *function) {
+    void **table = m->data ? m->data : m->own, *was = table[slot];
+    put(table, slot, function, m->variant == MOCK_SEALED);
+    return was;
+}
+
 void mock_put_back_slots(mock *m) {
     void *whole[FL_SLOTS] = {NULL};
     fill(whole);

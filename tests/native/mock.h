@@ -63,6 +63,8 @@ int mock_references(const void *object);
 /* Knobs. */
 void mock_put_slot(mock *m, int slot, void *function);   /* in all tables of the driver, for good: NULL or a stub */
 void mock_put_back_slots(mock *m);
+void *mock_exchange_slot(mock *m, int slot, void *function);   /* in the table that clients use, as somebody does who looks at calls: what
+                                                                 * was there */
 void mock_hide_argument_info(bool hide);
 void mock_events_are(cl_int status);        /* what events of commands made from now on are: CL_COMPLETE or CL_QUEUED */
 /* The n-th call from now (0: the next) to a slot, or to any that can fail (slot -1), answers `code` and does nothing. */
