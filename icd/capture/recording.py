@@ -9,8 +9,10 @@ PyOpenCL: who can find the Python owner of a piece of host memory gives an `Obse
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Final, Protocol
 
 from ...loader.base.errors import FairleadError
@@ -94,23 +96,23 @@ class RefusedCall:
 
 
 class Observer(Protocol):
-    """What a recording asks whoever knows the client."""
+    """What a recording asks whoever knows the client. `caller` is the frame that is calling OpenCL, None if no Python function is."""
 
-    def added(self, new_objects: bool) -> None:
+    def added(self, caller: FrameType | None, new_objects: bool) -> None:
         """A command was recorded; `new_objects` if it is the first to use some memory object or other."""
 
-    def passed(self) -> None:
+    def passed(self, caller: FrameType | None) -> None:
         """A memory object that the recording does not keep yet was set as a kernel's argument."""
 
-    def keep_host(self, address: int, size: int) -> bool:
+    def keep_host(self, caller: FrameType | None, address: int, size: int) -> bool:
         """Keep the owner of host memory alive for as long as the recording lives; False if there is none to be found."""
         ...
 
-    def is_housekeeping(self) -> bool:
+    def is_housekeeping(self, caller: FrameType | None) -> bool:
         """Whether the wait that is being made now is the client's own tidying and not the program's."""
         ...
 
-    def where(self) -> str:
+    def where(self, caller: FrameType | None) -> str:
         """File and line of the program's call that is being made now."""
         ...
 
@@ -129,27 +131,29 @@ def _observe(handle: Any, what: int, detail: int, address: Any, size: int) -> in
     """Nothing can be raised through the client's C: what is raised here, say by a signal handler, is kept for the end of the block."""
     cookie: _Cookie = ffi.from_handle(handle)
     try:
-        return _answer(cookie, what, detail, address, size)
+        return _answer(cookie, sys._getframe().f_back, what, detail, address, size)
     except BaseException as raised:
         cookie.raised = cookie.raised or raised
         return 1
 
 
-def _answer(cookie: _Cookie, what: int, detail: int, address: Any, size: int) -> int:
+def _answer(
+    cookie: _Cookie, caller: FrameType | None, what: int, detail: int, address: Any, size: int
+) -> int:
     observer = cookie.observer
     if what == lib.FL_ASK_ADDED:
-        observer.added(size > 0)
+        observer.added(caller, size > 0)
     elif what in (lib.FL_ASK_HOST, lib.FL_ASK_HOST_OF_MEMORY):
-        return not observer.keep_host(int(ffi.cast("uintptr_t", address)), size)
+        return not observer.keep_host(caller, int(ffi.cast("uintptr_t", address)), size)
     elif what == lib.FL_ASK_PASSED:
-        observer.passed()
+        observer.passed(caller)
     elif what == lib.FL_ASK_SVM:
-        observer.keep_host(int(ffi.cast("uintptr_t", address)), size)
+        observer.keep_host(caller, int(ffi.cast("uintptr_t", address)), size)
     elif what == lib.FL_ASK_WAIT:
-        return not observer.is_housekeeping()
+        return not observer.is_housekeeping(caller)
     elif what == lib.FL_ASK_REFUSED:
         text, remedy = _REASONS[size]
-        refusal = RefusedCall(OPENCL.slots[detail].name, text, remedy, observer.where())
+        refusal = RefusedCall(OPENCL.slots[detail].name, text, remedy, observer.where(caller))
         cookie.refusals.append(refusal)
     return 0
 
