@@ -45,13 +45,12 @@ def handle(thing: Any, kind: str, routine: str) -> int:
     return thing.int_ptr
 
 
-def is_device_memory(thing: Any) -> bool:
-    """Whether something is a PyOpenCL buffer, image or SVM allocation, or an array that holds one."""
+def is_device_object(thing: Any) -> bool:
+    """Whether something is a PyOpenCL buffer, image, sampler or SVM allocation, or an array that holds one."""
     import pyopencl
 
-    return isinstance(
-        getattr(thing, "base_data", thing), (pyopencl.MemoryObjectHolder, pyopencl.SVMPointer)
-    )
+    kinds = pyopencl.MemoryObjectHolder, pyopencl.SVMPointer, pyopencl.Sampler
+    return isinstance(getattr(thing, "base_data", thing), kinds)
 
 
 def context_of(queue: Any, routine: str) -> int:

@@ -48,7 +48,7 @@ _REASONS: Final[dict[int, tuple[str, str]]] = {
     ),
     lib.FL_UNSEEN_ARGUMENT: (
         "an argument of the kernel was set before the block, or never, and it may be memory that the graph could not keep alive",
-        "set all arguments inside the block (kernel(queue, …) does), or name the buffers: capture(queue, keep=[buffers])",
+        "set all arguments inside the block (kernel(queue, …) does), or name the buffers, images and samplers: capture(queue, keep=[…])",
     ),
     lib.FL_NO_CLONE: (
         "the kernel cannot be frozen: the driver has no clCloneKernel and not all arguments were set inside the block",

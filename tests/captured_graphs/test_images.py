@@ -10,8 +10,9 @@ import pyopencl as cl
 import pytest
 from helpers import images
 from helpers.images import COMMANDS, IMAGE2D, KINDS, Kind, Scene
+from pyopencl import _cl
 
-from fairlead.captured_graphs.context import capture
+from fairlead.captured_graphs.context import CaptureError, capture
 from fairlead.captured_graphs.segment import ReplayError
 from fairlead.icd.command_buffer.driver_command_buffer import support_of
 from fairlead.runtime import Errc, SYCLError
@@ -266,3 +267,85 @@ def test_reads_and_writes_of_images_are_replayed(
     said = graph.finalize().explain(queue)
     if support_of(queue.device.int_ptr) is not None:
         assert f"command 0 is a {command}, which cl_khr_command_buffer" in said
+
+
+# --- host memory ---
+
+
+@pytest.mark.parametrize("kind", KINDS[2:], ids=lambda kind: kind.name)
+def test_host_memory_that_an_image_lives_in_is_kept(queue: cl.CommandQueue, kind: Kind) -> None:
+    triple, near = images.kernel(queue.context, kind), images.sampler(queue.context)
+    target = images.make(queue.context, kind)
+
+    def record() -> Any:
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+        source = images.make(queue.context, kind, images.numbers(kind, 21), flags)
+        with capture(queue) as graph:
+            triple(queue, kind.region, None, source, target, near)
+        return graph.finalize()
+
+    loop = record()
+    gc.collect()
+    rubbish = [np.full(4 * kind.pixels, 10**6, np.uint32) for _ in range(200)]
+    loop.replay(queue).wait()
+    np.testing.assert_array_equal(images.read(queue, target, kind), 3 * images.numbers(kind, 21))
+    assert len(rubbish) == 200
+
+
+def test_host_memory_with_pitches(queue: cl.CommandQueue) -> None:
+    kind = KINDS[5]  # 3D
+    scene, pitches = Scene(queue, kind), (160, 800)
+    results = [np.zeros(2 * 200 + 3 * 40 + 32, np.uint32) for _ in range(2)]
+    called, replayed = results
+    cl.enqueue_copy(queue, called, scene.one, origin=(0, 0, 0), region=kind.region, pitches=pitches)
+    with capture(queue) as graph:
+        cl.enqueue_copy(
+            queue,
+            replayed,
+            scene.one,
+            origin=(0, 0, 0),
+            region=kind.region,
+            pitches=pitches,
+            is_blocking=False,
+        )
+    graph.finalize().replay(queue).wait()
+    assert called.any()
+    np.testing.assert_array_equal(replayed, called)
+
+
+def test_host_memory_that_is_too_short_is_refused(queue: cl.CommandQueue) -> None:
+    image, whole = images.make(queue.context, IMAGE2D), np.zeros(4 * IMAGE2D.pixels - 1, np.uint32)
+    with pytest.raises(CaptureError, match="has no owner"), capture(queue):
+        _cl._enqueue_write_image(queue, image, (0, 0, 0), IMAGE2D.region, whole, is_blocking=False)
+
+
+def test_images_and_samplers_that_were_set_before_the_block(queue: cl.CommandQueue) -> None:
+    context, kind = queue.context, IMAGE2D
+    triple, near = images.kernel(context, kind), images.sampler(context)
+    source, target = images.make(context, kind, images.numbers(kind, 4)), images.make(context, kind)
+    triple.set_args(source, target, near)
+    with pytest.raises(CaptureError, match="before the block, or never"), capture(queue):
+        cl.enqueue_nd_range_kernel(queue, triple, kind.region[:2], None)
+    with capture(queue, keep=[source, target, near]) as graph:
+        cl.enqueue_nd_range_kernel(queue, triple, kind.region[:2], None)
+    del source, near, triple
+    gc.collect()
+    rubbish = [images.make(context, kind) for _ in range(20)]
+    graph.finalize().replay(queue).wait()
+    np.testing.assert_array_equal(images.read(queue, target, kind), 3 * images.numbers(kind, 4))
+    assert len(rubbish) == 20
+
+
+def test_a_sampler_alone_may_be_named(queue: cl.CommandQueue) -> None:
+    context, kind = queue.context, IMAGE2D
+    triple, near = images.kernel(context, kind), images.sampler(context)
+    source, target = images.make(context, kind, images.numbers(kind, 4)), images.make(context, kind)
+    triple.set_arg(2, near)
+    with capture(queue, keep=[near]) as graph:
+        triple.set_arg(0, source)
+        triple.set_arg(1, target)
+        cl.enqueue_nd_range_kernel(queue, triple, kind.region[:2], None)
+    del near
+    gc.collect()
+    graph.finalize().replay(queue).wait()
+    np.testing.assert_array_equal(images.read(queue, target, kind), 3 * images.numbers(kind, 4))

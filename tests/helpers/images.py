@@ -66,10 +66,14 @@ class BufferImage(cl.Image):
     made_from: cl.Buffer
 
 
-def make(context: cl.Context, kind: Kind, values: np.ndarray | None = None) -> cl.Image:
+_COPIED: Final[Any] = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+
+
+def make(
+    context: cl.Context, kind: Kind, values: np.ndarray | None = None, flags: Any = _COPIED
+) -> cl.Image:
     """An image with these numbers, or zeros."""
     values = np.zeros(4 * kind.pixels, np.uint32) if values is None else values
-    flags: Any = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
     description = cl.ImageDescriptor()
     description.image_type, description.shape = kind.type, kind.shape
     description.array_size, description.pitches = kind.layers, (0, 0)
