@@ -513,8 +513,11 @@ cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen,
             *reason = FL_UNSEEN_ARGUMENT;
             goto out;
         }
-        if (a->kind == FL_ARG_MEM && fl_keep_add_memory(keep, a->object) < 0)
+        int added = a->kind == FL_ARG_MEM ? fl_keep_add_memory(keep, a->object) : 0;
+        if (added < 0) {
+            code = added;
             goto out;
+        }
         if (a->kind == FL_ARG_SAMPLER && fl_keep_add(keep, a->object, FL_KEEP_SAMPLER, false) < 0)
             goto out;
         if (a->kind == FL_ARG_SVM && !fl_pin(pins, a->object))
