@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.ur.abi import UR
 from .arguments import FOREIGN, MEMORY, POINTER, Argument
-from .buffer import Memory
 from .checks import wrong_type
 from .errors import Errc, SYCLError, invalid
 from .event import Event
 from .handles import handle_array, make_struct
+from .memory import Memory
 from .platform import Device, platforms
 
 if TYPE_CHECKING:
