@@ -5,7 +5,7 @@
 |---|---|
 | `Accessor` of a buffer or an image | its memory object; read or written as the accessor says |
 | `Sampler` | its sampler |
-| pyopencl.Buffer, pyopencl.array.Array, SVM | its memory object, or the pointer |
+| pyopencl.Buffer, pyopencl.Image, pyopencl.array.Array, SVM | its memory object, or the pointer |
 | `USM`, or anything with `__sycl_usm_array_interface__` | the pointer |
 | NumPy scalar or structured value, ctypes object, `RawArgument(bytes)` | its bytes |
 | bool | one byte, OpenCL C's `bool` as `uchar` |

@@ -31,6 +31,7 @@ _OBJECTS: Final = {
     "image2d_t": "an accessor of an Image of two dimensions",
     "image3d_t": "an accessor of an Image of three dimensions",
     "image1d_array_t": "an accessor of an Image of two dimensions with image_array=True",
+    "image1d_buffer_t": "a pyopencl.Image of that kind",
     "image2d_array_t": "an accessor of an Image of three dimensions with image_array=True",
 }
 
