@@ -28,6 +28,7 @@ class URContext(CLObject):
         self.devices = tuple(devices)
         self.deleters: list[tuple[int, int]] = []
         self.usm: tuple[Any] | None = None  # what usm.strategy_of has found
+        self.samplers: dict[tuple[int, ...], int] = {}  # the cl_sampler of each description
 
     @cached_property
     def cookie(self) -> Any:
@@ -62,6 +63,8 @@ class URContext(CLObject):
             self.deleters
         ):  # urContextSetExtendedDeleter: before the context itself goes
             _Deleter(function)(data)
+        for sampler in self.samplers.values():
+            self.table.clReleaseSampler(sampler)
         super().close()
 
 

@@ -28,13 +28,14 @@ def _pitches(image: URImage, region: Extent, row: int, slice_: int) -> tuple[int
     """Row and slice pitch as drivers take them. The lines of an array of 1D images are as far
     apart as the slice pitch says, else the row pitch. Raises URError (INVALID_SIZE)."""
     least = region[0] * image.element_size
-    if image.is_array_of_lines:
+    lines = image.kind.is_lines
+    if lines:
         row = slice_ = slice_ or row
     if row and row < least:
         raise failure("INVALID_SIZE", f"a row of {least} bytes with a pitch of {row}")
-    if not image.has_slices and not image.is_array_of_lines:
+    if not image.kind.has_slices:
         return row, 0  # there is one slice
-    height = 1 if image.is_array_of_lines else region[1]
+    height = 1 if lines else region[1]
     if slice_ and slice_ < (row or least) * height:
         raise failure("INVALID_SIZE", f"a slice of {height} rows with a pitch of {slice_}")
     return row, slice_

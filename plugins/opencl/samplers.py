@@ -1,4 +1,5 @@
-"""Samplers."""
+"""Samplers. A context has one cl_sampler for each description, which lives as long as the context:
+PoCL frees one that is released before the kernels that use it have ended."""
 
 from __future__ import annotations
 
@@ -6,9 +7,10 @@ import ctypes
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
+from ...loader.base.forks import new_lock
 from ...loader.ur.abi import UR
 from .contexts import URContext
-from .core import CLObject, adapter, create, failure, query, retain_unless_owned
+from .core import CLObject, adapter, check, create, failure, query, retain_unless_owned
 from .images import check_images
 from .platforms import driver_of
 
@@ -20,6 +22,11 @@ _FILTERS: Final = {
     UR[f"UR_SAMPLER_FILTER_MODE_{name}"]: OPENCL[f"CL_FILTER_{name}"]
     for name in ("NEAREST", "LINEAR")
 }
+
+_PROPERTIES: Final = tuple(
+    OPENCL[f"CL_SAMPLER_{name}"] for name in ("NORMALIZED_COORDS", "ADDRESSING_MODE", "FILTER_MODE")
+)
+_lock: Final = new_lock()  # of all contexts' samplers
 
 
 @adapter.kind
@@ -52,23 +59,22 @@ def urSamplerCreate(hContext: URContext, pDesc: Any) -> URSampler:
     if addressing not in _ADDRESSING or filtering not in _FILTERS:
         raise failure("INVALID_ENUMERATION")
     check_images(hContext)
-    modes = _ADDRESSING[addressing], _FILTERS[filtering]
-    if hContext.platform.icd.version_number >= (2, 0):
-        names = (
-            "CL_SAMPLER_NORMALIZED_COORDS",
-            "CL_SAMPLER_ADDRESSING_MODE",
-            "CL_SAMPLER_FILTER_MODE",
-        )
-        pairs = [
-            word
-            for name, value in zip(names, (normalized, *modes), strict=True)
-            for word in (OPENCL[name], value)
-        ]
-        properties = (ctypes.c_uint64 * (len(pairs) + 1))(*pairs)
-        cl = create(hContext.table, "clCreateSamplerWithProperties", hContext.cl, properties)
-    else:
-        cl = create(hContext.table, "clCreateSampler", hContext.cl, normalized, *modes)
+    described = int(normalized), _ADDRESSING[addressing], _FILTERS[filtering]
+    with _lock:
+        cl = hContext.samplers.get(described) or _create(hContext, described)
+        hContext.samplers[described] = cl
+    check(hContext.table.clRetainSampler(cl), "clRetainSampler")
     return URSampler(cl, hContext, normalized, addressing, filtering)
+
+
+def _create(context: URContext, described: tuple[int, ...]) -> int:
+    """A new cl_sampler. Raises OpenCLError."""
+    if context.platform.icd.version_number < (2, 0):
+        return create(context.table, "clCreateSampler", context.cl, *described)
+    pairs = zip(_PROPERTIES, described, strict=True)
+    words = [word for pair in pairs for word in pair]
+    properties = (ctypes.c_uint64 * (len(words) + 1))(*words)
+    return create(context.table, "clCreateSamplerWithProperties", context.cl, properties)
 
 
 adapter.info(
