@@ -15,8 +15,9 @@ import numpy as np
 
 from ..icd._native import ffi
 from ..icd.command_buffer.cells import AS_FLOAT, AS_INTEGER, AS_IT_IS, AS_MEMORY, Cells
+from ..icd.command_buffer.edits import MEMORY
 from ..runtime.errors import Errc, SYCLError
-from .commands import check_memory
+from .argument_objects import check_context
 from .parameter import GraphParameter, MemoryParameter, root_of
 from .pyopencl_client import ArgumentError
 
@@ -227,7 +228,7 @@ class MemorySetting(Setting):
         if not isinstance(buffer, MemoryObjectHolder) or isinstance(buffer, Image):
             raise _wrong(f"the Parameter {self.name} is a buffer", "give a pyopencl.Buffer")
         handle = buffer.int_ptr
-        check_memory(handle, self._context, f"the Parameter {self.name}")
+        check_context(f"the Parameter {self.name}", MEMORY, handle, self._context)
         if buffer.size < parameter.buffer.size:
             raise _wrong(
                 f"the Parameter {self.name} is a buffer of {parameter.buffer.size} bytes, and "

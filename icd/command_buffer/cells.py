@@ -51,6 +51,12 @@ class Cells:
         self.rows: Any = ffi.new("fl_value[]", 0)
         self.take(range(count))
 
+    def skip(self, turns: int) -> None:
+        """So many enqueues have taken their values from the rows' series."""
+        for row, key in zip(self.rows, self.keys, strict=True):
+            if row.series:
+                row.series = ffi.cast("char *", row.series) + turns * key.size
+
     def learn(self, memory: Mapping[int, tuple[int, int]]) -> None:
         """Commands may name these Parameters' memory objects, too. See `Cells`."""
         self._memory = {**self._memory, **memory}
