@@ -25,6 +25,7 @@ MEASURES = (
     "replay",
     "arrays",
     "command_buffer",
+    "parameters",
     "capture_cost",
     "imports",
     "table_call",

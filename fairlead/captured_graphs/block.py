@@ -102,6 +102,8 @@ class CapturedBlock:
         self.order = Order((), ())
         self._commands: Any = None
         self._names: dict[int, str] = {}
+        #: The pairs of buffers that alternate (swaps.Swap).
+        self.swaps: Sequence[Any] = ()
         #: The names of its Parameters, by number.
         self.names: dict[int, str] = {}
         self._forks = forks()

@@ -165,7 +165,9 @@ class Executable(Drawable):
 
     def _take_over(self, node: CapturedNode) -> bool:
         """Update a launch that has only other numbers and sizes. Returns whether it was one."""
-        graph, new = self.executable_graph, node.command
+        graph, new = self._executable_graph, node.command
+        if graph is None:
+            return False
         number, only = graph.snapshot.index.get(node.id), graph.only
         if number is None or not isinstance(only, CapturedSegment):
             return False
@@ -232,6 +234,12 @@ class Executable(Drawable):
         for segment in self._captured_segments():
             names |= dict.fromkeys(segment.settings.by_name if segment.settings else ())
         return tuple(names)
+
+    @property
+    def is_swapped(self) -> bool:
+        """Whether the next replay has the buffers of `capture(swap=(u, v))` in each other's place: after an odd number of replays."""
+        settings = [one.settings for one in self._captured_segments()]
+        return any(one is not None and one.alternations and one.turn % 2 for one in settings)
 
     def _no_parameter(self, values: Mapping[str, Any]) -> SYCLError:
         names = self.parameters
@@ -326,13 +334,18 @@ class Executable(Drawable):
                 remedy="replay(queue, times=10_000, until=flag, every=16)",
             )
         flag, only = self._flag(until), self._only()
-        if only is not None:
+        alternates = only is not None and only.settings is not None and only.settings.alternations
+        if only is not None and not alternates:
             return EndedLoop(queue.context, *only.run_until(handle, times, every, flag, waits))
         ran, stopped, word = 0, False, ffi.new("uint32_t *")
         while ran < times and not stopped:
             count = min(every, times - ran)
             with self._lock:
-                self._replay_parts(queue, handle, count, waits, False, {}).wait()
+                if only is not None:
+                    for event in only.run(handle, count, waits):
+                        call(event, "clReleaseEvent") if event else None
+                else:
+                    self._replay_parts(queue, handle, count, waits, False, {}).wait()
             read = (flag[0], True, flag[1], 4, address(word), 0, None, None)
             check(call(handle, "clEnqueueReadBuffer", *read), "replay")
             ran, stopped, waits = ran + count, bool(word[0]), []

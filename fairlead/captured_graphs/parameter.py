@@ -183,12 +183,24 @@ class MemoryParameter:
     source = None
 
     def __init__(self, value: Any, buffer: Any, alias: Any, name: str | None) -> None:
+        import pyopencl
+
         self.number, self.name = next(_ids), name
         self.value, self.buffer, self.handle = value, buffer, alias.int_ptr
         #: While this lives no other memory object has the handle. It does not lead back to the alias.
-        self._kept = type(alias).from_int_ptr(self.handle)
+        self._kept = pyopencl.Buffer.from_int_ptr(self.handle)
         _know(self.number, self.handle, AS_MEMORY, 8)
         _alive[self.number] = self
+
+    @classmethod
+    def of_itself(cls, buffer: Any) -> MemoryParameter:
+        """One whose own memory object is the buffer itself, for as long as it is used for nothing else."""
+        return cls(buffer, buffer, buffer, None)
+
+    def forget(self) -> None:
+        """Have C no longer find it."""
+        lib.fl_forget_parameter(self.number)
+        _alive.pop(self.number, None)
 
     def __del__(self) -> None:
         if lib is not None and "number" in self.__dict__:

@@ -103,15 +103,16 @@ def _settings_of(
     commands: CommandList, blocks: Iterable[CapturedBlock]
 ) -> ParameterSettings | None:
     """What the Parameters in commands are; None if there are none. The commands lie in an array of their own."""
-    parameters, memory, names = {}, {}, {}
+    parameters, memory, names, swaps = {}, {}, {}, []
     for block in blocks:
+        swaps += block.swaps
         parameters |= block.parameters
         memory |= block.memory
         names |= block.names
     if not parameters:
         return None
     cells = Cells(commands.array, len(commands), memory)
-    return ParameterSettings(cells, parameters, names, commands.context)
+    return ParameterSettings(cells, parameters, names, commands.context, swaps)
 
 
 #: What dropped segments used.
@@ -220,8 +221,8 @@ class CapturedSegment:
         with self._lock:
             if self._pending:
                 waits += self._still_pending()
-            if series:
-                return self._run_series(queue, times, waits, series)
+            if series or (self.settings is not None and self.settings.alternations):
+                return self._run_series(queue, times, waits, series or {})
             if self._commands.first is None or times == 1:
                 return self._run(queue, times, waits)
             end, first = self._run(queue, 1, waits)
@@ -240,7 +241,8 @@ class CapturedSegment:
             ReplayError: a command could not be enqueued.
         """
         with self._lock:
-            event = 0 if self._pending else self._buffer.again(queue)
+            alternates = self.settings is not None and self.settings.alternations
+            event = 0 if self._pending or alternates else self._buffer.again(queue)
             if event < 0:
                 raise self._failure(event, self._buffer.failed_again)
         return event
@@ -276,7 +278,9 @@ class CapturedSegment:
         assert settings is not None
         settings.begin_series(series, times)
         try:
-            return self._run(queue, times, waits, settings)
+            done = self._run(queue, times, waits, settings)
+            settings.turn += times
+            return done
         finally:
             settings.end_series()
 
@@ -401,7 +405,7 @@ class CapturedSegment:
             if self.settings is None:
                 cells = Cells(self._commands.array, len(self._commands), {})
                 self.settings = ParameterSettings(cells, {}, {}, self._commands.context)
-            self.settings.learn(block.parameters, block.memory, block.names)
+            self.settings.learn(block.parameters, block.memory, block.names, block.swaps)
 
     def _keeps_kernel(self, number: int, native: Any) -> bool:
         """Return whether a command can use the kernel of the one that it replaces: the same

@@ -20,6 +20,7 @@ from ..runtime.errors import Errc, SYCLError
 from .argument_objects import check_context
 from .parameter import GraphParameter, MemoryParameter, root_of
 from .pyopencl_client import ArgumentError
+from .swaps import Alternation, Swap
 
 #: The codes of `struct` for numbers, which refuse what is no such number.
 _CODES: Final = {
@@ -241,6 +242,14 @@ class MemorySetting(Setting):
             row.pending = 1
 
 
+def all_rows(cells: Cells) -> dict[int, list[int]]:
+    """The rows of each Parameter, by its number."""
+    rows: dict[int, list[int]] = {}
+    for number, key in enumerate(cells.keys):
+        rows.setdefault(key.parameter, []).append(number)
+    return rows
+
+
 class ParameterSettings:
     """The Parameters in a segment's commands.
 
@@ -249,6 +258,7 @@ class ParameterSettings:
         parameters: by number, those that its blocks know.
         names: of those that the program made, by number.
         context: a handle.
+        swaps: the pairs of buffers that alternate.
     """
 
     def __init__(
@@ -257,8 +267,11 @@ class ParameterSettings:
         parameters: Mapping[int, Any],
         names: Mapping[int, str],
         context: int,
+        swaps: Sequence[Swap] = (),
     ) -> None:
-        self.cells = cells
+        self.cells, self._swaps = cells, list(swaps)
+        #: How many enqueues there were.
+        self.turn = 0
         self._parameters, self._names, self._context = parameters, names, context
         self._list()
 
@@ -267,11 +280,13 @@ class ParameterSettings:
         parameters: Mapping[int, Any],
         memory: Mapping[int, tuple[int, int]],
         names: Mapping[int, str],
+        swaps: Sequence[Swap] = (),
     ) -> None:
         """Commands with these Parameters may be put into the array."""
         self._parameters = {**self._parameters, **parameters}
         self._names = {**self._names, **names}
         self.cells.learn(memory)
+        self._swaps += swaps
 
     def take(self, numbers: Sequence[int]) -> None:
         """Commands were put into the array."""
@@ -293,7 +308,11 @@ class ParameterSettings:
             if key.conversion != AS_MEMORY:
                 function = _function(parameter, key.conversion, key.size)
             rows.setdefault(root.number, []).append((number, function))
+        self.alternations = [Alternation(one, cells, all_rows(cells)) for one in self._swaps]
+        swapped = {one.number for swap in self._swaps for one in swap.pair}
         for number, root in roots.items():
+            if number in swapped:
+                continue
             name = names.get(number, "")
             if name in self.by_name and name:
                 raise ArgumentError(
@@ -320,8 +339,10 @@ class ParameterSettings:
             raise
 
     def begin_series(self, values: Mapping[str, Any], times: int) -> None:
-        """Have the enqueues take one value each, of arrays."""
+        """Have the enqueues take one value each, of arrays; and the buffers that alternate."""
         begun: list[NumberSetting] = []
+        for alternation in self.alternations:
+            alternation.begin(self.turn, times)
         try:
             for name, array in values.items():
                 self.by_name[name].begin_series(array, times)
@@ -333,12 +354,16 @@ class ParameterSettings:
 
     def advance(self, done: int) -> None:
         """So many enqueues have taken their values."""
+        for alternation in self.alternations:
+            alternation.advance(done)
         for setting in self.by_name.values():
             if setting.series:
                 setting.advance(done)
 
     def end_series(self) -> None:
         """All enqueues have taken their values."""
+        for alternation in self.alternations:
+            alternation.end()
         for setting in self.by_name.values():
             if setting.series:
                 setting.end_series()

@@ -243,6 +243,20 @@ static void store(const fl_value *v, const void *bytes) {
         *v->transfers[k] = fl_object_of(v->cell);
 }
 
+static void take_next(const fl_value *v, uint32_t turn) {
+    const void *bytes = (const unsigned char *)v->series + (size_t)turn * v->cell->size;
+    cl_mem old = NULL;
+    if (v->cell->conversion == FL_AS_MEMORY) {
+        cl_mem object;
+        memcpy(&object, bytes, sizeof object);
+        old = fl_object_of(v->cell);
+        CALL(fl_table_of(object), clRetainMemObject)(object);
+    }
+    store(v, bytes);
+    if (old)   /* never the last reference: whoever gave the series keeps what is in it */
+        CALL(fl_table_of(old), clReleaseMemObject)(old);
+}
+
 int fl_set_cells(fl_buffer *buffer, fl_value *values, uint32_t count) {
     return buffer->python_updates ? FL_PYTHON_UPDATES : fl_store_cells(buffer, values, count);
 }
@@ -281,7 +295,7 @@ int fl_enqueue_series(const fl_route *route, uint32_t times, fl_value *values, u
     for (uint32_t i = 0; i < times && code == CL_SUCCESS; i++) {
         for (fl_value *v = values; v < values + count && code == CL_SUCCESS; v++)
             if (v->series) {
-                store(v, (const unsigned char *)v->series + (size_t)i * v->cell->size);
+                take_next(v, i);
                 code = tell(route->buffer, v);
             }
         if (code == CL_SUCCESS)
