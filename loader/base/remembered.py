@@ -45,7 +45,7 @@ class Remembered:
         return facts if are_dated else {}
 
     def add(self, facts: Mapping[str, Mapping[str, Any]]) -> None:
-        """Remember facts beside those of other processes. The file is replaced; failures are ignored."""
+        """Remember facts beside those of other processes. Failures are ignored."""
         file = self._file()
         if file is None:
             return
