@@ -110,8 +110,8 @@ class ExecutableGraph(Drawable):
         return self._segments
 
     def _places_of(self, part: Partition) -> Sequence[Device]:
-        """Return the devices of a partition's nodes, except those that are there for their "
-        "order."""
+        """Return the devices of a partition's nodes, except those that are there for their
+        order."""
         commands, devices = self.snapshot.commands, self.snapshot.devices
         return tuple(
             dict.fromkeys(

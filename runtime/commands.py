@@ -227,8 +227,8 @@ class InteropHandle:
     buffer: AdapterCommandBuffer | None = None
 
     def native_queue(self) -> int:
-        """Return the native queue (OpenCL: cl_command_queue), 0 while a command-buffer is "
-        "recorded."""
+        """Return the native queue (OpenCL: cl_command_queue), 0 while a command-buffer is
+        recorded."""
         return self.queue.native() if self.queue is not None else 0
 
     def native_command_buffer(self) -> int:

@@ -28,7 +28,7 @@ def whole(width: int = WIDTH, height: int = HEIGHT) -> Any:
 
 
 def pixels(first: float = 0.0) -> Any:
-    """Pixels of four floats: red is the number of the pixel."""
+    """Return pixels of four floats. Red is the number of the pixel."""
     return (ctypes.c_float * (4 * PIXELS))(
         *[first + i if channel == 0 else 1.0 for i in range(PIXELS) for channel in range(4)]
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...icd.abi import OPENCL
 from .contexts import URContext
-from .core import CLObject, adapter, create, failure
+from .core import CLObject, adapter, create, failure, retain_unless_owned
 from .memory import (
     ALLOC,
     COPY,
@@ -17,13 +17,22 @@ from .memory import (
     check_flags,
     native_type,
     opencl_flags,
-    take_native,
 )
 
 
 class URBuffer(URMemory):
-    """A cl_mem that is a buffer of `size` bytes. `parent` is the buffer that it is a part of; `host` the memory of the
-    program's that it uses, or 0; `whole` the cl_mem that it lies in, itself if it is no part of another, and where it begins there.
+    """A cl_mem that is a buffer.
+
+    Args:
+        cl: its handle.
+        context: its context.
+        size: bytes.
+        parent: the buffer that a sub-buffer is a part of.
+        host: the address of the program's memory that it uses, or 0.
+        owned: whether it has a reference to `cl`, which it releases at the end.
+
+    Attributes:
+        whole: the cl_mem that it is in, and its offset there in bytes.
     """
 
     def __init__(
@@ -42,9 +51,13 @@ class URBuffer(URMemory):
 
 
 def check_buffers(context: URContext, *buffers: URMemory) -> None:
-    """Raise URError for what is no buffer (INVALID_MEM_OBJECT), or of another context (INVALID_CONTEXT)."""
+    """Check that memory objects are buffers of a context.
+
+    Raises:
+        URError: INVALID_MEM_OBJECT for an image, INVALID_CONTEXT for another context.
+    """
     if not all(isinstance(buffer, URBuffer) for buffer in buffers):
-        raise failure("INVALID_MEM_OBJECT", "an image is no buffer")
+        raise failure("INVALID_MEM_OBJECT", "an image is not a buffer")
     context.check_same("a buffer", *buffers)
 
 
@@ -64,11 +77,11 @@ def urMemBufferCreate(hContext: URContext, flags: int, size: int, pProperties: A
 def urMemBufferPartition(hBuffer: URBuffer, flags: int, pRegion: Any) -> URBuffer:
     check_buffers(hBuffer.context, hBuffer)
     if hBuffer.parent is not None:
-        raise failure("INVALID_MEM_OBJECT", "a sub-buffer is not divided again")
+        raise failure("INVALID_MEM_OBJECT", "a sub-buffer has no sub-buffers")
     if not pRegion.size or pRegion.origin + pRegion.size > hBuffer.size:
         raise failure(
             "INVALID_BUFFER_SIZE",
-            f"the region is empty, or goes beyond the {hBuffer.size} bytes of the buffer",
+            f"the region is empty, or ends behind the {hBuffer.size} bytes of the buffer",
         )
     if flags & (USE | ALLOC | COPY):
         raise failure("INVALID_VALUE", "a sub-buffer has the memory of its buffer")
@@ -77,7 +90,17 @@ def urMemBufferPartition(hBuffer: URBuffer, flags: int, pRegion: Any) -> URBuffe
 
 
 def sub_buffer(buffer: URBuffer, origin: int, size: int, cl_flags: int = 0) -> URBuffer:
-    """A part of a buffer. Raises OpenCLError (CL_MISALIGNED_SUB_BUFFER_OFFSET) where no part can begin."""
+    """Create a sub-buffer.
+
+    Args:
+        buffer: the buffer.
+        origin: the first byte of the part.
+        size: the bytes of the part.
+        cl_flags: OpenCL's flags.
+
+    Raises:
+        OpenCLError: CL_MISALIGNED_SUB_BUFFER_OFFSET where no sub-buffer can begin.
+    """
     cl = create_part(buffer, origin, size, cl_flags)
     made = URBuffer(
         cl, buffer.context, size, parent=buffer, host=buffer.host + origin if buffer.host else 0
@@ -87,7 +110,7 @@ def sub_buffer(buffer: URBuffer, origin: int, size: int, cl_flags: int = 0) -> U
 
 
 def create_part(memory: CLObject, origin: int, size: int, cl_flags: int = 0) -> int:
-    """A new cl_mem for a part of another. Raises OpenCLError."""
+    """Create the cl_mem of a sub-buffer. Arguments and errors are those of `sub_buffer`."""
     region = OPENCL.struct("cl_buffer_region")(origin, size)
     kind = OPENCL["CL_BUFFER_CREATE_TYPE_REGION"]
     return create(
@@ -100,7 +123,7 @@ def urMemBufferCreateWithNativeHandle(
     hNativeMem: int, hContext: URContext, pProperties: Any
 ) -> URBuffer:
     native_type(hNativeMem, hContext, (OPENCL["CL_MEM_OBJECT_BUFFER"],))
-    take_native(URBuffer, hNativeMem, hContext, pProperties)
+    retain_unless_owned(URBuffer, hNativeMem, hContext.table, pProperties)
     size, host = (ask(hNativeMem, hContext, f"CL_MEM_{name}") for name in ("SIZE", "HOST_PTR"))
     made = URBuffer(hNativeMem, hContext, size, host=host)
     whole = ask(hNativeMem, hContext, "CL_MEM_ASSOCIATED_MEMOBJECT")

@@ -1,8 +1,7 @@
-"""Images: their formats and descriptions, how they are made, what they tell of themselves.
-image_transfers.py reads, writes and copies them.
+"""Images: formats, descriptions, creation and queries. image_transfers.py moves their contents.
 
-What OpenCL leaves to drivers to refuse is refused here, with the codes that the specification
-lists. Unified Runtime has no 1D image of a buffer: one that comes as a native handle is a 1D image.
+OpenCL leaves some refusals to drivers. They are made here, with the codes that the specification
+lists. Unified Runtime has no 1D image of a buffer. A native handle of one becomes a 1D image.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
 from .contexts import URContext
-from .core import adapter, check, create, failure, query
+from .core import adapter, check, create, failure, query, retain_unless_owned
 from .devices import URDevice
-from .memory import USE, URMemory, ask, check_flags, native_type, opencl_flags, take_native
+from .memory import USE, URMemory, ask, check_flags, native_type, opencl_flags
 
 Extent = tuple[int, int, int]
 _ORDERS: Final = ("A", "R", "RG", "RA", "RGB", "RGBA", "BGRA", "ARGB", "ABGR", "INTENSITY")
@@ -51,8 +50,8 @@ class _Kind(NamedTuple):
 
     Attributes:
         cl: OpenCL's number.
-        sizes: the fields of ur_image_desc_t that say how large it is: of x, then y, then z.
-        limits: the properties of devices that these must not exceed.
+        sizes: the fields of ur_image_desc_t that are its sizes along x, y and z.
+        limits: the properties of devices that limit these sizes.
     """
 
     cl: int
@@ -61,12 +60,12 @@ class _Kind(NamedTuple):
 
     @property
     def is_lines(self) -> bool:
-        """Whether it is an array of 1D images. Its slice pitch is how far these are apart."""
+        """Return whether it is an array of 1D images. Its slice pitch says how far they are apart."""
         return self.sizes == ("width", "arraySize")
 
     @property
     def has_slices(self) -> bool:
-        """Whether a slice pitch says something."""
+        """Return whether a slice pitch matters."""
         return self.is_lines or len(self.sizes) == 3
 
 
@@ -103,9 +102,9 @@ class URImage(URMemory):
     Attributes:
         kind: its type.
         format: its channel order and channel type, as Unified Runtime's numbers.
-        extent: how many pixels it has along x, y and z; the images of an array are its last
-            dimension, and there is 1 along those that it lacks.
-        element_size: of a pixel, in bytes.
+        extent: its pixels along x, y and z. The images of an array are the last dimension. It is 1
+            for a dimension that the image lacks.
+        element_size: bytes of a pixel.
     """
 
     def __init__(
@@ -113,12 +112,12 @@ class URImage(URMemory):
     ) -> None:
         super().__init__(cl, context, ask(cl, context, "CL_MEM_SIZE"), host=host)
         self.kind, self.format = _KINDS[kind], format
-        self.element_size = self.told("ELEMENT_SIZE")
-        sizes = (self.told(_CL_FIELDS[name][6:].upper()) for name in self.kind.sizes)
+        self.element_size = self.query_image("ELEMENT_SIZE")
+        sizes = (self.query_image(_CL_FIELDS[name][6:].upper()) for name in self.kind.sizes)
         self.extent = _extent(*sizes)
 
-    def told(self, name: str) -> int:
-        """What clGetImageInfo answers to a name, given without CL_IMAGE_."""
+    def query_image(self, name: str) -> int:
+        """Return the answer of clGetImageInfo to a property without CL_IMAGE_ in its name."""
         return ask(self.cl, self.context, f"CL_IMAGE_{name}", "clGetImageInfo")
 
 
@@ -127,7 +126,7 @@ def _extent(width: int, height: int = 1, depth: int = 1) -> Extent:
 
 
 def has_images(device: URDevice) -> bool:
-    """Whether a device has images."""
+    """Return whether a device has images."""
     return bool(device.icd.info("CL_DEVICE_IMAGE_SUPPORT"))
 
 
@@ -138,19 +137,19 @@ def check_images(context: URContext) -> None:
 
 
 def _check_description(desc: Any, host: int) -> None:
-    """Raise URError (INVALID_IMAGE_FORMAT_DESCRIPTOR) for what describes no image."""
+    """Raise URError (INVALID_IMAGE_FORMAT_DESCRIPTOR) if it does not describe an image."""
     for wrong, why in (
         (desc.stype != UR["UR_STRUCTURE_TYPE_IMAGE_DESC"], "pImageDesc->stype"),
-        (desc.type not in _KINDS, "pImageDesc->type is no type of an image"),
+        (desc.type not in _KINDS, "pImageDesc->type is not a type of images"),
         (desc.numMipLevel or desc.numSamples, "an image has no mipmaps and no samples"),
-        (not host and (desc.rowPitch or desc.slicePitch), "pitches are those of host memory"),
+        (not host and (desc.rowPitch or desc.slicePitch), "pitches need host memory"),
     ):
         if wrong:
             raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", why)
 
 
 def _format(format: Any) -> Any:
-    """A cl_image_format for a ur_image_format_t. Raises URError."""
+    """Return the cl_image_format for a ur_image_format_t. Raises URError."""
     order, kind = format.channelOrder, format.channelType
     if order not in _CL_ORDERS or kind not in _CL_TYPES:
         raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "there is no such order or type")
@@ -158,7 +157,7 @@ def _format(format: Any) -> Any:
 
 
 def _supported(context: URContext, flags: int, kind: int) -> Iterator[tuple[int, int]]:
-    """The formats (order, type: OpenCL's numbers) of a type of images that the driver has."""
+    """Yield the formats that the driver has for a type of images: OpenCL's order and type."""
     ask_driver, count = context.table.clGetSupportedImageFormats, ctypes.c_uint32()
     code = ask_driver(context.cl, flags, kind, 0, None, ctypes.byref(count))
     check(code, "clGetSupportedImageFormats")
@@ -171,8 +170,7 @@ def _supported(context: URContext, flags: int, kind: int) -> Iterator[tuple[int,
 
 
 def _check_size(context: URContext, kind: _Kind, sizes: Extent) -> None:
-    """Raise URError (INVALID_IMAGE_SIZE) for an empty image, or one that is too large for every
-    device of the context."""
+    """Raise URError (INVALID_IMAGE_SIZE) if an image is empty, or too large for every device."""
 
     def fits(device: URDevice) -> bool:
         info = device.icd.info
@@ -186,7 +184,7 @@ def _check_size(context: URContext, kind: _Kind, sizes: Extent) -> None:
 
 
 def _describe(desc: Any, kind: _Kind, host: int) -> Any:
-    """A cl_image_desc, in which only stands what the type of the image has."""
+    """Return a cl_image_desc with the fields that the type of images has."""
     made = OPENCL.struct("cl_image_desc")(image_type=kind.cl)
     for name in kind.sizes:
         setattr(made, _CL_FIELDS[name], getattr(desc, name))
@@ -197,7 +195,7 @@ def _describe(desc: Any, kind: _Kind, host: int) -> Any:
 
 
 def _check_pitches(desc: Any, kind: _Kind, sizes: Extent, element_size: int) -> None:
-    """Raise URError (INVALID_IMAGE_FORMAT_DESCRIPTOR) for pitches that cannot be host memory's."""
+    """Raise URError (INVALID_IMAGE_FORMAT_DESCRIPTOR) for pitches that host memory cannot have."""
     row = desc.rowPitch or sizes[0] * element_size
     if row < sizes[0] * element_size or row % element_size:
         raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", f"a row pitch of {row} bytes")
@@ -206,7 +204,7 @@ def _check_pitches(desc: Any, kind: _Kind, sizes: Extent, element_size: int) -> 
         raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", f"a slice pitch of {given} bytes")
 
 
-#: Channels by order, and bytes of a channel by type; a packed type has those of the whole pixel.
+#: Channels by order. Bytes of a channel by type, for a packed type those of a pixel.
 _CHANNELS: Final = {
     UR[f"UR_IMAGE_CHANNEL_ORDER_{name}"]: count
     for count, names in {
@@ -229,7 +227,7 @@ _BYTES: Final = {
 
 
 def _element_size(format: Any) -> int:
-    """Bytes of a pixel."""
+    """Return the bytes of a pixel."""
     packed = _PACKED.get(format.channelType)
     return packed or _CHANNELS[format.channelOrder] * _BYTES[format.channelType]
 
@@ -249,7 +247,9 @@ def urMemImageCreate(
     access = bits & ~(OPENCL["CL_MEM_USE_HOST_PTR"] | OPENCL["CL_MEM_COPY_HOST_PTR"])
     wanted = format.image_channel_order, format.image_channel_data_type
     if wanted not in _supported(hContext, access or OPENCL["CL_MEM_READ_WRITE"], kind.cl):
-        raise failure("UNSUPPORTED_IMAGE_FORMAT", "no device of the context has images of it")
+        raise failure(
+            "UNSUPPORTED_IMAGE_FORMAT", "no device of the context has images of this format"
+        )
     desc = _describe(pImageDesc, kind, pHost)
     given = bits, ctypes.byref(format), ctypes.byref(desc), pHost or None
     cl = create(hContext.table, "clCreateImage", hContext.cl, *given)
@@ -264,7 +264,7 @@ def _format_bytes(image: URImage) -> bytes:
 adapter.info(
     "urMemImageGetInfo",
     {
-        f"UR_IMAGE_INFO_{name}": lambda image, name=name: _checked(image).told(name)
+        f"UR_IMAGE_INFO_{name}": lambda image, name=name: _checked(image).query_image(name)
         for name in (
             *("ELEMENT_SIZE", "ROW_PITCH", "SLICE_PITCH", "WIDTH", "HEIGHT", "DEPTH"),
             "ARRAY_SIZE",
@@ -280,13 +280,16 @@ adapter.info(
 
 def _checked(memory: URMemory) -> URImage:
     if not isinstance(memory, URImage):
-        raise failure("INVALID_MEM_OBJECT", "a buffer is no image")
+        raise failure("INVALID_MEM_OBJECT", "a buffer is not an image")
     return memory
 
 
 def checked_images(context: URContext, *memory: URMemory) -> list[URImage]:
-    """Memory objects that are images of the context. Raises URError (INVALID_MEM_OBJECT,
-    INVALID_CONTEXT) if they are not."""
+    """Return memory objects that have to be images of a context.
+
+    Raises:
+        URError: INVALID_MEM_OBJECT for a buffer, INVALID_CONTEXT for another context.
+    """
     images = [_checked(each) for each in memory]
     context.check_same("an image", *images)
     return images
@@ -296,7 +299,7 @@ def checked_images(context: URContext, *memory: URMemory) -> list[URImage]:
 def urMemImageCreateWithNativeHandle(
     hNativeMem: int, hContext: URContext, pImageFormat: Any, pImageDesc: Any, pProperties: Any
 ) -> URImage:
-    """The native image knows its format and its size. What the program says must not differ."""
+    """Make an image of a native handle. The program has to give its format and type correctly."""
     kind = _OF_CL[native_type(hNativeMem, hContext, _OF_CL)]
     told = query(hContext.table, "clGetImageInfo", hNativeMem, OPENCL["CL_IMAGE_FORMAT"])
     found = OPENCL.struct("cl_image_format").from_buffer_copy(told)
@@ -305,7 +308,9 @@ def urMemImageCreateWithNativeHandle(
         raise failure("UNSUPPORTED_IMAGE_FORMAT", "Unified Runtime does not have its format")
     format = _UR_ORDERS[order], _UR_TYPES[channel]
     if format != (pImageFormat.channelOrder, pImageFormat.channelType) or kind != pImageDesc.type:
-        raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "the native image is another")
-    take_native(URImage, hNativeMem, hContext, pProperties)
+        raise failure(
+            "INVALID_IMAGE_FORMAT_DESCRIPTOR", "the native image has another format or type"
+        )
+    retain_unless_owned(URImage, hNativeMem, hContext.table, pProperties)
     host = ask(hNativeMem, hContext, "CL_MEM_HOST_PTR")
     return URImage(hNativeMem, hContext, kind, format, host=host)

@@ -1,15 +1,16 @@
-"""What all memory objects have: how they are made, what they tell of themselves, their native
-handles. buffers.py and images.py have the rest."""
+"""What all memory objects have in common: flags, native handles, queries.
+
+buffers.py and images.py have the rest.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Any, Final
+from typing import Final
 
-from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
 from .contexts import URContext, check_native
-from .core import CLObject, adapter, failure, flags, query, retain_unless_owned
+from .core import CLObject, adapter, failure, flags, query_number
 from .devices import URDevice
 
 _FLAGS: Final = {
@@ -31,8 +32,15 @@ COPY: Final = UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"]
 
 @adapter.kind
 class URMemory(CLObject):
-    """A cl_mem: a URBuffer or a URImage. `size` is in bytes; `host` is the memory of the program's
-    that it uses, or 0."""
+    """A cl_mem: a `URBuffer` or a `URImage`.
+
+    Args:
+        cl: its handle.
+        context: its context.
+        size: bytes.
+        host: the address of the program's memory that it uses, or 0.
+        owned: whether it has a reference to `cl`, which it releases at the end.
+    """
 
     type = "ur_mem_handle_t"
     release, retain_function = "clReleaseMemObject", "clRetainMemObject"
@@ -42,48 +50,57 @@ class URMemory(CLObject):
     ) -> None:
         super().__init__(cl, context.table, owned)
         self.context, self.size, self.host = context, size, host
-        self.words = cl, context.cl, 0, 0  # as launches.c knows it
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what launches.c knows of it."""
+        return self.cl, self.context.cl, 0, 0
 
 
 def check_flags(value: int, host: int) -> None:
-    """Raise URError for flags that exclude each other (INVALID_VALUE), and for a host pointer
-    without its flags or the reverse (INVALID_HOST_PTR). Drivers differ in what they refuse."""
+    """Check flags that drivers do not agree about.
+
+    Args:
+        value: ur_mem_flags_t.
+        host: the address of host memory, or 0.
+
+    Raises:
+        URError: INVALID_VALUE for flags that exclude each other. INVALID_HOST_PTR for a host
+            pointer without flags that need it, or such flags without a host pointer.
+    """
     if bool(host) != bool(value & (USE | COPY)):
-        raise failure(
-            "INVALID_HOST_PTR", "a host pointer goes with the flags that say what it is for"
-        )
+        raise failure("INVALID_HOST_PTR", "a host pointer needs the flag that says what it is for")
     if sum(bool(value & flag) for flag in _ACCESS) > 1:
         raise failure("INVALID_VALUE", "a memory object has one kind of access")
     if value & USE and value & (ALLOC | COPY):
-        raise failure(
-            "INVALID_VALUE", "memory of the program's is used, or else memory is allocated"
-        )
+        raise failure("INVALID_VALUE", "the memory is either the program's or allocated")
 
 
 def opencl_flags(value: int) -> int:
-    """OpenCL's flags for ur_mem_flags_t."""
+    """Return OpenCL's flags for ur_mem_flags_t."""
     return flags(value, _FLAGS)
 
 
 def ask(native: int, context: URContext, name: str, routine: str = "clGetMemObjectInfo") -> int:
-    """A property of a cl_mem as a number. Raises OpenCLError."""
-    return int.from_bytes(query(context.table, routine, native, OPENCL[name]), "little")
+    """Return a property of a cl_mem that is a number. Raises OpenCLError."""
+    return query_number(context.table, routine, native, name)
 
 
 def native_type(native: int, context: URContext, types: Container[int]) -> int:
-    """The CL_MEM_TYPE of a native handle. Raises URError for one of another context
-    (INVALID_CONTEXT), or of none of the types (INVALID_MEM_OBJECT)."""
+    """Return the CL_MEM_TYPE of a native handle.
+
+    Args:
+        native: the handle.
+        context: the context that it has to belong to.
+        types: the types that it may have.
+
+    Raises:
+        URError: INVALID_CONTEXT, or INVALID_MEM_OBJECT for another type.
+    """
     check_native(native, context, "clGetMemObjectInfo", "CL_MEM_CONTEXT")
     found = ask(native, context, "CL_MEM_TYPE")
     if found not in types:
         raise failure("INVALID_MEM_OBJECT", "the native memory object is of another kind")
     return found
-
-
-def take_native(kind: type[URMemory], native: int, context: URContext, properties: Any) -> None:
-    """Take a reference to a native handle, unless the program hands its own over."""
-    owned = bool(properties and properties.isNativeHandleOwned)
-    retain_unless_owned(kind, native, context.table, owned)
 
 
 adapter.info(

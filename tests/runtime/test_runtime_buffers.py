@@ -357,7 +357,10 @@ def test_a_buffer_that_nobody_names_is_written_back(
 def test_a_buffer_that_goes_in_a_submission_is_closed_by_another_thread(
     queue: Queue, gate: Gate
 ) -> None:
-    """Garbage may be collected there. The host task that it waits for may want the lock that the submission has."""
+    """Garbage may be collected there.
+
+    The host task that it waits for may want the lock that the submission has.
+    """
     data, other = numpy.zeros(N, numpy.int32), Buffer((N,), "int32")
     buffer = Buffer(data)
 
