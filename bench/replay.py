@@ -74,7 +74,10 @@ class Loops:
 
 
 def _one_kernel(quick: bool) -> Row:
-    """What a call takes until it returns: a replay of a graph of one kernel, and PyOpenCL's call of that kernel, types declared."""
+    """A replay of a graph of one kernel beside PyOpenCL's call of that kernel, until each returns.
+
+    The types of the call's arguments are declared.
+    """
     launches = Launches(make_queue(), 1)
     with fairlead.capture(launches.queue) as graph:
         launches.call()

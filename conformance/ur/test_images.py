@@ -1,4 +1,4 @@
-"""Images: contents of every kind, what they say about themselves, kernels that read and write them, also in command-buffers."""
+"""Images of every kind: contents, queries, and kernels, also in command-buffers."""
 
 from __future__ import annotations
 

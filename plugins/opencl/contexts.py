@@ -37,7 +37,6 @@ class URContext(CLObject):
     Attributes:
         deleters: functions of the program that are called at the end, with their data.
         usm: what `usm.strategies.strategy_of` has found, None before it is asked.
-        samplers: the cl_sampler of each description.
     """
 
     type = "ur_context_handle_t"
@@ -48,7 +47,7 @@ class URContext(CLObject):
         self.devices = tuple(devices)
         self.deleters: list[tuple[int, int]] = []
         self.usm: tuple[Any] | None = None
-        self.samplers: dict[tuple[int, ...], int] = {}
+        self.samplers: dict[tuple[int, ...], int] = {}  # the cl_sampler of each description
 
     @cached_property
     def cookie(self) -> Any:

@@ -60,12 +60,12 @@ class _Kind(NamedTuple):
 
     @property
     def is_lines(self) -> bool:
-        """Return whether it is an array of 1D images. Its slice pitch says how far they are apart."""
+        """Whether it is an array of 1D images. Its slice pitch is how far these are apart."""
         return self.sizes == ("width", "arraySize")
 
     @property
     def has_slices(self) -> bool:
-        """Return whether a slice pitch matters."""
+        """Whether a slice pitch says something."""
         return self.is_lines or len(self.sizes) == 3
 
 
@@ -195,7 +195,7 @@ def _describe(desc: Any, kind: _Kind, host: int) -> Any:
 
 
 def _check_pitches(desc: Any, kind: _Kind, sizes: Extent, element_size: int) -> None:
-    """Raise URError (INVALID_IMAGE_FORMAT_DESCRIPTOR) for pitches that host memory cannot have."""
+    """Raise URError (INVALID_IMAGE_FORMAT_DESCRIPTOR) for pitches that cannot be host memory's."""
     row = desc.rowPitch or sizes[0] * element_size
     if row < sizes[0] * element_size or row % element_size:
         raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", f"a row pitch of {row} bytes")

@@ -1,7 +1,7 @@
-"""Samplers.
+"""Samplers. A context has one cl_sampler for each description.
 
-A context has one cl_sampler for each description, which lives as long as the context. PoCL frees a
-sampler that is released before the kernels that use it have ended.
+PoCL frees a released sampler before the kernels that use it have ended. So a cl_sampler lives as long
+as its context.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ _FILTERS: Final = {
     UR[f"UR_SAMPLER_FILTER_MODE_{name}"]: OPENCL[f"CL_FILTER_{name}"]
     for name in ("NEAREST", "LINEAR")
 }
-
-#: Held while a sampler is looked for in a context.
-_lock: Final = new_lock()
+_lock: Final = new_lock()  # for the samplers of all contexts
 
 
 @adapter.kind
@@ -81,9 +79,9 @@ def _create(context: URContext, described: tuple[int, ...]) -> int:
     """Return a new cl_sampler. Raises OpenCLError."""
     if context.platform.icd.version_number < (2, 0):
         return create(context.table, "clCreateSampler", context.cl, *described)
-    pairs = zip(_PROPERTIES, described, strict=True)
-    words = [word for name, value in pairs for word in (OPENCL[name], value)]
-    properties = (ctypes.c_uint64 * (len(words) + 1))(*words)
+    values = zip(_PROPERTIES, described, strict=True)
+    pairs = [number for name, value in values for number in (OPENCL[name], value)]
+    properties = (ctypes.c_uint64 * (len(pairs) + 1))(*pairs)
     return create(context.table, "clCreateSamplerWithProperties", context.cl, properties)
 
 
