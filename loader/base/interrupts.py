@@ -5,9 +5,11 @@ half done and become an error code. So our handler looks at the frames of the ma
 to raise the interrupt again as soon as the outermost entry point has returned (plugins/sdk/native/interrupts.c).
 
 Some entry points wait, and may be left in the middle: they do it in a function that is `stoppable`. The handler raises there at once,
-the entry point returns an error code, and the caller sees KeyboardInterrupt.
+the entry point returns an error code, and the caller sees KeyboardInterrupt. The caller has to expect that (`leaves_waits`), as the
+runtime does. Any other caller, such as libsycl in a Python program, would take the command for ended: its wait goes on to the end.
 
-Python drops an exception that leaves a `__del__`. The handler raises the interrupt again once that method has returned.
+C also calls Python before and after the calls of a layer (`called_from_c`), and Python drops an exception that leaves such a function or
+a `__del__`. The handler raises the interrupt again once that function has returned.
 
 A program with a handler of its own keeps it. A host that has no Python gets its signals itself.
 """
@@ -15,6 +17,7 @@ A program with a handler of its own keeps it. A host that has no Python gets its
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,25 +31,29 @@ T = TypeVar("T")
 ENTRY: Final = "<entry point "
 
 _stoppable: Final[set[CodeType]] = set()
+_called_from_c: Final[set[CodeType]] = set()
+_leaves_waits: Final[set[CodeType]] = set()
+#: The real paths of adapters whose waits are all `stoppable`.
+_stoppable_libraries: Final[set[str]] = set()
 _put_off: Callable[[], None] | None = None
 _is_put_off: Callable[[], bool] | None = None
-_after_finalizer: Callable[[], None] | None = None
+_after_callback: Callable[[], None] | None = None
 
 
 def defer_interrupts(
     put_off: Callable[[], None],
     is_put_off: Callable[[], bool],
-    after_finalizer: Callable[[], None],
+    after_callback: Callable[[], None],
 ) -> None:
     """Install the handler, if this is the main thread and Python's default handler is installed.
 
     Args:
         put_off: has the interrupt raised again when the outermost entry point returns.
         is_put_off: whether that is still to happen.
-        after_finalizer: has the interrupt raised again when no `__del__` runs in the main thread.
+        after_callback: has the interrupt raised again when no `__del__`, and nothing that a layer called, runs in the main thread.
     """
-    global _put_off, _is_put_off, _after_finalizer
-    _put_off, _is_put_off, _after_finalizer = put_off, is_put_off, after_finalizer
+    global _put_off, _is_put_off, _after_callback
+    _put_off, _is_put_off, _after_callback = put_off, is_put_off, after_callback
     if in_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupted)
 
@@ -65,9 +72,31 @@ def stoppable(function: _Function) -> _Function:
     return function
 
 
+def leaves_waits(function: _Function) -> _Function:
+    """Declare that a function copes with an entry point that it calls and that Ctrl-C ends early. A decorator."""
+    _leaves_waits.add(cast(FunctionType, function).__code__)
+    return function
+
+
+def called_from_c(function: _Function) -> _Function:
+    """Declare that C calls a function for a layer. A decorator. native/interrupts.c knows such functions by their names."""
+    _called_from_c.add(cast(FunctionType, function).__code__)
+    return function
+
+
+def declare_stoppable(library: str) -> None:
+    """Declare that all waits of an adapter, given by its real path, are `stoppable`."""
+    _stoppable_libraries.add(library)
+
+
+def is_stoppable(library: str) -> bool:
+    """Whether Ctrl-C ends all waits of an adapter, given by its real path."""
+    return library in _stoppable_libraries
+
+
 def stop_if_interrupted() -> None:
-    """Raise KeyboardInterrupt if one was put off. Called in the main thread."""
-    if _is_put_off is not None and _is_put_off():
+    """Raise KeyboardInterrupt if one was put off, and the caller of the entry point expects it. Called in the main thread."""
+    if _is_put_off is not None and _is_put_off() and _Place(sys._getframe(1)).may_stop:
         raise KeyboardInterrupt
 
 
@@ -134,19 +163,45 @@ def _wait(done: threading.Event) -> None:
     done.wait()
 
 
+class _Place:
+    """Where the main thread is.
+
+    Attributes:
+        boundary: the innermost function that C called; None if there is none.
+        in_entry: whether that is an entry point.
+        in_finalizer: whether a `__del__` runs inside of it.
+        may_stop: whether an exception may be raised here.
+    """
+
+    def __init__(self, frame: FrameType | None) -> None:
+        self.boundary: CodeType | None = None
+        self.in_finalizer = stops = expected = False
+        while frame is not None:
+            code = frame.f_code
+            if self.boundary is None:
+                stops = stops or code in _stoppable
+                self.in_finalizer = self.in_finalizer or code.co_name == "__del__"
+            frame = frame.f_back
+            if _is_entry(code) or code in _called_from_c:
+                self.boundary = self.boundary or code
+                expected = frame is not None and frame.f_code in _leaves_waits  # of the outermost
+        self.in_entry = self.boundary is not None and _is_entry(self.boundary)
+        self.may_stop = not self.in_finalizer and (
+            self.boundary is None or (self.in_entry and stops and expected)
+        )
+
+
+def _is_entry(code: CodeType) -> bool:
+    return code.co_filename.startswith(ENTRY)
+
+
 def _interrupted(number: int, frame: FrameType | None) -> None:
-    inner, may_stop, in_finalizer = frame, False, False
-    while inner is not None:
-        may_stop = may_stop or inner.f_code in _stoppable
-        in_finalizer = in_finalizer or inner.f_code.co_name == "__del__"
-        if inner.f_code.co_filename.startswith(ENTRY):
-            assert _put_off is not None  # it was given with the handler
-            _put_off()
-            if may_stop:
-                break
-            return
-        inner = inner.f_back
-    if in_finalizer and _after_finalizer is not None:
-        _after_finalizer()
-        return
-    signal.default_int_handler(number, frame)
+    place = _Place(frame)
+    if place.in_entry:
+        assert _put_off is not None  # it was given with the handler
+        _put_off()
+    elif not place.may_stop:
+        assert _after_callback is not None
+        _after_callback()
+    if place.may_stop:
+        signal.default_int_handler(number, frame)

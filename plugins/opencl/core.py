@@ -20,7 +20,7 @@ from ..sdk.adapter import Adapter
 from ..sdk.objects import Object
 from ..sdk.wrap import failure
 
-adapter: Final = Adapter("FAIRLEAD", backend="UR_BACKEND_OPENCL")
+adapter: Final = Adapter("FAIRLEAD", backend="UR_BACKEND_OPENCL", stoppable=True)
 
 #: What an OpenCL code becomes where the names differ; else CL_INVALID_X becomes INVALID_X.
 _CODES: Final = {

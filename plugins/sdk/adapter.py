@@ -45,7 +45,8 @@ _UNKNOWN: Final = code_of("UR_RESULT_ERROR_UNKNOWN")
 class Adapter(Object):
     """An adapter: its name, its entry points, and what it has handed out.
 
-    `backend` is what queries say that it drives, one of the names of ur_backend_t; `codes` says what code an exception of a
+    `backend` is what queries say that it drives, one of the names of ur_backend_t; `stoppable`, whether Ctrl-C ends all of its waits
+    (loader/base/interrupts.py): then the runtime waits in the main thread itself; `codes` says what code an exception of a
     class becomes: a name, or a function of the exception that gives one. When the last reference to the adapter is released,
     and when the process ends, everything that is still alive is closed, the youngest first, and then the functions in
     `on_close` are called, the last added first.
@@ -56,8 +57,16 @@ class Adapter(Object):
 
     type = "ur_adapter_handle_t"
 
-    def __init__(self, name: str, *, backend: str = "UR_BACKEND_UNKNOWN", version: int = 1) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        backend: str = "UR_BACKEND_UNKNOWN",
+        version: int = 1,
+        stoppable: bool = False,
+    ) -> None:
         self.name, self.backend, self.version = name, UR[backend], version
+        self.stoppable = stoppable
         self.codes: dict[type[BaseException], str | Callable[[Any], str]] = {
             NotImplementedError: "UNSUPPORTED_FEATURE",
             MemoryError: "OUT_OF_HOST_MEMORY",

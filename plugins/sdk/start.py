@@ -25,7 +25,8 @@ import __main__
 
 from ...loader.base.errors import FairleadError
 from ...loader.base.forks import new_lock
-from ...loader.base.interrupts import ENTRY, defer_interrupts
+from ...loader.base.interrupts import ENTRY, declare_stoppable, defer_interrupts
+from ...loader.base.library import file_of
 from ._native import ffi, lib
 from .adapter import Adapter
 from .build import settings
@@ -61,8 +62,10 @@ def start(address: int) -> None:
         defer_interrupts(
             lib.fl_put_off_interrupt,
             lambda: lib.fl_interrupt_due()[0] != 0,
-            lib.fl_interrupt_after_finalizer,
+            lib.fl_interrupt_after_callback,
         )
+        if adapter.stoppable:
+            declare_stoppable(file_of(address))
         lib.fl_counting(_BEGUN in vars(__main__), lib.py_reap)
         shell.interrupt_due, shell.interrupt = lib.fl_interrupt_due(), lib.fl_raise_interrupt
         shell.number = _number_of(adapter, shell)

@@ -27,15 +27,25 @@ void fl_raise_interrupt(void) {
     }
 }
 
-/* Whether a frame of this thread is a finalizer. Needs the GIL; runs no Python code. */
-static bool in_finalizer(void) {
+/* Functions from which an exception does not come out: finalizers, and what C calls for a layer (loader/base/layers.py). */
+static const char *const callbacks[] = {"__del__", "_python_before", "_python_after"};
+
+static bool is_callback(PyObject *name) {
+    for (size_t i = 0; name && i < sizeof callbacks / sizeof *callbacks; i++)
+        if (PyUnicode_CompareWithASCIIString(name, callbacks[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Whether a frame of this thread is such a function's. Needs the GIL; runs no Python code. */
+static bool in_callback(void) {
     PyObject *frame = (PyObject *)PyEval_GetFrame();
     bool found = false;
     Py_XINCREF(frame);
     while (frame && frame != Py_None && !found) {
         PyObject *code = PyObject_GetAttrString(frame, "f_code");
         PyObject *name = code ? PyObject_GetAttrString(code, "co_name") : NULL;
-        found = name && PyUnicode_CompareWithASCIIString(name, "__del__") == 0;
+        found = is_callback(name);
         PyObject *back = PyObject_GetAttrString(frame, "f_back");
         Py_XDECREF(name);
         Py_XDECREF(code);
@@ -47,15 +57,15 @@ static bool in_finalizer(void) {
     return found;
 }
 
-/* A pending call runs in the main thread between two instructions. It adds itself again as long as the finalizer runs: no
+/* A pending call runs in the main thread between two instructions. It adds itself again as long as the function runs: no
  * Python function does this, because each of its calls would handle the next interrupt inside the last one. */
-static int raise_outside_finalizer(void *unused) {
-    if (!in_finalizer() || Py_AddPendingCall(raise_outside_finalizer, unused))
+static int raise_outside_callback(void *unused) {
+    if (!in_callback() || Py_AddPendingCall(raise_outside_callback, unused))
         PyErr_SetInterrupt();
     return 0;
 }
 
-void fl_interrupt_after_finalizer(void) {
-    if (Py_AddPendingCall(raise_outside_finalizer, NULL))
+void fl_interrupt_after_callback(void) {
+    if (Py_AddPendingCall(raise_outside_callback, NULL))
         PyErr_SetInterrupt();
 }
