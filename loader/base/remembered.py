@@ -61,11 +61,16 @@ class Remembered:
                 temporary.unlink(missing_ok=True)
 
     def _file(self) -> Path | None:
-        """Where they are kept; None in a process with more rights than its user."""
-        if in_secure_process():
-            return None
-        directory = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
-        return directory / "fairlead" / self._name if directory.is_absolute() else None
+        directory = cache_directory()
+        return directory / self._name if directory else None
+
+
+def cache_directory() -> Path | None:
+    """fairlead's directory in the user's cache; None in a process with more rights than its user."""
+    if in_secure_process():
+        return None
+    directory = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    return directory / "fairlead" if directory.is_absolute() else None
 
 
 def identity_of(kind: str, path: str) -> str | None:
