@@ -1,12 +1,16 @@
-"""A replay of 1,000 tiny kernels against the driver's own cl_khr_command_buffer, where it has one.
+"""The engines `replay` and `auto` on 1,000 tiny kernels, against the driver's own cl_khr_command_buffer, where it has one.
 
-clCommandNDRangeKernelKHR has the same parameters in every version of the extension; the functions whose parameters changed with
-0.9.5 (copies, fills, barriers) are not used. And in every version a command-buffer may be enqueued again once it has finished.
+Only functions are used whose parameters are the same in every version of the extension. Copies,
+fills and barriers changed with 0.9.5. In every version a command-buffer may be enqueued again once
+it has finished.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
+from collections.abc import Callable
+from statistics import median
 from typing import Any
 
 import fairlead
@@ -15,9 +19,11 @@ from .measuring import Row, Target, in_turns, ratio
 from .work import WORK_ITEMS, Launches, check_same, device, make_queue
 
 _EXTENSION = "cl_khr_command_buffer"
+_ENGINES = "FAIRLEAD_COMMAND_BUFFER"
+_TRIAL = 20  # replays after which `auto` has chosen
 _Pointer, _Count, _Code = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int32
 
-#: The extension's functions: what they return and take (cl_khr_command_buffer, "New Commands").
+#: The extension's functions: their results and parameters (cl_khr_command_buffer, "New Commands").
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "clCreateCommandBufferKHR": (_Pointer, _Count, _Pointer, _Pointer, _Pointer),
     "clCommandNDRangeKernelKHR": (
@@ -35,7 +41,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 
 
 def why_none() -> str:
-    """Why there is no such command-buffer; "" if there is."""
+    """Return why there is no such command-buffer; "" if there is."""
     return "" if _EXTENSION in device().extensions else f"the driver has no {_EXTENSION}"
 
 
@@ -58,15 +64,18 @@ class DriverCommandBuffer:
 
     @staticmethod
     def address(name: str) -> int:
-        """A function of the extension."""
+        """Return the address of a function of the extension."""
         found = device().platform.extension_function(name)
         if not found:
             raise SystemExit(f"the driver lists {_EXTENSION} and has no {name}")
         return found
 
     def _record(self, launches: Launches) -> None:
-        """Append every launch, each with a kernel of its own: there is a driver whose commands all take the arguments that one
-        kernel was given last, though the extension says that they take those of the moment (PoCL 3.1)."""
+        """Append every launch, each with a kernel of its own.
+
+        PoCL 3.1 gives all commands the arguments that one kernel was given last, though the
+        extension says that each command takes those of the moment.
+        """
         size = (ctypes.c_size_t * 1)(WORK_ITEMS)
         self._clones = launches.clones()
         for kernel in self._clones:
@@ -102,24 +111,58 @@ class DriverCommandBuffer:
         self._call("clReleaseCommandBufferKHR", self.handle)
 
 
+def _finalized(graph: Any, engines: str) -> Any:
+    """A captured graph that these engines run (FAIRLEAD_COMMAND_BUFFER)."""
+    before = os.environ.get(_ENGINES)
+    os.environ[_ENGINES] = engines
+    try:
+        return graph.finalize()
+    finally:
+        if before is None:
+            del os.environ[_ENGINES]
+        else:
+            os.environ[_ENGINES] = before
+
+
 def measure(quick: bool) -> list[Row]:
-    """Replay and command-buffer, in turns."""
+    """The driver's own command-buffer, the replay, and what `auto` has chosen after its trial, in turns."""
     what = "command-buffer of the driver ÷ replay"
+    chosen = "auto ÷ the better of command-buffer and replay"
     if reason := why_none():
-        return [Row(what, None, "×", note=reason)]
+        return [Row(name, None, "×", note=reason) for name in (what, chosen)]
     versions = dict(device().info("CL_DEVICE_EXTENSIONS_WITH_VERSION"))
     launches = Launches(make_queue(), 100 if quick else 1000)
     with fairlead.capture(launches.queue) as graph:
         launches.call()
-    executable, native = graph.finalize(), DriverCommandBuffer(launches)
+    loops = {name: _finalized(graph, name) for name in ("replay", "auto")}
+    native = DriverCommandBuffer(launches)
 
-    def replay() -> None:
-        executable.replay(launches.queue)
-        launches.queue.finish()
+    def replayed(name: str) -> Callable[[], None]:
+        def run() -> None:
+            loops[name].replay(launches.queue)
+            launches.queue.finish()
 
-    actions = {"command-buffer": native.run, "replay": replay}
+        return run
+
+    actions = {"command-buffer": native.run, "replay": replayed("replay")}
+    actions["auto"] = replayed("auto")
+    for _ in range(_TRIAL):
+        actions["auto"]()
     check_same(launches, **actions)
     samples = in_turns(actions, 5 if quick else 101, launches.count)
     native.release()
     note = f"{_EXTENSION} {'.'.join(map(str, versions[_EXTENSION]))}"
-    return [ratio(what, samples, "command-buffer", "replay", Target("≥", 1), note=note)]
+    better = min(("command-buffer", "replay"), key=lambda name: median(samples[name]))
+    said = loops["auto"].explain(launches.queue).splitlines()
+    taken = next(line for line in said[1:] if "not chosen" not in line)
+    return [
+        ratio(what, samples, "command-buffer", "replay", Target("≥", 1), note=note),
+        ratio(
+            chosen,
+            samples,
+            "auto",
+            better,
+            Target("≤", 1.05),
+            note=f"auto: {' '.join(taken.split())}",
+        ),
+    ]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from ..icd.calls import call, status_of, wait_for
+from ..icd.calls import call, status_of
 from ..icd.command_buffer.command_buffer import CommandBuffer
 from ..icd.command_buffer.commands import ORDER_ONLY, CommandArray, CommandList
 from ..icd.command_buffer.edits import has_all_arguments, put, same_function
@@ -37,9 +37,9 @@ _OWNED: Final = make_struct("ur_event_native_properties_t", isNativeHandleOwned=
 
 
 class ReplayError(OpenCLError):
-    """A command failed while it was enqueued. `node` is its number in the graph, -1 for a barrier of the schedule.
+    """A command failed while it was enqueued. `node` is its index in the graph, -1 for a barrier.
 
-    What was enqueued before it runs; the graph is as it was and can be replayed again.
+    The commands before it run. The graph is unchanged and can be replayed again.
     """
 
     def __init__(self, message: str, *, node: int, **parts: Any) -> None:
@@ -49,12 +49,13 @@ class ReplayError(OpenCLError):
 
 @dataclass(frozen=True)
 class Replays:
-    """Who runs captured commands of a context (a handle). Those of several captures of it can be one segment."""
+    """Makes segments of the captured commands of a context (a handle), also those of several
+    captures."""
 
     context: int
 
     def segment(self, graph: ExecutableGraph, part: Partition) -> CapturedSegment:
-        """A partition of them, with empty nodes and barriers of the graph's own."""
+        """Make a segment of a partition of them, with empty nodes and barriers of the graph."""
         commands, predecessors = graph.snapshot.commands, graph.snapshot.predecessors
         nodes = _in_order_of_recording(part.nodes, predecessors)
         place = {node: number for number, node in enumerate(nodes)}
@@ -86,7 +87,7 @@ class Replays:
 def _in_order_of_recording(
     nodes: Sequence[int], predecessors: Sequence[Sequence[int]]
 ) -> Sequence[int]:
-    """Nodes as they were added; in the order of execution that is given if edges lead back to earlier ones."""
+    """Return nodes in the order of adding, or of execution if edges point backwards."""
     inside = frozenset(nodes)
     if any(before > node and before in inside for node in nodes for before in predecessors[node]):
         return nodes
@@ -171,6 +172,21 @@ class CapturedSegment:
             call(event, "clReleaseEvent")
         return last, first or end
 
+    def again(self, queue: int) -> int:
+        """`run` it once on the native queue of the last run, after nothing, if this needs no thought.
+
+        Returns:
+            The event of its end, a reference for the caller; 0 if `run` has to do it.
+
+        Raises:
+            ReplayError: a command could not be enqueued.
+        """
+        with self._lock:
+            event = 0 if self._pending else self._buffer.again(queue)
+            if event < 0:
+                raise self._failure(event, self._buffer.failed_again)
+        return event
+
     def _run(self, queue: int, times: int, waits: Sequence[int]) -> tuple[int, int]:
         event, exported = 0, list[int]()
         for count in slices(times) if times > 1 else (1,):
@@ -200,7 +216,7 @@ class CapturedSegment:
         return made
 
     def _still_pending(self) -> list[int]:
-        """The events from before the capture that have still not completed."""
+        """Return the events from before the capture that are still incomplete."""
         waits = []
         for event in list(self._pending):
             status = status_of(event)
@@ -255,7 +271,8 @@ class CapturedSegment:
                 _unfinished.keep_until(self._buffer.last_event, used)
 
     def _keeps_kernel(self, number: int, native: Any) -> bool:
-        """Whether a command in another's place can do with that one's kernel: it is of the same function."""
+        """Return whether a command can use the kernel of the one that it replaces: the same
+        function."""
         kernel = self._commands.array[number].kernel
         return kernel == native.kernel or (
             has_all_arguments(native) and same_function(kernel, native.kernel)
@@ -271,19 +288,17 @@ class CapturedSegment:
         return dict.fromkeys(commands, False)
 
     def _make_anew(self, commands: Mapping[int, Any]) -> None:
-        """Change the array where other kernels come into it: another command-buffer is made."""
+        """Change the array when kernels change: make another command-buffer."""
         for number, native in commands.items():
             row = self._commands.array + number
             kernel, keeps = row.kernel, self._keeps_kernel(number, native)
             put(row, native, row.queue)
             if keeps:
                 row.kernel = kernel
-        if self._buffer.last_event:  # the new one would not come after it
-            wait_for(self._buffer.last_event)
-        self._buffer = CommandBuffer(self._commands)
+        self._buffer = CommandBuffer(self._commands, after=self._buffer)
 
     def explain(self, queue: int) -> str:
-        """How it is run on a native queue, and why so."""
+        """Return how it runs on a native queue, and why."""
         with self._lock:
             return self._buffer.explain(queue)
 
@@ -297,6 +312,6 @@ class CapturedSegment:
 
 
 def event_from(event: int, context: Context) -> int:
-    """A runtime event's handle for a native event, whose reference is taken over."""
+    """Make a runtime event of a native event. It takes over the reference."""
     made = context.adapter.obtain
     return made("urEventCreateWithNativeHandle", event, context.handle, ctypes.byref(_OWNED))

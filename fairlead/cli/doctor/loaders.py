@@ -1,10 +1,10 @@
 """The copies of libOpenCL.so.1 on this machine, and the one that PyOpenCL uses.
 
-A program links against one loader, and each loader searches for drivers in other places: the system's
-loader, that of a conda environment, that inside PyOpenCL's wheel, those that vendors ship. `copies`
-finds the files. `pyopencl` reads from the ELF file of PyOpenCL's extension module which of them it
-loads, and lists the manifests that this one reads. Files are only read: no loader is opened, and
-PyOpenCL is not imported.
+A program links against one loader, and each loader searches for drivers in other places. There are
+the system's loader, a conda environment's, the one inside PyOpenCL's wheel, and those that vendors
+ship. `copies` finds the files. `pyopencl` reads from the ELF file of PyOpenCL's extension module
+which of them it loads, and lists the manifests that this loader reads. Files are only read: no
+loader is opened, and PyOpenCL is not imported.
 """
 
 from __future__ import annotations
@@ -80,12 +80,14 @@ class PyOpenCL:
         needs: the libOpenCL that it needs.
         loader: the file of that, "" if there is none: then PyOpenCL cannot be imported.
         reads: the manifests that the loader reads and the libraries that variables name, in order.
+        extension: the file of its extension module, which loads that.
     """
 
     version: str
     needs: str
     loader: str
     reads: tuple[str, ...]
+    extension: str = ""
 
 
 def copies(also: str = "") -> tuple[LoaderCopy, ...]:
@@ -121,7 +123,8 @@ def pyopencl() -> PyOpenCL | None:
         version = metadata.version("pyopencl")
     except metadata.PackageNotFoundError:
         version = "of unknown version"
-    return PyOpenCL(version, needs, os.path.realpath(found) if found else "", reads)
+    loader = os.path.realpath(found) if found else ""
+    return PyOpenCL(version, needs, loader, reads, str(extension))
 
 
 def _files() -> Iterator[str]:

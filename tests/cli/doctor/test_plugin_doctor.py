@@ -1,4 +1,4 @@
-"""`fairlead doctor` on adapters and plugins: what it finds, what it calls a problem, and what it tells the user to do."""
+"""`fairlead doctor` on adapters and plugins: its findings, problems and remedies."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.doctor import of
 from helpers.support import FakeDriver, FakePlugin, RunPython
 
 from fairlead.cli.doctor import machine as nodes
@@ -35,7 +36,10 @@ NONE = "no Unified Runtime adapter or PI plugin here; they come with DPC++"
 
 
 class Machine:
-    """A machine with one OpenCL driver that is well. `load` makes it force-load adapters; `examine` is `fairlead doctor --json`."""
+    """A machine with one good OpenCL driver.
+
+    `load` makes it force-load adapters; `examine` is `fairlead doctor --json`.
+    """
 
     def __init__(self, run_python: RunPython, vendors: Path, driver: Path) -> None:
         self.run_python, self.driver = run_python, driver
@@ -62,15 +66,6 @@ def machine(run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path) -> M
     return Machine(run_python, tmp_path / "vendors", fake_driver())
 
 
-def of(facts: dict[str, Any], severity: str) -> dict[str, tuple[str, str]]:
-    """The problems of one severity: the base name of what is wrong → reason and remedy."""
-    found = (problem for problem in facts["problems"] if problem["severity"] == severity)
-    return {
-        os.path.basename(problem["what"]): (problem["reason"], problem["remedy"])
-        for problem in found
-    }
-
-
 def states(facts: dict[str, Any]) -> dict[str, str]:
     return {
         os.path.basename(plugin["library"]): plugin["state"]
@@ -93,8 +88,8 @@ def test_no_adapter_is_no_problem(machine: Machine) -> None:
     text = machine.text()
     assert NONE in text and "1 driver usable, 0 problems" in text
     assert (
-        f"{OURS} {facts['plugins']['reference']}: UR_ADAPTERS_FORCE_LOAD=$(fairlead adapter) PROGRAM"
-        in text
+        f"{OURS} {facts['plugins']['reference']}: UR_ADAPTERS_FORCE_LOAD=$(fairlead adapter) "
+        "PROGRAM" in text
     )
 
 

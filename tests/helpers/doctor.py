@@ -1,0 +1,87 @@
+"""A machine of fake drivers, and `fairlead doctor` on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.support import RunPython
+
+COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
+
+
+KEYS = [
+    "ok",
+    "versions",
+    "variables",
+    "places",
+    "drivers",
+    "refusals",
+    "quirks",
+    "loaders",
+    "default_loader",
+    "pyopencl",
+    "nodes",
+    "caches",
+    "plugins",
+    "clients",
+    "misread",
+    "problems",
+]
+
+
+class Machine:
+    """A vendor directory of its own.
+
+    `examine` runs `fairlead doctor --json` on it and checks the exit code.
+    """
+
+    def __init__(self, run_python: RunPython, vendors: Path) -> None:
+        self.run_python, self.vendors = run_python, vendors
+        self.env: dict[str, str | None] = {"OCL_ICD_VENDORS": str(vendors)}
+
+    def register(self, name: str, content: str | Path) -> None:
+        (self.vendors / f"{name}.icd").write_text(f"{content}\n" if content else "")
+
+    def examine(self, *options: str) -> dict[str, Any]:
+        done = self.run_python(COMMAND, "doctor", "--json", *options, env=self.env, check=False)
+        assert "Traceback" not in done.err
+        facts = json.loads(done.out)
+        assert list(facts) == KEYS
+        assert done.code == (0 if facts["ok"] else 1)
+        return facts
+
+    def follow(self) -> None:
+        """Do what `eval "$(fairlead env)"` does."""
+        for line in self.run_python(COMMAND, "env", env=self.env).out.splitlines():
+            command, _, rest = line.partition(" ")
+            name, _, value = rest.partition("=")
+            assert command in ("export", "unset") and (command == "unset") != bool(value)
+            self.env[name] = shlex.split(value)[0] if value else None
+
+    def text(self, *options: str) -> str:
+        return self.run_python(COMMAND, "doctor", *options, env=self.env, check=False).out
+
+
+@pytest.fixture
+def machine(run_python: RunPython, tmp_path: Path) -> Machine:
+    (tmp_path / "vendors").mkdir()
+    return Machine(run_python, tmp_path / "vendors")
+
+
+def states(facts: dict[str, Any]) -> dict[str, str]:
+    return {os.path.basename(driver["library"]): driver["state"] for driver in facts["drivers"]}
+
+
+def of(facts: dict[str, Any], severity: str) -> dict[str, tuple[str, str]]:
+    """The problems of one severity: the base name of what is wrong → reason and remedy."""
+    found = (problem for problem in facts["problems"] if problem["severity"] == severity)
+    return {
+        os.path.basename(problem["what"]): (problem["reason"], problem["remedy"])
+        for problem in found
+    }
