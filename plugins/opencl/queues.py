@@ -147,7 +147,6 @@ class URQueue(CLObject):
         arguments: tuple[Any, ...],
         waits: Sequence[UREvent],
         wanted: bool,
-        *,
         function: Any = None,
     ) -> UREvent | None:
         """Call one of OpenCL's clEnqueue… functions.
@@ -169,13 +168,15 @@ class URQueue(CLObject):
         """
         if waits:
             self.check_waits(waits)
-        made = ctypes.c_void_p()
-        out = ctypes.byref(made) if wanted else None
         function = function or getattr(self.table, routine)
-        check(function(self.cl, *arguments, len(waits), handles(waits), out), routine)
-        self.enqueued += 1
+        listed = len(waits), handles(waits)
         if not wanted:
+            check(function(self.cl, *arguments, *listed, None), routine)
+            self.enqueued += 1
             return None
+        made = ctypes.c_void_p()
+        check(function(self.cl, *arguments, *listed, ctypes.byref(made)), routine)
+        self.enqueued += 1
         return UREvent(made.value or 0, self.context, self, UR[f"UR_COMMAND_{command}"])
 
 
