@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from types import FrameType
 from typing import Any
 
 from ..icd.calls import kernel_name
@@ -30,32 +31,29 @@ class PyOpenCLObserver:
         self.held: dict[int, Any] = {}
         self.places: list[Any] = []
 
-    def added(self, new_objects: bool) -> None:
-        self.places.append(_client.calling_place(4))
+    def added(self, caller: FrameType | None, new_objects: bool) -> None:
+        self.places.append(_client.calling_place(caller))
         if new_objects:
-            self._hold_pooled(5)
+            self.passed(caller)
 
-    def passed(self) -> None:
-        self._hold_pooled(5)
-
-    def _hold_pooled(self, start: int) -> None:
-        for pooled in _client.pooled_buffers(start):
+    def passed(self, caller: FrameType | None) -> None:
+        for pooled in _client.pooled_buffers(caller):
             self.held[id(pooled)] = pooled
 
-    def keep_host(self, address: int, size: int) -> bool:
+    def keep_host(self, caller: FrameType | None, address: int, size: int) -> bool:
         owner = _client.owner_in(self.kept, address, size)
         if owner is None:
-            owner = _client.owner_of(address, size, 4)
+            owner = _client.owner_of(caller, address, size)
         if owner is None:
             return False
         self.held[id(owner)] = owner
         return True
 
-    def is_housekeeping(self) -> bool:
-        return _client.is_housekeeping(4)
+    def is_housekeeping(self, caller: FrameType | None) -> bool:
+        return _client.is_housekeeping(caller)
 
-    def where(self) -> str:
-        return _client.line_of(_client.calling_place(4))
+    def where(self, caller: FrameType | None) -> str:
+        return _client.line_of(_client.calling_place(caller))
 
 
 class _Dependencies(Sequence[Sequence[int]]):

@@ -69,7 +69,7 @@ class capture:
             self._context,
             observer,
             version=parse_version(first.device.platform.version),
-            allow_unseen=any(map(_client.is_device_memory, self._keep)),
+            allow_unseen=any(map(_client.is_device_object, self._keep)),
         )
         self._graph = CapturedGraph(
             CapturedBlock(recording, observer, [*self._queues, extra], Replays(self._context))

@@ -72,8 +72,9 @@ class CapturedNode(Node):
     def set_arg(self, index: int, value: Any) -> None:
         """Give the launch another argument, by its index in the kernel; executable graphs see it after `update`.
 
-        `value` is what PyOpenCL takes: a NumPy scalar, a pyopencl.Buffer, an Array, SVM, LocalMemory, a Sampler, None; or what the
-        runtime's `set_arg` takes (runtime/arguments.py), accessors excepted. A value has the size of the one that it replaces.
+        `value` is what PyOpenCL takes: a NumPy scalar, a pyopencl.Buffer, an Image, a Sampler, an Array, SVM, LocalMemory, None; or what
+        the runtime's `set_arg` takes (runtime/arguments.py), accessors excepted. A value has the size of the one that it replaces, an
+        image its type.
 
         Raises SYCLError (invalid) for a node that is no launch, (kernel_argument) for what the argument cannot be.
         """

@@ -105,7 +105,7 @@ class Built(ABC):
 
 
 class Engine(ABC):
-    """A way to run commands. It has no state of its own: what it knows of a device is measured once (cost.py).
+    """A way to run commands. It has no state of its own.
 
     Attributes:
         name: what FAIRLEAD_COMMAND_BUFFER calls it.
@@ -128,7 +128,7 @@ class Engine(ABC):
         return None
 
     def cost(self, target: QueueKind) -> Cost | None:
-        """What it costs on this device, None if that is not known and has to be measured (cost.py)."""
+        """What it costs on this device; None if that is not known, so that first replays tell (trial.py)."""
         return None
 
     @abstractmethod

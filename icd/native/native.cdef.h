@@ -31,19 +31,21 @@ typedef struct fl_recording fl_recording;
 
 enum fl_op {
     FL_KERNEL, FL_COPY, FL_COPY_RECT, FL_FILL, FL_READ, FL_WRITE, FL_READ_RECT, FL_WRITE_RECT,
-    FL_SVM_COPY, FL_SVM_FILL, FL_MARKER, FL_BARRIER, FL_HINT
+    FL_SVM_COPY, FL_SVM_FILL, FL_MARKER, FL_BARRIER, FL_HINT,
+    FL_COPY_IMAGE, FL_COPY_IMAGE_TO_BUFFER, FL_COPY_BUFFER_TO_IMAGE, FL_FILL_IMAGE, FL_READ_IMAGE, FL_WRITE_IMAGE
 };
 
 /* Why a call inside the block was refused. */
 enum fl_reason {
     FL_NOT_REFUSED, FL_CANNOT_CAPTURE, FL_BLOCKING, FL_WAITS, FL_OTHER_THREAD, FL_FOREIGN_EVENT, FL_FAILED_EVENT,
-    FL_UNSEEN_ARGUMENT, FL_NO_CLONE, FL_HOST_MEMORY, FL_NO_MEMORY, FL_IMAGE, FL_CALLBACK
+    FL_UNSEEN_ARGUMENT, FL_NO_CLONE, FL_HOST_MEMORY, FL_NO_MEMORY, FL_CALLBACK
 };
 
 typedef struct fl_arguments fl_arguments;
 
 /* One command, as it was given to the queue. A kernel's `n` is offset[3] global[3] local[3]; a copy's source offset, target offset,
- * size; a fill's offset, size; a rect's first origin[3], second origin[3], region[3], and the pitches in the driver's order. */
+ * size; a fill's offset, size; a rect's first origin[3], second origin[3], region[3], and the pitches in the driver's order. An image's
+ * command is like a rect: an offset into a buffer is the first number of its origin, and the pitches are those of host memory. */
 typedef struct fl_command {
     uint16_t op, queue;
     uint32_t work_dim, has_offset, has_local;
@@ -202,12 +204,24 @@ typedef struct fl_route {
     void *queue;
     uint32_t in_order, part_count;
     const fl_part *parts;
+    uint32_t failed;   /* by fl_enqueue_again: the command, or UINT32_MAX */
 } fl_route;
 /* Enqueue it `times` times after the wait list and after the last one. *event and *failed are as in fl_built, with the command's number in the
  * command-buffer. One thread at a time, for all routes of a command-buffer. */
 int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
+/* Enqueue it once more, with no wait list: the event of its end, OpenCL's code (negative), or 0: the queue is captured, and nothing happened. */
+intptr_t fl_enqueue_again(fl_route *route);
 /* A command has changed: everything that was built of it is told. */
 int fl_update_buffer(const fl_buffer *buffer, uint32_t command, int relaunched);
+
+/* --- timing.c: how long an enqueue takes, for the caller or, if that is more, for the device. `marked`: a marker after the wait list is
+ * put before it, and the device begins when that is complete. NULL: there is no memory. --- */
+typedef struct fl_timing fl_timing;
+fl_timing *fl_begin_timing(void *queue, int marked, uint32_t wait_count, void *const *wait_list);
+void fl_end_timing(fl_timing *timing, void *event);   /* the enqueue has returned this event */
+enum { FL_NO_TIME_YET = -1, FL_NO_TIME = -2 };
+int64_t fl_timing_of(const fl_timing *timing);   /* nanoseconds, or one of these */
+void fl_drop_timing(fl_timing *timing);
 
 /* What other libraries of fairlead call of this one. */
 typedef struct fl_functions {

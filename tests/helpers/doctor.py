@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ KEYS = [
     "nodes",
     "caches",
     "plugins",
+    "clients",
+    "misread",
     "problems",
 ]
 
@@ -52,6 +55,14 @@ class Machine:
         assert list(facts) == KEYS
         assert done.code == (0 if facts["ok"] else 1)
         return facts
+
+    def follow(self) -> None:
+        """Do what `eval "$(fairlead env)"` does."""
+        for line in self.run_python(COMMAND, "env", env=self.env).out.splitlines():
+            command, _, rest = line.partition(" ")
+            name, _, value = rest.partition("=")
+            assert command in ("export", "unset") and (command == "unset") != bool(value)
+            self.env[name] = shlex.split(value)[0] if value else None
 
     def text(self, *options: str) -> str:
         return self.run_python(COMMAND, "doctor", *options, env=self.env, check=False).out

@@ -40,7 +40,7 @@ _STRICT: Final = (
     "-Wno-unused-parameter",
     "-pthread",
 )
-_FLAGS: Final = (*_STRICT, "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc")
+_FLAGS: Final = (*_STRICT, "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=fopen")
 _APART: Final = (
     "trace_layer.c"  # it becomes a library by itself, with its own idea of which APIs there are
 )

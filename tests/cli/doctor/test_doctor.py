@@ -120,20 +120,30 @@ def test_a_driver_that_crashes_or_hangs_is_named_and_the_others_are_listed(
     machine.register("1", fake_driver())
     facts = machine.examine(*options)
     assert list(states(facts).values()) == ["refused", "usable"]
-    (problem,) = of(facts, "error").items()
-    assert problem[0] == bad.name and reason in problem[1][0]
-    assert f"export FAIRLEAD_EXCLUDE={bad.name}" in problem[1][1]
+    problem = of(facts, "error").pop(bad.name)
+    assert reason in problem[0]
+    assert f"export FAIRLEAD_EXCLUDE={bad.name}" in problem[1]
+    assert {client["reason"].split(" while ")[0] for client in facts["clients"]} == {
+        reason.split(" while ")[0]
+    }
 
 
-def test_following_the_advice_to_exclude_leaves_no_problem(
-    machine: Machine, fake_driver: FakeDriver
-) -> None:
+def test_following_the_advice_leaves_no_problem(machine: Machine, fake_driver: FakeDriver) -> None:
+    """FAIRLEAD_EXCLUDE leaves a driver out; `fairlead env` does so for other loaders, too."""
     bad = fake_driver(at_load="abort()")
     machine.register("0", bad)
     machine.register("1", fake_driver())
     machine.env["FAIRLEAD_EXCLUDE"] = bad.name
     facts = machine.examine()
-    assert facts["ok"] and list(states(facts).values()) == ["excluded", "usable"]
+    assert list(states(facts).values()) == ["excluded", "usable"]
+    assert {problem["what"] for problem in facts["problems"]} == {
+        client["name"] for client in facts["clients"]
+    }
+    assert {problem["remedy"] for problem in facts["problems"]} == {'eval "$(fairlead env)"'}
+    machine.follow()
+    assert machine.examine()["problems"] == []
+    machine.env["OCL_ICD_VENDORS"] = str(machine.vendors)
+    facts = machine.examine()
     assert {"name": "FAIRLEAD_EXCLUDE", "value": bad.name, "outcome": f"leaves out {bad}"} in facts[
         "variables"
     ]
