@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..loader.base.forks import in_child
 from ..loader.ur.abi import UR
-from .buffer import lock as buffers
 from .checks import check_executable, check_group, expect
 from .commands import Barrier, Command, HostTask
 from .context import Context, contexts, default_context, is_empty
@@ -28,6 +27,7 @@ from .event import Event, Unfinished
 from .handler import Handler
 from .handles import URObject, make_struct
 from .launches import NDRange
+from .memory import lock as buffers
 from .platform import Device, devices
 from .queue_order import QueueOrder
 from .recorder import Recorder, recorder_to_join

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.conformance.arrays import ints, sizes
+from fairlead.conformance.arrays import handles, ints, sizes
 from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.pi.objects import Objects, codes
 from fairlead.conformance.pi.recorder import offset, region
@@ -229,3 +229,48 @@ def test_fill_image(bare_objects: Objects, queue: int) -> None:
         unsupported("the plugin does not fill images")
     codes(code, "PI_SUCCESS")
     equal(_pixels(objects, queue, image), [7] * 8 + [1] * 56, "the pixels")
+
+
+_SAMPLING = """
+kernel void sample(read_only image2d_t image, sampler_t how, global int *out) {
+    out[get_global_id(0)] = read_imageui(image, how, (int2)(get_global_id(0), 0)).x;
+}
+"""
+
+
+def _sampler(objects: Objects) -> int:
+    """A sampler that gives the nearest pixel of the image."""
+    names = ("NORMALIZED_COORDS", "ADDRESSING_MODE", "FILTER_MODE")
+    values = (
+        0,
+        PI["PI_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE"],
+        PI["PI_SAMPLER_FILTER_MODE_NEAREST"],
+    )
+    pairs = [
+        (PI[f"PI_SAMPLER_PROPERTIES_{name}"], value)
+        for name, value in zip(names, values, strict=True)
+    ]
+    words = [word for pair in pairs for word in pair]
+    return objects.make("piSamplerCreate", objects.context, (ctypes.c_uint64 * 7)(*words, 0), ...)
+
+
+@rule("piextKernelSetArgSampler", "a kernel samples an image")
+def test_sampled_image(bare_objects: Objects, queue: int) -> None:
+    objects, image = bare_objects, _image(bare_objects, 6)
+    sampler, out = _sampler(objects), objects.buffer([0] * 10)
+    kernel = objects.make("piKernelCreate", objects.build(_SAMPLING), b"sample", ...)
+    objects.set_argument(kernel, 0, image)
+    objects.call("piextKernelSetArgSampler", kernel, 1, handles(sampler))
+    objects.set_argument(kernel, 2, out)
+    objects.launch(queue, kernel, 10)
+    equal(objects.read(queue, out), [6] * 10, "what the kernel has read, beyond the edge too")
+
+
+@rule("piMemImageGetInfo", "the sizes that the image was made with")
+def test_image_sizes(bare_objects: Objects) -> None:
+    image = _image(bare_objects, 1)
+    names = ("WIDTH", "HEIGHT", "ELEMENT_SIZE")
+    found = [
+        bare_objects.number("piMemImageGetInfo", image, f"PI_IMAGE_INFO_{name}") for name in names
+    ]
+    equal(found, [8, 8, 16], "width, height, and bytes of a pixel")

@@ -43,6 +43,10 @@ kernel void sample(read_only image2d_t image, sampler_t sampler, global float *o
     int2 place = (int2)(get_global_id(0), get_global_id(1));
     out[place.y * get_global_size(0) + place.x] = read_imagef(image, sampler, place).x;
 }
+kernel void turn(read_only image2d_t from, sampler_t sampler, write_only image2d_t to) {
+    int2 place = (int2)(get_global_id(0), get_global_id(1));
+    write_imagef(to, (int2)(get_image_width(from) - 1 - place.x, place.y), read_imagef(from, sampler, place));
+}
 """
 
 #: Needs a device with variables of programs.

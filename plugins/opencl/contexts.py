@@ -47,6 +47,7 @@ class URContext(CLObject):
         self.devices = tuple(devices)
         self.deleters: list[tuple[int, int]] = []
         self.usm: tuple[Any] | None = None
+        self.samplers: dict[tuple[int, ...], int] = {}  # the cl_sampler of each description
 
     @cached_property
     def cookie(self) -> Any:
@@ -91,6 +92,8 @@ class URContext(CLObject):
         # urContextSetExtendedDeleter: they are called before the context is released.
         for function, data in reversed(self.deleters):
             _Deleter(function)(data)
+        for sampler in self.samplers.values():
+            self.table.clReleaseSampler(sampler)
         super().close()
 
 

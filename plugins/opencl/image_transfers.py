@@ -32,13 +32,14 @@ def _pitches(image: URImage, region: Extent, row: int, slice_: int) -> tuple[int
     are. Raises URError (INVALID_SIZE).
     """
     least = region[0] * image.element_size
-    if image.is_array_of_lines:
+    lines = image.kind.is_lines
+    if lines:
         row = slice_ = slice_ or row
     if row and row < least:
         raise failure("INVALID_SIZE", f"a row of {least} bytes with a pitch of {row}")
-    if not image.has_slices and not image.is_array_of_lines:
-        return row, 0  # there is only one slice
-    height = 1 if image.is_array_of_lines else region[1]
+    if not image.kind.has_slices:
+        return row, 0  # there is one slice
+    height = 1 if lines else region[1]
     if slice_ and slice_ < (row or least) * height:
         raise failure("INVALID_SIZE", f"a slice of {height} rows with a pitch of {slice_}")
     return row, slice_

@@ -58,6 +58,16 @@ class _Kind(NamedTuple):
     sizes: tuple[str, ...]
     limits: tuple[str, ...]
 
+    @property
+    def is_lines(self) -> bool:
+        """Whether it is an array of 1D images. Its slice pitch is how far these are apart."""
+        return self.sizes == ("width", "arraySize")
+
+    @property
+    def has_slices(self) -> bool:
+        """Whether a slice pitch says something."""
+        return self.is_lines or len(self.sizes) == 3
+
 
 def _kind(name: str, sizes: str, limits: str) -> _Kind:
     names = tuple(f"CL_DEVICE_{limit}" for limit in limits.split())
@@ -75,7 +85,6 @@ _KINDS: Final = {
         "IMAGE3D": ("width height depth", "IMAGE3D_MAX_WIDTH IMAGE3D_MAX_HEIGHT IMAGE3D_MAX_DEPTH"),
     }.items()
 }
-_1D_ARRAY: Final = UR["UR_MEM_TYPE_IMAGE1D_ARRAY"]
 _OF_CL: Final = {kind.cl: number for number, kind in _KINDS.items()} | {
     OPENCL["CL_MEM_OBJECT_IMAGE1D_BUFFER"]: UR["UR_MEM_TYPE_IMAGE1D"]
 }
@@ -91,7 +100,7 @@ class URImage(URMemory):
     """A cl_mem that is an image.
 
     Attributes:
-        kind: its type (ur_mem_type_t).
+        kind: its type.
         format: its channel order and channel type, as Unified Runtime's numbers.
         extent: its pixels along x, y and z. The images of an array are the last dimension. It is 1
             for a dimension that the image lacks.
@@ -102,24 +111,14 @@ class URImage(URMemory):
         self, cl: int, context: URContext, kind: int, format: tuple[int, int], *, host: int = 0
     ) -> None:
         super().__init__(cl, context, ask(cl, context, "CL_MEM_SIZE"), host=host)
-        self.kind, self.format = kind, format
+        self.kind, self.format = _KINDS[kind], format
         self.element_size = self.query_image("ELEMENT_SIZE")
-        sizes = (self.query_image(_CL_FIELDS[name][6:].upper()) for name in _KINDS[kind].sizes)
+        sizes = (self.query_image(_CL_FIELDS[name][6:].upper()) for name in self.kind.sizes)
         self.extent = _extent(*sizes)
 
     def query_image(self, name: str) -> int:
         """Return the answer of clGetImageInfo to a property without CL_IMAGE_ in its name."""
         return ask(self.cl, self.context, f"CL_IMAGE_{name}", "clGetImageInfo")
-
-    @property
-    def is_array_of_lines(self) -> bool:
-        """Return whether it is an array of 1D images."""
-        return self.kind == _1D_ARRAY
-
-    @property
-    def has_slices(self) -> bool:
-        """Return whether it has three dimensions, so that a slice pitch matters."""
-        return len(_KINDS[self.kind].sizes) == 3
 
 
 def _extent(width: int, height: int = 1, depth: int = 1) -> Extent:
@@ -191,21 +190,18 @@ def _describe(desc: Any, kind: _Kind, host: int) -> Any:
         setattr(made, _CL_FIELDS[name], getattr(desc, name))
     if host:
         made.image_row_pitch = desc.rowPitch
-        has_slices = len(kind.sizes) == 3 or desc.type == _1D_ARRAY
-        made.image_slice_pitch = desc.slicePitch if has_slices else 0
+        made.image_slice_pitch = desc.slicePitch if kind.has_slices else 0
     return made
 
 
-def _check_pitches(desc: Any, sizes: Extent, element_size: int) -> None:
-    """Raise URError (INVALID_IMAGE_FORMAT_DESCRIPTOR) for pitches that host memory cannot have."""
+def _check_pitches(desc: Any, kind: _Kind, sizes: Extent, element_size: int) -> None:
+    """Raise URError (INVALID_IMAGE_FORMAT_DESCRIPTOR) for pitches that cannot be host memory's."""
     row = desc.rowPitch or sizes[0] * element_size
     if row < sizes[0] * element_size or row % element_size:
         raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", f"a row pitch of {row} bytes")
-    least = row if desc.type == _1D_ARRAY else row * sizes[1]
-    if desc.slicePitch and (desc.slicePitch < least or desc.slicePitch % row):
-        raise failure(
-            "INVALID_IMAGE_FORMAT_DESCRIPTOR", f"a slice pitch of {desc.slicePitch} bytes"
-        )
+    least, given = row if kind.is_lines else row * sizes[1], desc.slicePitch
+    if kind.has_slices and given and (given < least or given % row):
+        raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", f"a slice pitch of {given} bytes")
 
 
 #: Channels by order. Bytes of a channel by type, for a packed type those of a pixel.
@@ -246,7 +242,7 @@ def urMemImageCreate(
     check_images(hContext)
     sizes = _extent(*(getattr(pImageDesc, name) for name in kind.sizes))
     _check_size(hContext, kind, sizes)
-    _check_pitches(pImageDesc, sizes, _element_size(pImageFormat))
+    _check_pitches(pImageDesc, kind, sizes, _element_size(pImageFormat))
     bits = opencl_flags(flags)
     access = bits & ~(OPENCL["CL_MEM_USE_HOST_PTR"] | OPENCL["CL_MEM_COPY_HOST_PTR"])
     wanted = format.image_channel_order, format.image_channel_data_type

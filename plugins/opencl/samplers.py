@@ -1,4 +1,8 @@
-"""Samplers."""
+"""Samplers. A context has one cl_sampler for each description.
+
+PoCL frees a released sampler before the kernels that use it have ended. So a cl_sampler lives as long
+as its context.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,10 @@ from functools import partial
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
+from ...loader.base.forks import new_lock
 from ...loader.ur.abi import UR
 from .contexts import URContext, check_native
-from .core import CLObject, adapter, create, failure, query_number, retain_unless_owned
+from .core import CLObject, adapter, check, create, failure, query_number, retain_unless_owned
 from .images import check_images
 
 _PROPERTIES: Final = (
@@ -25,6 +30,7 @@ _FILTERS: Final = {
     UR[f"UR_SAMPLER_FILTER_MODE_{name}"]: OPENCL[f"CL_FILTER_{name}"]
     for name in ("NEAREST", "LINEAR")
 }
+_lock: Final = new_lock()  # for the samplers of all contexts
 
 
 @adapter.kind
@@ -61,15 +67,22 @@ def urSamplerCreate(hContext: URContext, pDesc: Any) -> URSampler:
     if addressing not in _ADDRESSING or filtering not in _FILTERS:
         raise failure("INVALID_ENUMERATION")
     check_images(hContext)
-    modes = _ADDRESSING[addressing], _FILTERS[filtering]
-    if hContext.platform.icd.version_number >= (2, 0):
-        values = zip(_PROPERTIES, (normalized, *modes), strict=True)
-        pairs = [number for name, value in values for number in (OPENCL[name], value)]
-        properties = (ctypes.c_uint64 * (len(pairs) + 1))(*pairs)
-        cl = create(hContext.table, "clCreateSamplerWithProperties", hContext.cl, properties)
-    else:
-        cl = create(hContext.table, "clCreateSampler", hContext.cl, normalized, *modes)
+    described = int(normalized), _ADDRESSING[addressing], _FILTERS[filtering]
+    with _lock:
+        cl = hContext.samplers.get(described) or _create(hContext, described)
+        hContext.samplers[described] = cl
+    check(hContext.table.clRetainSampler(cl), "clRetainSampler")
     return URSampler(cl, hContext, normalized, addressing, filtering)
+
+
+def _create(context: URContext, described: tuple[int, ...]) -> int:
+    """Return a new cl_sampler. Raises OpenCLError."""
+    if context.platform.icd.version_number < (2, 0):
+        return create(context.table, "clCreateSampler", context.cl, *described)
+    values = zip(_PROPERTIES, described, strict=True)
+    pairs = [number for name, value in values for number in (OPENCL[name], value)]
+    properties = (ctypes.c_uint64 * (len(pairs) + 1))(*pairs)
+    return create(context.table, "clCreateSamplerWithProperties", context.cl, properties)
 
 
 adapter.info(

@@ -73,7 +73,7 @@ REFUSED: Final[dict[Case, dict[str, str]]] = {
     # native commands need a native command-buffer
     Case("fairlead", "pocl_wheel"): {"native_graph": _NO_NATIVE},
 }
-_BUILDS_ON_POCL: Final = ("queue_buffers", "sub_buffer")
+_BUILDS_ON_POCL: Final = ("images", "queue_buffers", "sub_buffer")
 
 
 @pytest.fixture(params=CASES)

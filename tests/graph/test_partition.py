@@ -202,7 +202,9 @@ def test_several_devices(policy: str) -> None:
     )
     result = graph.partition(policy)
     assert result.policy == "rank" and result.reason == (
-        "its nodes are of 2 devices" if policy == "seed" else ""
+        "its nodes run in 2 places: on devices, or outside of command-buffers"
+        if policy == "seed"
+        else ""
     )
     assert [part.device for part in result.partitions] == ["a", "a", "b", "a", None]
     assert [part.nodes for part in result.partitions] == [(0,), (3,), (1,), (2,), (4,)]

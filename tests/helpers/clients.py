@@ -28,6 +28,8 @@ HERE: Final = ROOT / "tests/clients"
 PROGRAMS: Final = tuple(
     sorted(path.stem for path in (HERE / "sycl").glob("*.cpp") if path.stem != "leaking")
 )
+#: Those whose kernels are SYCL code, which libsycl compiles at run time.
+DEVICE_PROGRAMS: Final = tuple(sorted(path.stem for path in (HERE / "device").glob("*.cpp")))
 #: Where libOpenCL.so.1 and what the Intel drivers need lie.
 PREFIX_LIB: Final = Path(sys.prefix, "lib")
 #: The drivers whose results the tests know: the names are those of helpers/drivers.py.
@@ -190,10 +192,10 @@ _NO_COMPLAINT: Final = ("[ERROR]: There are no valid references to handle 0", ""
 LEAK: Final = "[ERROR]: Retained 1 reference(s) to handle 0x…"
 
 
-#: The SYCL programs are one program that is told which of them to be: the headers take longest to
-#: compile, and are compiled once.
+#: The SYCL programs of a folder are one program that is told which of them to be: the headers take
+#: longest to compile, and are compiled once.
 _ALL: Final = """\
-#include "client.hpp"
+#include "{header}.hpp"
 #include <cstring>
 #define main program_main
 {includes}
@@ -213,7 +215,11 @@ class Compiler:
 
     def sycl(self, name: str) -> list[str]:
         """The command that runs sycl/{name}.cpp."""
-        return [str(once(self.factory, "sycl_programs", self._sycl)), name]
+        return self._program("sycl", "client", (*PROGRAMS, "leaking"), name)
+
+    def device(self, name: str) -> list[str]:
+        """The command that runs device/{name}.cpp."""
+        return self._program("device", "device", DEVICE_PROGRAMS, name)
 
     def c(self, source: Path) -> list[str]:
         """The command that runs a program in C, which is linked to the loader."""
@@ -228,16 +234,21 @@ class Compiler:
             )
         ]
 
-    def _sycl(self, program: Path) -> None:
-        names = (*PROGRAMS, "leaking")
-        includes = (f'namespace program_{name} {{\n#include "{name}.cpp"\n}}' for name in names)
-        calls = (
-            f'  if (!std::strcmp(arguments[1], "{name}"))\n    return program_{name}::program_main();'
-            for name in names
-        )
-        source = program.with_name("sycl_programs.cpp")
-        source.write_text(_ALL.format(includes="\n".join(includes), calls="\n".join(calls)))
-        self._run(cxx(), source, program, self.home / "lib/libsycl.so.9", f"-I{HERE / 'sycl'}")
+    def _program(self, folder: str, header: str, names: Sequence[str], name: str) -> list[str]:
+        def make(program: Path) -> None:
+            includes = (f'namespace program_{name} {{\n#include "{name}.cpp"\n}}' for name in names)
+            calls = (
+                f'  if (!std::strcmp(arguments[1], "{name}"))\n    return program_{name}::program_main();'
+                for name in names
+            )
+            source = program.with_name(f"{folder}_programs.cpp")
+            source.write_text(
+                _ALL.format(header=header, includes="\n".join(includes), calls="\n".join(calls))
+            )
+            folders = [f"-I{HERE / 'sycl'}", f"-I{HERE / folder}"]
+            self._run(cxx(), source, program, self.home / "lib/libsycl.so.9", *folders)
+
+        return [str(once(self.factory, f"{folder}_programs", make)), name]
 
     def _run(
         self, compiler: list[str], source: Path, program: Path, library: Path, *more: str

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy
@@ -123,6 +124,16 @@ def check_refused(table: list[tuple[Callable[[], object], str, str]]) -> None:
             number,
             error,
         )
+
+
+@contextmanager
+def raises(errc: Errc, words: str) -> Iterator[None]:
+    """A block that ends with a SYCLError of a class, with words in its message, and a remedy."""
+    with pytest.raises(SYCLError) as caught:
+        yield
+    error = caught.value
+    assert words in error.message, error
+    assert error.errc is errc and error.remedy, error
 
 
 def zeros(queue: Queue, count: int = N, dtype: Any = numpy.int32) -> USM:

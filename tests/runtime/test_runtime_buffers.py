@@ -22,7 +22,7 @@ from fairlead.runtime import (
     SYCLError,
     devices,
 )
-from fairlead.runtime import buffer as buffers
+from fairlead.runtime import coherent as buffers
 
 
 def add(buffer: Buffer, program: Program, value: int, mode: str = "read_write"):
@@ -372,7 +372,7 @@ def test_a_buffer_that_goes_in_a_submission_is_closed_by_another_thread(
     with buffers.lock:
         queue.submit(lambda h: (h.depends_on(gate.event), h.require(accessor), h.host_task(fill)))
         gate.open()
-        buffers.Buffer.__del__(buffer)  # by the collector, who finds a cycle
+        Buffer.__del__(buffer)  # by the collector, who finds a cycle
         assert not data.any()
     closed = threading.Event()
     buffers._closing.add(closed.set)

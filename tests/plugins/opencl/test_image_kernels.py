@@ -300,3 +300,26 @@ def test_formats_are_converted_by_the_sampler(ur: Calls, context: int, queue: in
     ):
         for handle in handles:
             ur.ok(routine, handle)
+
+
+def test_a_released_sampler_lives_until_the_kernel_ends(
+    ur: Calls, context: int, queue: int, kernels: dict[str, int]
+) -> None:
+    gate, go = held_back(ur, context)
+    image, made = new_image(ur, context, data=picture(1)), sampler(ur, context, "CLAMP")
+    numbers, step = Numbers(ur, context, 16), ctypes.c_float(1)
+    table = rows((MEM, image.value), (SAMPLER, made.value), numbers.argument, 0)
+    table[3].value.value = ctypes.addressof(step)
+    ends = 4, table, None, 1, array(gate), None
+    name = "urEnqueueKernelLaunchWithArgsExp"
+    ur.ok(name, queue, kernels["sample"], 1, None, sizes((16,)), None, *ends)
+    ur.ok("urKernelRelease", kernels.pop("sample"))  # its arguments hold the sampler, too
+    ur.ok("urSamplerRelease", made)
+    others = [sampler(ur, context, "REPEAT", True) for _ in range(64)]
+    go()
+    assert numbers.read(queue) == [0, 0, *picture(1)[0:48:4], 0, 0]
+    for other in others:
+        ur.ok("urSamplerRelease", other)
+    for memory in (image, numbers.handle):
+        ur.ok("urMemRelease", memory)
+    ur.ok("urEventRelease", gate)
