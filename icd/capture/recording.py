@@ -29,7 +29,8 @@ _REASONS: Final[dict[int, tuple[str, str]]] = {
     ),
     lib.FL_BLOCKING: (
         "it is a blocking transfer, and nothing runs inside the block",
-        "pass is_blocking=False; if it is PyOpenCL's own transfer, do that step before or after the block",
+        "pass is_blocking=False; if it is PyOpenCL's own transfer, do that step before or after "
+        "the block",
     ),
     lib.FL_WAITS: (
         "it waits for commands that have only been recorded, and nothing runs inside the block",
@@ -48,16 +49,20 @@ _REASONS: Final[dict[int, tuple[str, str]]] = {
         "find the failed command first: the event's status is its code",
     ),
     lib.FL_UNSEEN_ARGUMENT: (
-        "an argument of the kernel was set before the block, or never, and it may be memory that the graph could not keep alive",
-        "set all arguments inside the block (kernel(queue, …) does), or name the buffers, images and samplers: capture(queue, keep=[…])",
+        "an argument of the kernel was set before the block, or never, and it may be memory that "
+        "the graph could not keep alive",
+        "set all arguments inside the block (kernel(queue, …) does), or name the buffers, images "
+        "and samplers: capture(queue, keep=[…])",
     ),
     lib.FL_NO_CLONE: (
-        "the kernel cannot be frozen: the driver has no clCloneKernel and not all arguments were set inside the block",
+        "the kernel cannot be frozen: the driver has no clCloneKernel and not all arguments were "
+        "set inside the block",
         "set all arguments of the kernel inside the block",
     ),
     lib.FL_HOST_MEMORY: (
         "the host memory that it uses has no owner that the graph could keep alive",
-        "bind the array to a name in the calling function, or name it: capture(queue, keep=[array])",
+        "bind the array to a name in the calling function, or name it: capture(queue, "
+        "keep=[array])",
     ),
     lib.FL_NO_MEMORY: ("there is not enough memory", ""),
     lib.FL_CALLBACK: (

@@ -1,8 +1,8 @@
 """Rivals take turns in the first replays of a graph, until the fastest is known.
 
-A rival is the same commands built another way, by other engines. What is measured is the program's
-own work, as it comes, so nothing runs that the program did not ask for. Nothing is waited for either:
-events call back (icd/native/timing.c). Each rival's least time counts, because noise only adds.
+A rival is the same commands built another way, by other engines. The program's own replays are
+measured, so nothing runs that the program did not ask for. Nothing is waited for either: events
+call back (icd/native/timing.c). Each rival's least time counts, because noise only adds.
 """
 
 from __future__ import annotations

@@ -93,7 +93,8 @@ def _refusal(function: Any) -> str:
     }[function.error_channel]
     return (
         f"static {function.c_declaration('refused_' + function.name)} {{\n"
-        f"    void **table;\n    cl_int code = refuse_call({function.parameters[0].name}, SLOT_{function.name}, &table);\n"
+        f"    void **table;\n    cl_int code = refuse_call({function.parameters[0].name}, "
+        f"SLOT_{function.name}, &table);\n"
         f"    if (table)\n        return CALL(table, {function.name})({arguments});\n    {fail}\n}}"
     )
 

@@ -31,7 +31,10 @@ class Native(Engine):
             or commands.wanted_events
             or commands.alternatives
         ):
-            return "there are events, kernel alternatives or several devices, which cl_khr_command_buffer does not have"
+            return (
+                "there are events, kernel alternatives or several devices, which "
+                "cl_khr_command_buffer does not have"
+            )
         if commands.schedule != "auto":
             return "a schedule was asked for"
         return why_not(support_of(target.device), commands, target.in_order)
