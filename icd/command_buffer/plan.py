@@ -1,9 +1,10 @@
-"""Which engine runs which commands: the division of a command list into runs, and the reasons for it.
+"""Which engine runs which commands: a division of a command list into runs, and its reasons.
 
-Engines are asked in order of preference; the last one runs what no other takes. An engine that divides takes maximal runs of commands,
-the others all or nothing. With `auto` an engine also has to be free of known defects, and clearly cheaper than the last one. Where the
-engines do not say what they cost, there are several plans, of which the first replays find the fastest (trial.py).
-Nothing is built here: builds.py does that, part by part.
+Engines are asked in order of preference. The last one runs what no other takes. An engine that
+divides takes maximal runs of commands; the others take all or nothing. With `auto` an engine also
+has to be free of known defects, and clearly cheaper than the last one. If engines do not know their
+costs, there are several plans, and the first replays find the fastest (trial.py). builds.py builds
+the parts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ _IN_TURNS: Final = "its cost is not known: it takes turns with others in the fir
 
 @dataclass(frozen=True)
 class Part:
-    """The commands from `first` up to `end`, run by one engine. It comes after the part before it."""
+    """The commands from `first` up to `end`, run by one engine.
+
+    It comes after the part before it.
+    """
 
     engine: Engine
     first: int
@@ -102,7 +106,10 @@ def _take(
     owners: list[Engine | None],
     choice: Choice,
 ) -> str:
-    """Give an engine what it takes of the commands that have no owner. Returns why it takes them, or why none."""
+    """Give an engine the commands that it takes of those without an owner.
+
+    Returns why, or why none.
+    """
     order_only, refusals = commands.order.order_only, dict[int, str]()
     for number, owner in enumerate(owners):
         reason = "another engine takes it" if owner is not None else None
@@ -133,7 +140,8 @@ def _take(
 
 
 def _runs(owners: Sequence[_T]) -> Iterator[tuple[_T, int, int]]:
-    """Maximal runs of equal members: the member, the first place, and the place after the last."""
+    """Yield maximal runs of equal members: the member, the first place, the place after the
+    last."""
     first = 0
     for place in range(1, len(owners) + 1):
         if place == len(owners) or owners[place] != owners[first]:

@@ -25,8 +25,8 @@ from fairlead.runtime import (
     Program,
     Queue,
     SYCLError,
+    workers,
 )
-from fairlead.runtime import workers
 from fairlead.runtime.afterwards import Afterwards
 from fairlead.runtime.interop import event_of, to_pyopencl
 
