@@ -143,8 +143,18 @@ class Executable(Drawable):
 
     # replays
 
-    def replay(self, queue: Any, times: int = 1, wait_for: Iterable[Any] | None = None) -> Any:
+    def replay(
+        self,
+        queue: Any,
+        times: int = 1,
+        wait_for: Iterable[Any] | None = None,
+        *,
+        wait: bool = False,
+    ) -> Any:
         """Enqueue the graph `times` times on a pyopencl.CommandQueue and return the pyopencl.Event of its end.
+
+        With `wait` it returns None when the replay has ended. On an in-order queue the engine `direct` then runs the graph in the
+        caller's thread, which is the fastest way on PoCL.
 
         The queue belongs to the context and to a device that the graph was captured from. The first command comes after the
         events in `wait_for` and after the last replay of this executable. Nothing is waited for. If the graph has host tasks, what one
@@ -171,10 +181,18 @@ class Executable(Drawable):
             )
         profiled = self.profiling and _has(queue, "PROFILING_ENABLE")
         only = self._only()
+        if wait and only is not None and not waits and not profiled:
+            times = only.run_here(handle, times)
+            if not times:
+                return None
         if only is not None:
-            return self._end(queue, *only.run(handle, times, waits), profiled)
-        with self._lock:
-            return self._replay_parts(queue, handle, times, waits, profiled)
+            event = self._end(queue, *only.run(handle, times, waits), profiled)
+        else:
+            with self._lock:
+                event = self._replay_parts(queue, handle, times, waits, profiled)
+        if wait:
+            event.wait()
+        return None if wait else event
 
     def _only(self) -> CapturedSegment | None:
         """The segment that all of it is, if it is one of captured commands."""

@@ -68,6 +68,7 @@ class Builds:
         self._commands, self._choice, self._given = commands, choice, given
         self._builds: dict[QueueKind, Build] = {}
         self._refused: dict[QueueKind, dict[str, str]] = {}  # why a driver refused an engine
+        self._left: dict[QueueKind, dict[str, dict[int, str]]] = {}  # what engines learned to leave
         self._listed: Any = None  # what `native` points to
         self._changing = _Changing(self.native, lock)
         if given is not None:
@@ -90,7 +91,7 @@ class Builds:
             plan = Plan([Part(engine, 0, len(self._commands))], {engine.name: self._choice.why})
             return Build(plan, [self._given])
         refused = self._refused.setdefault(kind, {})
-        plan = make_plan(self._commands, kind, self._choice, refused)
+        plan = make_plan(self._commands, kind, self._choice, refused, self._left.get(kind, {}))
         built: list[Built] = []
         for part in plan.parts:
             try:
@@ -109,6 +110,30 @@ class Builds:
     def refuse(self, kind: QueueKind, reason: str) -> None:
         """Forget a build of one part, which the driver has refused to enqueue."""
         self._drop(kind, {part.engine.name: reason for part in self._builds[kind].plan.parts})
+
+    def learns(self, kind: QueueKind) -> bool:
+        """Whether a part of a build measures its runs, and nothing was learned from that yet."""
+        parts = self._builds[kind].parts
+        return self._choice.is_auto and kind not in self._left and any(one.learns for one in parts)
+
+    def learn(self, kind: QueueKind) -> bool:
+        """Ask a build what its first runs have taught; forget it if an engine leaves commands to others.
+
+        Returns:
+            Whether everything is known. Nothing more is learned then.
+        """
+        build, left = self._builds[kind], dict[str, dict[int, str]]()
+        with self.changing():
+            for part, one in zip(build.plan.parts, build.parts, strict=True):
+                learned = one.learned()
+                if learned is None:
+                    return False
+                longer = {part.first + number: why for number, why in learned.items()}
+                left.setdefault(part.engine.name, {}).update(longer)
+        self._left[kind] = left
+        if any(left.values()):
+            self._drop(kind, {})
+        return True
 
     def _drop(self, kind: QueueKind, refused: Mapping[str, str]) -> None:
         self._refused.setdefault(kind, {}).update(refused)

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from ...loader.base.forks import new_lock
 from .._native import ffi, lib
-from ..calls import address, call, device_of, properties_of
-from ..errors import error
+from ..calls import address, call, device_of, properties_of, wait_for
+from ..errors import check, error
 from .builds import Build, Builds
 from .commands import CommandList
 from .edits import copy_of, put
@@ -33,6 +33,9 @@ from .leaving import leave, release_ended
 Enqueued = tuple[int, int, int, list[int]]
 
 _NO_COMMAND: Final = 0xFFFFFFFF
+
+#: Bytes of stack that a thread needs to run work-groups. PoCL's own threads have 8 MiB.
+_STACK: Final = 15 << 19
 
 
 class CommandBuffer:
@@ -88,9 +91,7 @@ class CommandBuffer:
             failed (-1: none of them), and the events of CommandList.wanted_events, a reference each.
         """
         with self.lock:
-            route = self._route
-            if route is None or queue != self._queue:
-                route = self._find_route(queue)
+            route = self._present_route(queue)
             if route.may_refuse:
                 done = self._enqueue_warily(route, times, waits, externals, wanted)
             else:
@@ -100,6 +101,41 @@ class CommandBuffer:
             if not done[0] and queue != self._queue:
                 self._hold(queue)
             return done
+
+    def _present_route(self, queue: int) -> Route:
+        """The route to a queue. After the first runs an engine may have learned to leave commands to others."""
+        route = self._route
+        if route is None or queue != self._queue:
+            return self._find_route(queue)
+        if route.learns and self._builds.learn(self._kind_of(queue)):
+            self._route = None
+            return self._find_route(queue)
+        return route
+
+    def run(self, queue: int, times: int) -> bool:
+        """Run it in this thread, after everything that is in the queue, and return when it has ended.
+
+        Args:
+            queue: a handle, of the commands' context.
+            times: at least 1.
+
+        Returns:
+            Whether that is possible. If not, nothing has happened: enqueue it, and wait.
+
+        Raises:
+            OpenCLError: a command has failed.
+        """
+        with self.lock:
+            route = self._present_route(queue)
+            if not route.runs_here or lib.fl_stack_left() < _STACK:
+                return False
+            if queue != self._queue:
+                if self.last_event:
+                    wait_for(self.last_event)
+                self._hold(queue)
+            self._route = route
+            check(lib.fl_run(route.native, times), "replay")
+            return True
 
     def _enqueue_warily(
         self,
@@ -174,7 +210,8 @@ class CommandBuffer:
     def _find_route(self, queue: int) -> Route:
         kind = self._kind_of(queue)
         build = self._builds.of(kind)
-        return Route(self.native, queue, kind.in_order, build, self._commands)
+        learns = self._builds.learns(kind)
+        return Route(self.native, queue, kind.in_order, build, self._commands, learns)
 
     def explain(self, queue: int) -> str:
         """How an enqueue on this queue is run and why so: a line for each engine."""
@@ -243,12 +280,21 @@ class Route:
         in_order: whether the queue is in order.
         build: what is enqueued.
         commands: what it was built of.
+        learns: whether its first runs may teach an engine to leave commands to others.
     """
 
     def __init__(
-        self, buffer: Any, queue: int, in_order: bool, build: Build, commands: CommandList
+        self,
+        buffer: Any,
+        queue: int,
+        in_order: bool,
+        build: Build,
+        commands: CommandList,
+        learns: bool,
     ) -> None:
-        self.queue, self.parts = queue, build.parts
+        self.queue, self.parts, self.learns = queue, build.parts, learns
+        #: Whether the caller's thread can run it, once the queue is idle.
+        self.runs_here = in_order and all(part.native.run for part in build.parts)
         #: Whether the driver may refuse an enqueue as a whole, which then is to be run by another engine.
         self.may_refuse = any(part.may_refuse for part in build.parts)
         externals: list[int] = []  # the command that each outside event is for
@@ -261,7 +307,7 @@ class Route:
             (part.native, lane, len(lane)) for part, lane in zip(build.parts, lanes, strict=True)
         ]
         self._kept = buffer, lanes, ffi.new("fl_part[]", rows)
-        self._native = ffi.new(
+        self.native = ffi.new(
             "fl_route *", (buffer, ffi.cast("void *", queue), in_order, len(rows), self._kept[2])
         )
         self._event, self._failed = ffi.new("void **"), ffi.new("uint32_t *")
@@ -285,7 +331,7 @@ class Route:
             part.give_externals([externals[place] for place in places])
         wait_list = _handles(waits) if waits else ffi.NULL
         code = lib.fl_enqueue(
-            self._native,
+            self.native,
             times,
             len(waits),
             wait_list,

@@ -25,8 +25,14 @@ _ROUNDS: Final = 8
 #: A tie goes to the engine that runs everything: it can do more, and a measurement has its chances.
 _CLEARLY: Final = 0.95
 
-#: By device and whether the queue is in order: what engines cost, or why that could not be measured.
-_known: Final[dict[tuple[tuple[str, ...], bool], dict[str, Cost | str]]] = {}
+#: Launches of so many groups are measured; those between cost as the next larger ones do.
+_GROUPS: Final = (1, 16, 256, 4096)
+
+#: What a launch is taken to cost (seconds) where it cannot be measured.
+_UNKNOWN: Final = 5e-6
+
+#: By device, whether the queue is in order, and the number of groups: what engines cost, or why that could not be measured.
+_known: Final[dict[tuple[tuple[str, ...], bool, int], dict[str, Cost | str]]] = {}
 _lock: Final = new_lock()
 
 
@@ -51,30 +57,38 @@ def costs(engines: Sequence[Engine], target: QueueKind) -> list[Cost | str]:
     return [found[engine.name] or measured[engine.name] for engine in engines]
 
 
-def _measured(engines: Sequence[Engine], target: QueueKind) -> dict[str, Cost | str]:
+def launch_seconds(engine: Engine, target: QueueKind, groups: int) -> float:
+    """What a launch of so many empty work-groups takes on an engine, in seconds; measured once for a device."""
+    size = next((size for size in _GROUPS if size >= groups), _GROUPS[-1])
+    found = _measured((engine,), target, size)[engine.name]
+    return _UNKNOWN if isinstance(found, str) else found.each * max(1.0, groups / size)
+
+
+def _measured(
+    engines: Sequence[Engine], target: QueueKind, groups: int = 1
+) -> dict[str, Cost | str]:
     """What engines cost that do not know it themselves, by name."""
     with _lock:
-        known = _known.setdefault((target.identity, target.in_order), {})
+        known = _known.setdefault((target.identity, target.in_order, groups), {})
         if any(engine.name not in known for engine in engines):  # together: they take turns
             known |= zip(
-                [engine.name for engine in engines], _measure(engines, target), strict=True
+                [engine.name for engine in engines], _measure(engines, target, groups), strict=True
             )
         return known
 
 
-def _measure(engines: Sequence[Engine], target: QueueKind) -> list[Cost | str]:
+def _measure(engines: Sequence[Engine], target: QueueKind, groups: int) -> list[Cost | str]:
     try:
         with _empty_kernel(target.context, target.device) as kernel:
-            seconds = _times(engines, target, kernel)
+            seconds = _times(engines, _launches(target, kernel, groups), target)
     except OpenCLError as error:
         return [f"the measurement failed, {error}"] * len(engines)
     how = f"measured with {_LAUNCHES} empty launches"
     return [Cost(0, least / _LAUNCHES, how) for least in seconds]
 
 
-def _times(engines: Sequence[Engine], target: QueueKind, kernel: int) -> list[float]:
+def _times(engines: Sequence[Engine], commands: CommandList, target: QueueKind) -> list[float]:
     """The least time in seconds that each engine takes for the launches and the wait for their end."""
-    commands = _launches(target, kernel)
     queue, built = new_queue(target.context, target.device, target.properties), list[Built]()
     try:
         built += [engine.build(commands, target) for engine in engines]
@@ -100,7 +114,7 @@ def _enqueue(built: Built, queue: int) -> None:
     check(code, "measuring a command-buffer")
 
 
-def _launches(target: QueueKind, kernel: int) -> CommandList:
+def _launches(target: QueueKind, kernel: int, groups: int) -> CommandList:
     """Launches of a kernel without arguments: a path for an in-order queue, independent ones for an out-of-order one."""
     commands = CommandArray()
     for index in range(_LAUNCHES):
@@ -109,8 +123,9 @@ def _launches(target: QueueKind, kernel: int) -> CommandList:
         commands.add(
             "kernel",
             after,
-            (0, 0, 0, 1, 1, 1, 1, 1, 1),
+            (0, 0, 0, groups, 1, 1, 1, 1, 1),
             work_dim=1,
+            has_local=groups > 1,
             kernel=kernel,
             arguments=arguments,
         )

@@ -11,7 +11,7 @@ A new engine is a new file in engines/ and a name in its table ENGINES.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -64,12 +64,14 @@ class Built(ABC):
         own_queues: queues (handles) that it needs besides the caller's.
         may_refuse: whether the driver may refuse an enqueue as a whole, which another engine can then do.
         updates_wait: whether it must not be updated while it is executed. Only for what C cannot update.
+        learns: whether it measures its first runs, after which it may leave commands to other engines.
     """
 
     native: Any
     own_queues: Sequence[int] = ()
     may_refuse = False
     updates_wait = False
+    learns = False
 
     def give_externals(self, events: Sequence[int]) -> None:
         """Take the outside events (handles) that the next enqueue waits for."""
@@ -86,6 +88,10 @@ class Built(ABC):
             OpenCL's code. After a failure nothing has changed.
         """
         raise NotImplementedError
+
+    def learned(self) -> Mapping[int, str] | None:
+        """The commands, by their numbers, that another engine had better run, and why. None if that is not known yet."""
+        return {}
 
     def recover(self, code: int, queue: int, waits: Sequence[int]) -> tuple[int, int] | None:
         """Enqueue it in another way after the driver has refused an enqueue with `code`.
@@ -121,6 +127,20 @@ class Engine(ABC):
 
     def why_not_command(self, commands: CommandList, number: int, target: QueueKind) -> str | None:
         """Why it leaves this command to another engine, None if it takes it. Only asked of an engine that divides."""
+        return None
+
+    def refusals(self, commands: CommandList, target: QueueKind) -> Mapping[int, str]:
+        """The commands that it leaves to another engine, by their numbers, and why. Only asked of an engine that divides."""
+        order_only = commands.order.order_only
+        reasons = (
+            (number, self.why_not_command(commands, number, target))
+            for number in range(len(commands))
+            if not order_only[number]
+        )
+        return {number: reason for number, reason in reasons if reason is not None}
+
+    def is_worth(self, count: int) -> tuple[bool, str] | None:
+        """Whether it runs so many commands in clearly less time than the last engine, and why; None if costs decide."""
         return None
 
     def defect(self, target: QueueKind) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeVar
 
 from . import cost
@@ -42,7 +43,11 @@ class Plan:
 
 
 def make_plan(
-    commands: CommandList, target: QueueKind, choice: Choice, refused: Mapping[str, str]
+    commands: CommandList,
+    target: QueueKind,
+    choice: Choice,
+    refused: Mapping[str, str],
+    left: Mapping[str, Mapping[int, str]] = MappingProxyType({}),
 ) -> Plan:
     """Divide commands among engines.
 
@@ -51,6 +56,7 @@ def make_plan(
         target: the kind of queue.
         choice: the engines, and whether their costs decide.
         refused: why the driver has refused what an engine built, by the engine's name.
+        left: the commands that an engine has learned to leave to others and why, by its name.
     """
     *preferred, last = choice.engines
     owners: list[Engine | None] = [None] * len(commands)
@@ -60,7 +66,9 @@ def make_plan(
         if reason is None and choice.is_auto:
             reason = engine.defect(target)
         if reason is None:
-            reason = _take(engine, last, commands, target, owners, choice)
+            reason = _take(
+                engine, last, commands, target, owners, choice, left.get(engine.name, {})
+            )
         why[engine.name] = reason
     why[last.name] = "it runs whatever no other engine takes" if preferred else choice.why
     parts = [
@@ -77,25 +85,30 @@ def _take(
     target: QueueKind,
     owners: list[Engine | None],
     choice: Choice,
+    left: Mapping[int, str],
 ) -> str:
     """Give an engine what it takes of the commands that have no owner. Returns why it takes them, or why none."""
     order_only, refusals = commands.order.order_only, dict[int, str]()
-    for number, owner in enumerate(owners):
-        reason = "another engine takes it" if owner is not None else None
-        if reason is None and engine.divides and not order_only[number]:
-            reason = engine.why_not_command(commands, number, target)
-        if reason is not None:
-            refusals[number] = reason
+    if engine.divides:
+        refusals.update(engine.refusals(commands, target))
+        refusals.update(left)
+    refusals.update(
+        (number, "another engine takes it")
+        for number, owner in enumerate(owners)
+        if owner is not None
+    )
     if refusals and not engine.divides:
         return "another engine takes some of the commands"
-    why = next((f"command {number}: {reason}" for number, reason in refusals.items()), "")
+    first_refusal = min(refusals, default=None)
+    why = "" if first_refusal is None else f"command {first_refusal}: {refusals[first_refusal]}"
     taken = False
     for takes, first, end in _runs([number not in refusals for number in range(len(owners))]):
         count = end - first - sum(order_only[first:end])
         if not takes or not count:
             continue
         if choice.is_auto:
-            is_cheaper, figures = cost.is_cheaper(engine, last, target, count)
+            known = engine.is_worth(count)
+            is_cheaper, figures = known or cost.is_cheaper(engine, last, target, count)
             why = why or f"{'' if is_cheaper else 'not '}clearly faster: {figures}"
             if not is_cheaper:
                 continue

@@ -38,7 +38,7 @@ static int enqueue_parts(const fl_route *route, uint32_t times, uint32_t wait_co
                 return code;
             before = made;
             wait_count = before != NULL;
-            wait_list = &before;
+            wait_list = before ? &before : NULL;
         }
     *event = before;
     return CL_SUCCESS;
@@ -75,6 +75,20 @@ static int enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, v
 int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     fl_enter(route->buffer);
     int code = enqueue(route, times, wait_count, wait_list, event, failed);
+    fl_leave(route->buffer);
+    return code;
+}
+
+int fl_run(const fl_route *route, uint32_t times) {
+    void **table = fl_table_of(route->queue);
+    int code;
+    fl_enter(route->buffer);
+    code = CALL(table, clFinish)(route->queue);
+    for (uint32_t i = 0; i < times && code == CL_SUCCESS; i += route->part_count == 1 ? times : 1)
+        for (uint32_t k = 0; k < route->part_count && code == CL_SUCCESS; k++) {
+            const fl_built *built = route->parts[k].built;
+            code = built->run ? built->run(built->self, route->part_count == 1 ? times : 1) : CL_INVALID_OPERATION;
+        }
     fl_leave(route->buffer);
     return code;
 }

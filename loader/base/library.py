@@ -117,7 +117,7 @@ class Library:
     def own_symbol(self, name: str) -> int | None:
         """Return the address of a symbol that the library itself defines, None if there is none."""
         address = self.symbol(name)
-        return address if address and _file_of(address) == self.path else None
+        return address if address and file_of(address) == self.path else None
 
     def close(self) -> None:
         """Call dlclose. No address inside the library may be used afterwards."""
@@ -255,7 +255,7 @@ class _DlInfo(ctypes.Structure):
     )
 
 
-def _file_of(address: int) -> str:
+def file_of(address: int) -> str:
     """Return the real path of the library that contains an address, "" if there is none."""
     info, dladdr = _DlInfo(), _libc().dladdr
     dladdr.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
