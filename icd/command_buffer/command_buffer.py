@@ -191,10 +191,15 @@ class CommandBuffer:
         return done
 
     def _hold(self, queue: int) -> None:
-        """Keep the queue of the last enqueue, so that its handle is no other queue's; give up the one before it. 0 is none."""
-        before, self._queue = self._queue, queue
+        """Keep the queue of the last enqueue, so that its handle is no other queue's.
+
+        The one before it is given up. 0 is none. Ctrl-C may come between two instructions: then a
+        reference too many is left, and never one too few.
+        """
         if queue:
             call(queue, "clRetainCommandQueue")
+        before, self._queue = self._queue, queue
+        if queue:
             release_ended()
         if before:
             leave(before)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
 import pytest
 
+from fairlead.captured_graphs.context import capture
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.calls import call, new_queue
-from fairlead.icd.command_buffer import leaving
+from fairlead.icd.command_buffer import command_buffer, leaving
 from fairlead.icd.driver_profiles import DriverProfile
 
 
@@ -79,3 +82,28 @@ def test_without_the_habit_an_out_of_order_queue_is_released_at_once(
     monkeypatch.setattr(leaving, "_profile", lambda queue: DriverProfile())
     leaving.leave(releases.queue)
     assert releases.count == 1
+
+
+def test_an_interrupt_while_a_queue_is_kept_releases_nothing_twice(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C may come between any two instructions, also before the queue is retained."""
+    before = queue.reference_count
+    buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 16)
+    with capture(queue) as graph:
+        cl.enqueue_fill_buffer(queue, buffer, np.int32(0), 0, 16)
+    loop = graph.finalize()
+
+    def interrupted(handle: int, routine: str, *arguments: object) -> int:
+        if routine == "clRetainCommandQueue":
+            raise KeyboardInterrupt
+        return call(handle, routine, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(command_buffer, "call", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            loop.replay(queue)
+    queue.finish()
+    del loop, graph
+    gc.collect()
+    assert queue.reference_count >= before
