@@ -68,12 +68,13 @@ static void leave(fl_image *images) {
 }
 
 fl_direct *fl_new_direct(fl_direct_device *device, const fl_group_function *functions, uint32_t function_count, const fl_command *commands,
-                         uint32_t count, int *code) {
+                         uint32_t count, int in_order, int *code) {
     fl_direct *d = malloc(sizeof *d);
     *code = CL_OUT_OF_HOST_MEMORY;
     if (!d)
         return NULL;
-    *d = (fl_direct){.device = device, .functions = functions, .function_count = function_count, .commands = commands, .count = count};
+    *d = (fl_direct){.device = device, .functions = functions, .function_count = function_count, .commands = commands, .count = count,
+                     .in_order = in_order != 0};
     d->image = fl_make_image(d, NULL, code);
     if (!d->image) {
         free(d);
@@ -103,28 +104,36 @@ static void run_ticket(void *arguments) {
     fl_run_image(t->image, t->times);
 }
 
+/* On an out-of-order queue it is one command among the caller's own: between two barriers. */
 int fl_enqueue_direct(void *self, void *const *lanes, uint32_t lane_count, uint32_t times, uint32_t wait_count, void *const *wait_list,
                       void **event, uint32_t *failed) {
     fl_direct *d = self;
     fl_image *image = d->image;
     ticket t = {image, times};
     cl_event made = NULL;
+    void **table = fl_table_of(lanes[0]);
     (void)lane_count;
     *failed = UINT32_MAX;
     cl_int code = failure_of(image);
-    if (code == CL_SUCCESS)
-        code = CALL(fl_table_of(lanes[0]), clEnqueueNativeKernel)(lanes[0], (void *)run_ticket, &t, sizeof t, 0, NULL, NULL, wait_count,
-                                                                 (const cl_event *)wait_list, &made);
-    if (code != CL_SUCCESS)
-        return code;
-    if (event) {
-        *event = made;
-        CALL(fl_table_of(made), clRetainEvent)(made);
+    if (code == CL_SUCCESS && !d->in_order) {
+        code = CALL(table, clEnqueueBarrierWithWaitList)(lanes[0], wait_count, (const cl_event *)wait_list, NULL);
+        wait_count = 0;
     }
+    if (code == CL_SUCCESS)
+        code = CALL(table, clEnqueueNativeKernel)(lanes[0], (void *)run_ticket, &t, sizeof t, 0, NULL, NULL, wait_count,
+                                                 wait_count ? (const cl_event *)wait_list : NULL, &made);
+    if (code == CL_SUCCESS && !d->in_order)
+        code = CALL(table, clEnqueueBarrierWithWaitList)(lanes[0], 1, &made, (cl_event *)event);
+    else if (code == CL_SUCCESS && event) {
+        *event = made;
+        CALL(table, clRetainEvent)(made);
+    }
+    if (!made)
+        return code;
     if (image->event)   /* what was enqueued before ends before this does */
         CALL(fl_table_of(image->event), clReleaseEvent)(image->event);
     image->event = made;
-    return CL_SUCCESS;
+    return code;
 }
 
 int fl_run_direct(void *self, uint32_t times) {

@@ -101,6 +101,7 @@ struct fl_direct {
     const fl_group_function *functions;   /* by the kernel's handle, ascending */
     uint32_t function_count, count;
     const fl_command *commands;
+    bool in_order;               /* the queues are */
     fl_image *image, *retired;
 };
 

@@ -134,6 +134,7 @@ class BuiltDirect(Built):
             functions.count,
             commands.array,
             len(commands),
+            target.in_order,
             code,
         )
         if not made:
