@@ -69,7 +69,7 @@ _WRITE_AND_ALLOCATE: Final = 3
 
 
 class PoclBinaryError(FairleadError):
-    """A binary has another layout than its version's, or a library cannot be opened."""
+    """A program's binary of PoCL has another layout than its version's, or a library in it cannot be opened."""
 
 
 def version_of(platform_version: str) -> PoclVersion | None:

@@ -92,6 +92,22 @@ def why_not_library(path: str) -> str | None:
     return refusals[candidate].reason if refusals else None
 
 
+def try_library(path: str, platform_version: str) -> str | None:
+    """Run the self-test of a driver's file anew; nothing is remembered.
+
+    Args:
+        path: of the file.
+        platform_version: CL_PLATFORM_VERSION of its platform.
+
+    Returns:
+        Why it is not trusted, None if it is.
+    """
+    if version_of(platform_version) is None:
+        return "its version is not one that the engine is proven for"
+    (report,) = _test((Candidate(path, "the driver of a device", None),))
+    return report.reason or None
+
+
 def _test(candidates: Sequence[Candidate]) -> list[_Report]:
     outcomes = run_all([Request(SELF_TEST, asdict(one)) for one in candidates], _SECONDS)
     return [_report(*both) for both in zip(candidates, outcomes, strict=True)]
