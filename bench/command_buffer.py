@@ -1,4 +1,4 @@
-"""A replay of 1,000 tiny kernels against the driver's own cl_khr_command_buffer, where it has one.
+"""The engines `replay` and `auto` on 1,000 tiny kernels, against the driver's own cl_khr_command_buffer, where it has one.
 
 clCommandNDRangeKernelKHR has the same parameters in every version of the extension; the functions whose parameters changed with
 0.9.5 (copies, fills, barriers) are not used. And in every version a command-buffer may be enqueued again once it has finished.
@@ -7,6 +7,9 @@ clCommandNDRangeKernelKHR has the same parameters in every version of the extens
 from __future__ import annotations
 
 import ctypes
+import os
+from collections.abc import Callable
+from statistics import median
 from typing import Any
 
 import fairlead
@@ -15,6 +18,8 @@ from .measuring import Row, Target, in_turns, ratio
 from .work import WORK_ITEMS, Launches, check_same, device, make_queue
 
 _EXTENSION = "cl_khr_command_buffer"
+_ENGINES = "FAIRLEAD_COMMAND_BUFFER"
+_TRIAL = 20  # replays after which `auto` has chosen
 _Pointer, _Count, _Code = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int32
 
 #: The extension's functions: what they return and take (cl_khr_command_buffer, "New Commands").
@@ -102,24 +107,58 @@ class DriverCommandBuffer:
         self._call("clReleaseCommandBufferKHR", self.handle)
 
 
+def _finalized(graph: Any, engines: str) -> Any:
+    """A captured graph that these engines run (FAIRLEAD_COMMAND_BUFFER)."""
+    before = os.environ.get(_ENGINES)
+    os.environ[_ENGINES] = engines
+    try:
+        return graph.finalize()
+    finally:
+        if before is None:
+            del os.environ[_ENGINES]
+        else:
+            os.environ[_ENGINES] = before
+
+
 def measure(quick: bool) -> list[Row]:
-    """Replay and command-buffer, in turns."""
+    """The driver's own command-buffer, the replay, and what `auto` has chosen after its trial, in turns."""
     what = "command-buffer of the driver ÷ replay"
+    chosen = "auto ÷ the better of command-buffer and replay"
     if reason := why_none():
-        return [Row(what, None, "×", note=reason)]
+        return [Row(name, None, "×", note=reason) for name in (what, chosen)]
     versions = dict(device().info("CL_DEVICE_EXTENSIONS_WITH_VERSION"))
     launches = Launches(make_queue(), 100 if quick else 1000)
     with fairlead.capture(launches.queue) as graph:
         launches.call()
-    executable, native = graph.finalize(), DriverCommandBuffer(launches)
+    loops = {name: _finalized(graph, name) for name in ("replay", "auto")}
+    native = DriverCommandBuffer(launches)
 
-    def replay() -> None:
-        executable.replay(launches.queue)
-        launches.queue.finish()
+    def replayed(name: str) -> Callable[[], None]:
+        def run() -> None:
+            loops[name].replay(launches.queue)
+            launches.queue.finish()
 
-    actions = {"command-buffer": native.run, "replay": replay}
+        return run
+
+    actions = {"command-buffer": native.run, "replay": replayed("replay")}
+    actions["auto"] = replayed("auto")
+    for _ in range(_TRIAL):
+        actions["auto"]()
     check_same(launches, **actions)
     samples = in_turns(actions, 5 if quick else 101, launches.count)
     native.release()
     note = f"{_EXTENSION} {'.'.join(map(str, versions[_EXTENSION]))}"
-    return [ratio(what, samples, "command-buffer", "replay", Target("≥", 1), note=note)]
+    better = min(("command-buffer", "replay"), key=lambda name: median(samples[name]))
+    said = loops["auto"].explain(launches.queue).splitlines()
+    taken = next(line for line in said[1:] if "not chosen" not in line)
+    return [
+        ratio(what, samples, "command-buffer", "replay", Target("≥", 1), note=note),
+        ratio(
+            chosen,
+            samples,
+            "auto",
+            better,
+            Target("≤", 1.05),
+            note=f"auto: {' '.join(taken.split())}",
+        ),
+    ]

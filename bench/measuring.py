@@ -63,14 +63,19 @@ class Row:
 
 
 def in_turns(
-    actions: Mapping[str, Callable[[], object]], rounds: int, commands: int = 1
+    actions: Mapping[str, Callable[[], object]],
+    rounds: int,
+    commands: int = 1,
+    after: Callable[[], object] = lambda: None,
 ) -> dict[str, list[float]]:
     """Take every action once a round, in an order by lot; microseconds, divided by `commands`.
 
-    Every action is taken twice beforehand, so that what a driver prepares at first use is not measured.
+    Every action is taken twice beforehand, so that what a driver prepares at first use is not measured. `after` is called after each,
+    and not measured.
     """
     for action in [*actions.values()] * 2:
         action()
+        after()
     names, lot = list(actions), Random(1)
     samples: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(rounds):
@@ -80,6 +85,7 @@ def in_turns(
             start = time.perf_counter_ns()
             action()
             samples[name].append((time.perf_counter_ns() - start) / 1000 / commands)
+            after()
     return samples
 
 

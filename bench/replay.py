@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import fairlead
 
 from .measuring import Row, Target, in_turns, ratio
 from .work import WORK_ITEMS, Launches, c_loop, check_same, driver_function, make_queue
+
+_CALLS: Final = 20
 
 
 class _Arguments(ctypes.Structure):
@@ -64,6 +67,37 @@ class Loops:
     def _check(self, code: int) -> None:
         if code:
             raise SystemExit(f"the C loop failed with OpenCL code {code}")
+
+
+def _one_kernel(quick: bool) -> Row:
+    """What a call takes until it returns: a replay of a graph of one kernel, and PyOpenCL's call of that kernel, types declared."""
+    launches = Launches(make_queue(), 1)
+    with fairlead.capture(launches.queue) as graph:
+        launches.call()
+    executable = graph.finalize()
+
+    def repeated(action: Callable[[], object]) -> Callable[[], None]:
+        def run() -> None:
+            for _ in range(_CALLS):
+                action()
+
+        return run
+
+    queue, kernel, size = launches.queue, launches.typed_kernel, (WORK_ITEMS,)
+    ((a, b, s),) = launches.arguments
+    actions = {
+        "replay": repeated(lambda: executable.replay(queue)),
+        "PyOpenCL": repeated(lambda: kernel(queue, size, size, a, b, s)),
+    }
+    samples = in_turns(actions, 5 if quick else 1001, _CALLS, queue.finish)
+    return ratio(
+        "a graph of one kernel: replay ÷ PyOpenCL call",
+        samples,
+        "replay",
+        "PyOpenCL",
+        Target("≤", 1),
+        unit="µs per call",
+    )
 
 
 def measure(quick: bool) -> list[Row]:

@@ -101,12 +101,6 @@ def status_of(event: int) -> int:
     return _number(event, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS", "int32_t")
 
 
-def wait_for(event: int) -> None:
-    """Wait for an event, whatever became of its command."""
-    events = ffi.new("uintptr_t[]", [event])
-    function_of(event, "clWaitForEvents")(1, address(events))
-
-
 # devices and kernels
 
 

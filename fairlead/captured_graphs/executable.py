@@ -8,7 +8,7 @@ queue; it need not be waited for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +20,7 @@ from ..icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
 from ..icd.calls import call, enqueue_marker
 from ..icd.capture.recording import CaptureError, is_captured
 from ..icd.errors import error
+from ..loader.base.forks import forks
 from ..runtime.event import Event
 from ..runtime.queue import Queue
 from . import pyopencl_client as _client
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from .graph import CapturedGraph
 
 __all__ = ["SCHEDULES", "Executable", "ReplayError"]
+
+_ONCE: Final = 1
 
 SCHEDULES: Final = ("auto", "in-order", "lanes", "levels", "events")
 
@@ -79,6 +82,10 @@ class Executable(Drawable):
         #: All commands, where the graph is as it was recorded.
         self._whole: CapturedSegment | None = None
         self._executable_graph: ExecutableGraph | None = None
+        #: How the last replay is repeated, if it was a simple one: a function, the class of its queue, what makes an event, and `forks()`.
+        self._again: tuple[Callable[[int], int], type, Callable[[int, bool], Any], int] | None = (
+            None
+        )
         if graph.is_as_recorded and not updatable:
             self._whole = CapturedSegment.whole(
                 self._block, partial(command_of, self._block), schedule, profiled=profiling
@@ -164,6 +171,12 @@ class Executable(Drawable):
         Raises ReplayError if a command cannot be enqueued, OpenCLError for a wrong queue or event, ArgumentError for a wrong
         type.
         """
+        if times is _ONCE and wait_for is None and self._again is not None and not wait:
+            again, queue_type, to_event, forks_then = self._again
+            if type(queue) is queue_type and forks() == forks_then:
+                event = again(queue.int_ptr)
+                if event:
+                    return to_event(event, False)
         handle = self._checked(queue, "replay")
         if type(times) is not int or not 1 <= times < 1 << 32:
             remedy = "replay(queue, times=1)"
@@ -186,13 +199,15 @@ class Executable(Drawable):
             if not times:
                 return None
         if only is not None:
-            event = self._end(queue, *only.run(handle, times, waits), profiled)
+            end = self._end(queue, *only.run(handle, times, waits), profiled)
+            if not self.profiling:
+                self._again = only.again, type(queue), type(end).from_int_ptr, forks()
         else:
             with self._lock:
-                event = self._replay_parts(queue, handle, times, waits, profiled)
+                end = self._replay_parts(queue, handle, times, waits, profiled)
         if wait:
-            event.wait()
-        return None if wait else event
+            end.wait()
+        return None if wait else end
 
     def _only(self) -> CapturedSegment | None:
         """The segment that all of it is, if it is one of captured commands."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from ..icd.calls import call, status_of, wait_for
+from ..icd.calls import call, status_of
 from ..icd.command_buffer.command_buffer import CommandBuffer
 from ..icd.command_buffer.commands import ORDER_ONLY, CommandArray, CommandList
 from ..icd.command_buffer.edits import has_all_arguments, put, same_function
@@ -171,6 +171,21 @@ class CapturedSegment:
             call(event, "clReleaseEvent")
         return last, first or end
 
+    def again(self, queue: int) -> int:
+        """`run` it once on the native queue of the last run, after nothing, if this needs no thought.
+
+        Returns:
+            The event of its end, a reference for the caller; 0 if `run` has to do it.
+
+        Raises:
+            ReplayError: a command could not be enqueued.
+        """
+        with self._lock:
+            event = 0 if self._pending else self._buffer.again(queue)
+            if event < 0:
+                raise self._failure(event, self._buffer.failed_again)
+        return event
+
     def run_here(self, queue: int, times: int) -> int:
         """Run it `times` times in this thread after everything in a native queue, and return when that has ended.
 
@@ -296,9 +311,7 @@ class CapturedSegment:
             put(row, native, row.queue)
             if keeps:
                 row.kernel = kernel
-        if self._buffer.last_event:  # the new one would not come after it
-            wait_for(self._buffer.last_event)
-        self._buffer = CommandBuffer(self._commands)
+        self._buffer = CommandBuffer(self._commands, after=self._buffer)
 
     def explain(self, queue: int) -> str:
         """How it is run on a native queue, and why so."""

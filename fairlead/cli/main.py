@@ -10,6 +10,7 @@ import io
 import json
 import os
 import shlex
+import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -114,14 +115,18 @@ def devices(as_json: bool, interfaces: tuple[str, ...]) -> None:
     metavar="S",
     help="Seconds that a probe may take. [default: FAIRLEAD_PROBE_TIMEOUT, else 20]",
 )
+@click.option("--short", is_flag=True, help="Print the verdict only.")
 @click.pass_context
-def doctor(ctx: click.Context, as_json: bool, timeout: float | None) -> None:
+def doctor(ctx: click.Context, as_json: bool, timeout: float | None, short: bool) -> None:
     """Explain every driver, adapter and PI plugin: what was found, what was refused, what to do next.
 
-    The exit code is 1 after an error: no driver is usable; a driver, adapter or plugin was found and
-    refused, unless its package never shipped it; a variable or a manifest leads nowhere; this user has
-    no access to a cache or a device that drivers need; PyOpenCL lacks its loader. Warnings leave it
-    at 0.
+    The verdict comes first: what fairlead sees, what PyOpenCL sees, what programs see that load
+    libOpenCL.so.1, and each problem with the next step.
+
+    The exit code is 1 after an error: no driver is usable; PyOpenCL or libOpenCL.so.1 finds none; a
+    driver, adapter or plugin was found and refused, unless its package never shipped it; a variable or
+    a manifest leads nowhere, or only fairlead understands it; this user has no access to a cache or a
+    device that drivers need; PyOpenCL lacks its loader. Warnings leave it at 0.
     """
     from .doctor.diagnosis import examine
     from .doctor.report import render
@@ -132,9 +137,35 @@ def doctor(ctx: click.Context, as_json: bool, timeout: float | None) -> None:
         click.echo(json.dumps(facts.as_dict(), indent=2))
     else:
         click.echo(
-            render(facts, lambda text, colour: click.style(text, fg=colour or None, bold=True))
+            render(
+                facts,
+                lambda text, colour: click.style(text, fg=colour or None, bold=True),
+                short=short,
+                width=shutil.get_terminal_size().columns if sys.stdout.isatty() else 0,
+            )
         )
     ctx.exit(0 if facts.ok else 1)
+
+
+@main.command()
+def env() -> None:
+    """Print shell commands after which clinfo, C programs and PyOpenCL find fairlead's drivers.
+
+    \b
+    eval "$(fairlead env)"
+
+    They name a directory of manifests in OCL_ICD_VENDORS: one for each usable driver, with the path
+    that was found for a broken installation. What else a repair does, only fairlead's programs get;
+    remarks on stderr say so.
+    """
+    from .env import shell_commands
+
+    _keep_stdout_to_ourselves()
+    lines, remarks = shell_commands()
+    for line in lines:
+        click.echo(line)
+    for remark in remarks:
+        click.echo(f"fairlead: {printable(remark)}", err=True)
 
 
 def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """What engines have built of a command list, for each kind of queue that it met, and how changes reach it.
 
 A kind of queue is planned (plan.py) and built when it is first needed. Where a driver refuses what an
-engine has built, it is planned anew without that engine. C knows all of it (`fl_buffer`), since it
-makes updates, too.
+engine has built, it is planned anew without that engine. Where it is not known which of several plans
+is the fastest, all of them are built, and first replays tell (trial.py). C knows all of it
+(`fl_buffer`), since it makes updates, too.
 """
 
 from __future__ import annotations
@@ -13,20 +14,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._native import ffi, lib
-from ..calls import wait_for
 from ..errors import OpenCLError
 from .commands import CommandList
+from .cost import recall, remember
 from .engine import Built, QueueKind
 from .engines import Choice
-from .plan import Part, Plan, make_plan
+from .plan import Part, Plan, make_plans
+from .trial import Trial, fastest
 
 
 @dataclass(frozen=True)
 class Build:
-    """A plan for a kind of queue, and what its parts are: one for each."""
+    """A plan for a kind of queue, and what its parts are: one for each. `trial` measures it and its rivals, if there are any."""
 
     plan: Plan
     parts: Sequence[Built]
+    trial: Trial | None = None
+
+    def close(self) -> None:
+        """Give back what engines have built."""
+        for one in self.parts:
+            one.close()
 
 
 class _Changing(AbstractContextManager[None]):
@@ -66,7 +74,7 @@ class Builds:
     ) -> None:
         self.native = ffi.new("fl_buffer *")
         self._commands, self._choice, self._given = commands, choice, given
-        self._builds: dict[QueueKind, Build] = {}
+        self._builds: dict[QueueKind, Sequence[Build]] = {}  # several: rivals
         self._refused: dict[QueueKind, dict[str, str]] = {}  # why a driver refused an engine
         self._left: dict[QueueKind, dict[str, dict[int, str]]] = {}  # what engines learned to leave
         self._listed: Any = None  # what `native` points to
@@ -75,23 +83,47 @@ class Builds:
             self._list()
 
     def of(self, kind: QueueKind) -> Build:
-        """The build for a kind of queue. Raises OpenCLError if the last engine cannot build its part."""
+        """The build that is to be enqueued next on a kind of queue. Raises OpenCLError if the last engine cannot build its part."""
         found = self._builds.get(kind)
         while found is None:
             found = self._make(kind)
             if found is not None:
                 self._builds[kind] = found
                 self._list()
-        return found
+        trial = found[0].trial
+        seconds = trial.seconds() if trial is not None else None
+        if seconds is not None:
+            remember(self._commands, kind, seconds)
+            found = self._settle(kind, seconds)
+        return found[trial.next()] if trial is not None and seconds is None else found[0]
 
-    def _make(self, kind: QueueKind) -> Build | None:
+    def _make(self, kind: QueueKind) -> Sequence[Build] | None:
         """Plan and build; None if an engine failed: then it is to be planned without that one."""
         if self._given is not None:
             (engine,) = self._choice.engines
             plan = Plan([Part(engine, 0, len(self._commands))], {engine.name: self._choice.why})
-            return Build(plan, [self._given])
-        refused = self._refused.setdefault(kind, {})
-        plan = make_plan(self._commands, kind, self._choice, refused, self._left.get(kind, {}))
+            return [Build(plan, [self._given])]
+        refused, left = self._refused.setdefault(kind, {}), self._left.get(kind, {})
+        plans = make_plans(self._commands, kind, self._choice, refused, left)
+        names = [plan.name for plan in plans]
+        known = recall(self._commands, kind, names) if len(plans) > 1 else None
+        if known:
+            plans = [
+                _explained(plan, plans, known) for plan in plans if plan.name == fastest(known)
+            ]
+        trial = Trial(names) if len(plans) > 1 else None
+        builds: list[Build] = []
+        for plan in plans:
+            parts = self._build(plan, kind)
+            if parts is None:
+                for one in builds:
+                    one.close()
+                return None
+            builds.append(Build(plan, parts, trial))
+        return builds
+
+    def _build(self, plan: Plan, kind: QueueKind) -> list[Built] | None:
+        """What the parts of a plan are; None if an engine failed, which is then refused."""
         built: list[Built] = []
         for part in plan.parts:
             try:
@@ -101,20 +133,36 @@ class Builds:
                     one.close()
                 if part.engine is self._choice.engines[-1]:
                     raise
-                refused[part.engine.name] = f"the driver refused it, {refusal}"
+                self._refused[kind][part.engine.name] = f"the driver refused it, {refusal}"
                 return None
             made.native.first = part.first
             built.append(made)
-        return Build(plan, built)
+        return built
 
-    def refuse(self, kind: QueueKind, reason: str) -> None:
-        """Forget a build of one part, which the driver has refused to enqueue."""
-        self._drop(kind, {part.engine.name: reason for part in self._builds[kind].plan.parts})
+    def _settle(self, kind: QueueKind, seconds: Mapping[str, float]) -> Sequence[Build]:
+        """A trial has ended: keep the fastest build alone."""
+        rivals, best = self._builds[kind], fastest(seconds)
+        plans = [one.plan for one in rivals]
+        winner = next(one for one in rivals if one.plan.name == best)
+        self._builds[kind] = kept = [Build(_explained(winner.plan, plans, seconds), winner.parts)]
+        self._list()
+        for one in rivals:
+            if one is not winner:
+                one.close()
+        return kept
 
-    def learns(self, kind: QueueKind) -> bool:
+    def refuse(self, kind: QueueKind, build: Build, reason: str) -> None:
+        """Forget a build, which the driver has refused to enqueue, and its rivals: its engines are not asked again."""
+        self._drop(kind, {part.engine.name: reason for part in build.plan.parts})
+
+    def learns(self, kind: QueueKind, build: Build) -> bool:
         """Whether a part of a build measures its runs, and nothing was learned from that yet."""
-        parts = self._builds[kind].parts
-        return self._choice.is_auto and kind not in self._left and any(one.learns for one in parts)
+        return (
+            self._choice.is_auto
+            and kind not in self._left
+            and build.trial is None
+            and any(one.learns for one in build.parts)
+        )
 
     def learn(self, kind: QueueKind) -> bool:
         """Ask a build what its first runs have taught; forget it if an engine leaves commands to others.
@@ -122,7 +170,7 @@ class Builds:
         Returns:
             Whether everything is known. Nothing more is learned then.
         """
-        build, left = self._builds[kind], dict[str, dict[int, str]]()
+        (build,), left = self._builds[kind], dict[str, dict[int, str]]()
         with self.changing():
             for part, one in zip(build.plan.parts, build.parts, strict=True):
                 learned = one.learned()
@@ -137,13 +185,14 @@ class Builds:
 
     def _drop(self, kind: QueueKind, refused: Mapping[str, str]) -> None:
         self._refused.setdefault(kind, {}).update(refused)
-        build = self._builds.pop(kind)
+        builds = self._builds.pop(kind)
         self._list()
-        for one in build.parts:
+        for one in builds:
             one.close()
 
     def _all(self) -> list[Built]:
-        return [one for build in self._builds.values() for one in build.parts]
+        rows = (build for builds in self._builds.values() for build in builds)
+        return [one for build in rows for one in build.parts]
 
     def _list(self) -> None:
         """Tell C what was built, for updates."""
@@ -162,12 +211,17 @@ class Builds:
         """Keep updates in C and other threads away for the length of a block, in which nothing is enqueued."""
         return self._changing
 
-    def tell(self, changes: Mapping[int, bool], last_event: int) -> int:
+    @property
+    def updates_wait(self) -> bool:
+        """Whether something must not be updated while it is executed."""
+        built = self._all() if self._given is None else [self._given]
+        return any(one.updates_wait for one in built)
+
+    def tell(self, changes: Mapping[int, bool]) -> int:
         """Tell everything that was built of changed commands.
 
         Args:
             changes: the numbers of the commands, and whether each launches another kernel now.
-            last_event: the event of the last enqueue, 0 for none.
 
         Returns:
             OpenCL's code.
@@ -178,19 +232,22 @@ class Builds:
         for command, relaunched in changes.items():
             code = lib.fl_update_buffer(self.native, command, relaunched) or code
         if self.native.python_updates:
-            code = code or self._tell_python(list(changes), last_event)
+            code = code or self._tell_python(list(changes))
         return code
 
-    def _tell_python(self, commands: Sequence[int], last_event: int) -> int:
+    def _tell_python(self, commands: Sequence[int]) -> int:
         """Update what C cannot update. Where other engines can run it, a refusal is none."""
         if self._given is not None:
-            return _tell_one(self._given, 0, commands, last_event)
-        for kind, build in list(self._builds.items()):
-            for part, one in zip(build.plan.parts, build.parts, strict=True):
-                inside = [number for number in commands if part.first <= number < part.end]
-                if _tell_one(one, part.first, inside, last_event):
-                    self._drop(kind, {part.engine.name: "the driver refused an update"})
-                    break
+            return _tell_one(self._given, 0, commands)
+        for kind, builds in list(self._builds.items()):
+            refused: dict[str, str] = {}
+            for build in builds:
+                for part, one in zip(build.plan.parts, build.parts, strict=True):
+                    inside = [number for number in commands if part.first <= number < part.end]
+                    if _tell_one(one, part.first, inside):
+                        refused[part.engine.name] = "the driver refused an update"
+            if refused:
+                self._drop(kind, refused)
         return 0
 
     # looks, the end
@@ -219,9 +276,19 @@ class Builds:
         self._builds.clear()
 
 
-def _tell_one(built: Built, first: int, commands: Sequence[int], last_event: int) -> int:
+def _explained(plan: Plan, rivals: Sequence[Plan], seconds: Mapping[str, float]) -> Plan:
+    """A plan that says why it was chosen among its rivals."""
+    figures = ", ".join(f"{name} {time * 1e6:.1f} µs" for name, time in seconds.items())
+    used = {part.engine.name for part in plan.parts}
+    why = {
+        name: f"{'' if name in used else 'not '}clearly faster, a replay takes: {figures}"
+        for one in rivals
+        for name in one.undecided
+    }
+    return Plan(plan.parts, {**plan.why, **why})
+
+
+def _tell_one(built: Built, first: int, commands: Sequence[int]) -> int:
     if built.native.update or not commands:
         return 0
-    if built.updates_wait and last_event:
-        wait_for(last_event)
     return built.update([number - first for number in commands])

@@ -14,19 +14,20 @@ What it promises:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Final
 
 from ...loader.base.forks import new_lock
 from .._native import ffi, lib
-from ..calls import address, call, device_of, properties_of, wait_for
-from ..errors import check, error
+from ..calls import address, call, device_of, profile_of_device, properties_of
+from ..errors import OpenCLError, check, error
 from .builds import Build, Builds
 from .commands import CommandList
 from .edits import copy_of, put
 from .engine import Built, QueueKind
 from .engines import Choice, choose
 from .leaving import leave, release_ended
+from .waiting import wait
 
 #: OpenCL's code, the event of the end (a reference for the caller, 0 if it was not wanted), the number of the command that failed (-1:
 #: none, or a barrier of an engine's own), and the events that the command list asks for, a reference each.
@@ -45,13 +46,18 @@ class CommandBuffer:
         commands: what is run.
         choice: the engines that may run it; by default those that FAIRLEAD_COMMAND_BUFFER names.
         given: what an engine has built of all the commands already, to be used on whatever queue; the choice then has this engine alone.
+        after: another command-buffer, whose last enqueue comes before the first one of this.
 
     Raises:
         UnknownEngineError: FAIRLEAD_COMMAND_BUFFER names an engine that there is not.
     """
 
     def __init__(
-        self, commands: CommandList, choice: Choice | None = None, given: Built | None = None
+        self,
+        commands: CommandList,
+        choice: Choice | None = None,
+        given: Built | None = None,
+        after: CommandBuffer | None = None,
     ) -> None:
         self._commands = commands
         #: Held by threads of Python that enqueue or change it; C looks at `busy` (native/busy.h).
@@ -60,7 +66,15 @@ class CommandBuffer:
         self._builds = Builds(commands, self._choice, given, self.lock)
         self._route: Route | None = None
         self._queue = 0  # of the last enqueue: a reference
+        if after is not None and after.last_event:
+            self._follow(after)
         release_ended()
+
+    def _follow(self, other: CommandBuffer) -> None:
+        call(other.last_event, "clRetainEvent")
+        queue, event = (ffi.cast("void *", one) for one in (other._queue, other.last_event))
+        lib.fl_remember(self.native, queue, event)
+        self._hold(other._queue)
 
     @property
     def native(self) -> Any:
@@ -92,8 +106,8 @@ class CommandBuffer:
         """
         with self.lock:
             route = self._present_route(queue)
-            if route.may_refuse:
-                done = self._enqueue_warily(route, times, waits, externals, wanted)
+            if route.may_refuse or route.build.trial is not None:
+                done = self._enqueue_in_turns(route, times, waits, externals, wanted)
             else:
                 done = route.enqueue(times, waits, externals, wanted)
                 if not done[0]:
@@ -131,13 +145,35 @@ class CommandBuffer:
                 return False
             if queue != self._queue:
                 if self.last_event:
-                    wait_for(self.last_event)
+                    self._wait_for_last()
                 self._hold(queue)
             self._route = route
             check(lib.fl_run(route.native, times), "replay")
             return True
 
-    def _enqueue_warily(
+    def again(self, queue: int) -> int:
+        """Enqueue it once more on the queue of the last enqueue, after that one and nothing else, if this needs no thought.
+
+        Nobody else uses it meanwhile: the caller sees to that.
+
+        Args:
+            queue: a handle.
+
+        Returns:
+            The event of the end, a reference for the caller; OpenCL's code, which is negative; 0 if `enqueue` has to do it.
+        """
+        route = self._route
+        if route is None or queue != self._queue or not route.is_plain:
+            return 0
+        return lib.fl_enqueue_again(route.native)
+
+    @property
+    def failed_again(self) -> int:
+        """The number of the command at which `again` failed, -1: none of them."""
+        failed = _NO_COMMAND if self._route is None else self._route.native.failed
+        return -1 if failed == _NO_COMMAND else failed
+
+    def _enqueue_in_turns(
         self,
         route: Route,
         times: int,
@@ -145,22 +181,48 @@ class CommandBuffer:
         externals: Sequence[int],
         wanted: bool,
     ) -> Enqueued:
-        """Enqueue what the driver may refuse as a whole. Then another engine runs it from now on, if there is one."""
+        """Enqueue one by one what the driver may refuse as a whole, or what takes turns with its rivals.
+
+        After a refusal another engine runs it from now on, if there is one.
+        """
         done: Enqueued = 0, 0, -1, []
         for turn in range(times):
             before, is_last = () if turn else waits, turn == times - 1
-            done = route.enqueue(1, before, externals, wanted and is_last)
+            for one in done[3]:  # of the turn before
+                call(one, "clReleaseEvent")
+            if route.build.trial is not None and turn:
+                route = self._find_route(route.queue)
+            done = self._enqueue_once(route, before, externals, wanted and is_last)
             if done[0]:
-                recovered = self._recover(route, done[0], before)
-                if recovered is None and turn == 0 and len(self._choice.engines) > 1:
-                    return self._enqueue_without(route, done[0], times, waits, externals, wanted)
+                recovered = self._recover(route, done[0], before) if route.may_refuse else None
+                if recovered is None and route.may_refuse and len(self._choice.engines) > 1:
+                    left = times - turn
+                    return self._enqueue_without(route, done[0], left, before, externals, wanted)
                 if recovered is None or recovered[0]:
-                    return (recovered or done)[0], 0, -1, []
+                    return done if recovered is None else (recovered[0], 0, -1, [])
                 if wanted and is_last:
                     call(recovered[1], "clRetainEvent")
                     done = 0, recovered[1], -1, []
-        self._route = route
+        if route.build.trial is None:
+            self._route = route
         return done
+
+    def _enqueue_once(
+        self, route: Route, waits: Sequence[int], externals: Sequence[int], wanted: bool
+    ) -> Enqueued:
+        """Enqueue it, and measure that if it is a turn of a trial."""
+        trial, timing = route.build.trial, None
+        if trial is not None:
+            after = [*waits, self.last_event] if self.last_event else waits
+            timing = trial.start(route.queue, after if after or route.in_order else None)
+        if trial is None or timing is None:
+            return route.enqueue(1, waits, externals, wanted)
+        code, event, failed, exported = route.enqueue(1, waits, externals)
+        if not code:
+            trial.end(timing, event)
+            if not wanted:
+                call(event, "clReleaseEvent")
+        return code, event if wanted else 0, failed, exported
 
     def _recover(self, route: Route, code: int, waits: Sequence[int]) -> tuple[int, int] | None:
         """Enqueue it in another way of the engine's. The event stays the last one of this command-buffer."""
@@ -183,7 +245,7 @@ class CommandBuffer:
     ) -> Enqueued:
         """Have other engines run it, after the driver has refused an enqueue."""
         reason = f"the driver refused it, {error(code, 'the enqueue')}"
-        self._builds.refuse(self._kind_of(route.queue), reason)
+        self._builds.refuse(self._kind_of(route.queue), route.build, reason)
         again = self._find_route(route.queue)
         done = again.enqueue(times, waits, externals, wanted)
         if not done[0]:
@@ -215,7 +277,7 @@ class CommandBuffer:
     def _find_route(self, queue: int) -> Route:
         kind = self._kind_of(queue)
         build = self._builds.of(kind)
-        learns = self._builds.learns(kind)
+        learns = self._builds.learns(kind, build)
         return Route(self.native, queue, kind.in_order, build, self._commands, learns)
 
     def explain(self, queue: int) -> str:
@@ -243,6 +305,7 @@ class CommandBuffer:
             OpenCLError: an engine refuses it, and nothing has changed.
         """
         with self.changing():
+            self._wait_for_updates()
             before = {number: copy_of(self._commands.array + number) for number in numbers}
             changed: Mapping[int, bool] = dict.fromkeys(before, True)
             try:
@@ -257,10 +320,21 @@ class CommandBuffer:
                 raise
 
     def _tell(self, changes: Mapping[int, bool]) -> int:
-        if not self.native.python_updates:
-            return self._builds.tell(changes, 0)
-        self._route = None  # what it leads to may be gone
-        return self._builds.tell(changes, self.last_event)
+        if self.native.python_updates:
+            self._route = None  # what it leads to may be gone
+        return self._builds.tell(changes)
+
+    def _wait_for_updates(self) -> None:
+        """Wait for the last enqueue where a driver's command-buffer must not be updated before its end."""
+        if self.last_event and self.native.python_updates and self._builds.updates_wait:
+            self._wait_for_last()
+
+    def _wait_for_last(self) -> None:
+        """Wait for the last enqueue, of which there is one."""
+        kind = self._kind_of(self._queue)
+        profile = profile_of_device(kind.device)
+        with suppress(OpenCLError):  # whatever became of its commands
+            wait(self.last_event, kind.in_order, profile.waits_one_at_a_time)
 
     def close(self) -> None:
         """Give up what it holds of the driver; what was enqueued runs to its end."""
@@ -297,7 +371,8 @@ class Route:
         commands: CommandList,
         learns: bool,
     ) -> None:
-        self.queue, self.parts, self.learns = queue, build.parts, learns
+        self.queue, self.in_order, self.build, self.parts = queue, in_order, build, build.parts
+        self.learns = learns
         #: Whether the caller's thread can run it, once the queue is idle.
         self.runs_here = in_order and all(part.native.run for part in build.parts)
         #: Whether the driver may refuse an enqueue as a whole, which then is to be run by another engine.
@@ -312,6 +387,10 @@ class Route:
             (part.native, lane, len(lane)) for part, lane in zip(build.parts, lanes, strict=True)
         ]
         self._kept = buffer, lanes, ffi.new("fl_part[]", rows)
+        #: Whether an enqueue has no events but that of its end, and always goes the same way.
+        self.is_plain = not (
+            self.may_refuse or learns or build.trial is not None or self._externals or self._exports
+        )
         self.native = ffi.new(
             "fl_route *", (buffer, ffi.cast("void *", queue), in_order, len(rows), self._kept[2])
         )

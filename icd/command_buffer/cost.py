@@ -1,157 +1,83 @@
-"""What engines cost on a device, where they do not know it themselves: measured once for a device, with launches of an empty kernel.
+"""What is known of the costs of engines: what they say themselves, and what trials (trial.py) have found on a driver.
 
-The engines take turns, so that a machine that is busy for a while is so for all of them, and the least time of each counts: noise only
-adds. The result is kept for the device (its platform, version, name and driver), not for a context or an address.
+What a trial has found is kept for later processes, like the verdicts of probes. It holds for this
+driver's file, device and version, for this kind of queue, and for graphs of this shape.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ...loader.base.forks import new_lock
+from ...loader.base.library import file_of
+from ...loader.base.remembered import Remembered, identity_of
 from .._native import ffi, lib
-from ..calls import address, call, new_queue
-from ..errors import OpenCLError, check
-from .commands import CommandArray, CommandList
-from .engine import Built, Cost, Engine, QueueKind
-from .leaving import leave
-
-_LAUNCHES: Final = 64
-_ROUNDS: Final = 8
+from ..abi import OPENCL
+from ..calls import address, compute_units
+from .commands import CommandList, describe
+from .engine import Cost, QueueKind
 
 #: A tie goes to the engine that runs everything: it can do more, and a measurement has its chances.
 _CLEARLY: Final = 0.95
 
-#: Launches of so many groups are measured; those between cost as the next larger ones do.
-_GROUPS: Final = (1, 16, 256, 4096)
+#: So many commands of a graph, evenly spaced, tell its shape.
+_LOOKED_AT: Final = 64
 
-#: What a launch is taken to cost (seconds) where it cannot be measured.
-_UNKNOWN: Final = 5e-6
-
-#: By device, whether the queue is in order, and the number of groups: what engines cost, or why that could not be measured.
-_known: Final[dict[tuple[tuple[str, ...], bool, int], dict[str, Cost | str]]] = {}
-_lock: Final = new_lock()
+_REMEMBERED: Final = Remembered("engines.json")
 
 
-def is_cheaper(engine: Engine, other: Engine, target: QueueKind, count: int) -> tuple[bool, str]:
-    """Whether an engine runs so many commands in clearly less time than another one, and the figures.
+def is_cheaper(cost: Cost, other: Cost, count: int) -> bool:
+    """Whether so many commands clearly cost less in one engine than in another one."""
+    return cost.of(count) < _CLEARLY * other.of(count)
 
-    It is not where the measurement fails; the text then says why.
+
+def recall(commands: CommandList, target: QueueKind, names: Sequence[str]) -> dict[str, float]:
+    """The seconds that rivals took for a replay of such commands, in a trial of this or an earlier process.
+
+    Args:
+        commands: what is replayed.
+        target: the kind of queue.
+        names: the rivals'.
+
+    Returns:
+        The seconds by name; empty if these rivals have not been tried.
     """
-    found = costs((engine, other), target)
-    for cost in found:
-        if isinstance(cost, str):
-            return False, cost
-    one, two = (cost for cost in found if isinstance(cost, Cost))
-    return one.of(count) < _CLEARLY * two.of(count), f"{engine.name} {one}; {other.name} {two}"
+    key = _key(commands, target, names)
+    found = _REMEMBERED.read().get(key or "", {}).get("seconds")
+    if not isinstance(found, dict) or list(found) != list(names):
+        return {}
+    return {name: float(seconds) for name, seconds in found.items()}
 
 
-def costs(engines: Sequence[Engine], target: QueueKind) -> list[Cost | str]:
-    """What each engine costs on a device; a text says why that could not be measured."""
-    found = {engine.name: engine.cost(target) for engine in engines}
-    unknown = [engine for engine in engines if found[engine.name] is None]
-    measured = _measured(unknown, target) if unknown else {}
-    return [found[engine.name] or measured[engine.name] for engine in engines]
+def remember(commands: CommandList, target: QueueKind, seconds: Mapping[str, float]) -> None:
+    """Keep what a trial has found: the seconds of each rival by its name."""
+    key = _key(commands, target, list(seconds))
+    if key:
+        _REMEMBERED.add({key: {"seconds": dict(seconds), "at": time.time()}})
 
 
-def launch_seconds(engine: Engine, target: QueueKind, groups: int) -> float:
-    """What a launch of so many empty work-groups takes on an engine, in seconds; measured once for a device."""
-    size = next((size for size in _GROUPS if size >= groups), _GROUPS[-1])
-    found = _measured((engine,), target, size)[engine.name]
-    return _UNKNOWN if isinstance(found, str) else found.each * max(1.0, groups / size)
+def _key(commands: CommandList, target: QueueKind, names: Sequence[str]) -> str | None:
+    """What a trial is about; None if the driver's file is not known."""
+    identity = identity_of("cl", _file_of_driver(target.device))
+    if identity is None:
+        return None
+    order = "in order" if target.in_order else "out of order"
+    shape = hashlib.sha256("\n".join(_shape(commands)).encode()).hexdigest()[:32]
+    facts = (*target.identity, compute_units(target.device), order, *names, shape)
+    return "|".join(map(str, (identity, *facts)))
 
 
-def _measured(
-    engines: Sequence[Engine], target: QueueKind, groups: int = 1
-) -> dict[str, Cost | str]:
-    """What engines cost that do not know it themselves, by name."""
-    with _lock:
-        known = _known.setdefault((target.identity, target.in_order, groups), {})
-        if any(engine.name not in known for engine in engines):  # together: they take turns
-            known |= zip(
-                [engine.name for engine in engines], _measure(engines, target, groups), strict=True
-            )
-        return known
+def _file_of_driver(device: int) -> str:
+    """The library of a device's driver, as one of its functions tells. "" if it tells none."""
+    table = lib.fl_table_of(ffi.cast("void *", device))
+    return file_of(address(table[OPENCL.functions["clGetDeviceInfo"].slot]))
 
 
-def _measure(engines: Sequence[Engine], target: QueueKind, groups: int) -> list[Cost | str]:
-    try:
-        with _empty_kernel(target.context, target.device) as kernel:
-            seconds = _times(engines, _launches(target, kernel, groups), target)
-    except OpenCLError as error:
-        return [f"the measurement failed, {error}"] * len(engines)
-    how = f"measured with {_LAUNCHES} empty launches"
-    return [Cost(0, least / _LAUNCHES, how) for least in seconds]
-
-
-def _times(engines: Sequence[Engine], commands: CommandList, target: QueueKind) -> list[float]:
-    """The least time in seconds that each engine takes for the launches and the wait for their end."""
-    queue, built = new_queue(target.context, target.device, target.properties), list[Built]()
-    try:
-        built += [engine.build(commands, target) for engine in engines]
-        times: list[list[float]] = [[] for _ in engines]
-        for _ in range(_ROUNDS):
-            for one, taken in zip(built, times, strict=True):
-                start = time.perf_counter()
-                _enqueue(one, queue)
-                check(call(queue, "clFinish"), "clFinish")
-                taken.append(time.perf_counter() - start)
-        return [min(taken[1:]) for taken in times]
-    finally:
-        for one in built:
-            one.close()
-        leave(queue)
-
-
-def _enqueue(built: Built, queue: int) -> None:
-    """Enqueue what an engine has built once, after nothing. Raises OpenCLError."""
-    lanes = ffi.new("void *[]", [ffi.cast("void *", one) for one in (queue, *built.own_queues)])
-    failed, native = ffi.new("uint32_t *"), built.native
-    code = native.enqueue(native.self, lanes, len(lanes), 1, 0, ffi.NULL, ffi.NULL, failed)
-    check(code, "measuring a command-buffer")
-
-
-def _launches(target: QueueKind, kernel: int, groups: int) -> CommandList:
-    """Launches of a kernel without arguments: a path for an in-order queue, independent ones for an out-of-order one."""
-    commands = CommandArray()
-    for index in range(_LAUNCHES):
-        arguments = lib.fl_change_arguments(ffi.NULL, 0, ffi.NULL, 0)
-        after = (index - 1,) if target.in_order and index else ()
-        commands.add(
-            "kernel",
-            after,
-            (0, 0, 0, groups, 1, 1, 1, 1, 1),
-            work_dim=1,
-            has_local=groups > 1,
-            kernel=kernel,
-            arguments=arguments,
-        )
-    return CommandList(target.context, [target.device], commands.array, commands.order, commands)
-
-
-@contextmanager
-def _empty_kernel(context: int, device: int) -> Iterator[int]:
-    """A kernel that does nothing. Raises OpenCLError."""
-    source = ffi.new("char[]", b"kernel void fairlead_nothing(void) {}")
-    sources, code, devices = (
-        ffi.new("char *[]", [source]),
-        ffi.new("int32_t *"),
-        ffi.new("uintptr_t[]", [device]),
-    )
-    program = call(context, "clCreateProgramWithSource", 1, address(sources), None, address(code))
-    check(code[0], "clCreateProgramWithSource")
-    try:
-        check(
-            call(program, "clBuildProgram", 1, address(devices), None, None, None), "clBuildProgram"
-        )
-        kernel = call(program, "clCreateKernel", b"fairlead_nothing", address(code))
-        check(code[0], "clCreateKernel")
-        try:
-            yield kernel
-        finally:
-            call(kernel, "clReleaseKernel")
-    finally:
-        call(program, "clReleaseProgram")
+def _shape(commands: CommandList) -> Iterator[str]:
+    """How many commands there are, and what those are that are looked at."""
+    count = len(commands)
+    yield f"{count} {commands.updatable} {commands.schedule}"
+    for number in range(0, count, max(1, count // _LOOKED_AT)):
+        yield describe(commands.array[number])[0]

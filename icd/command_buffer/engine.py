@@ -111,15 +111,17 @@ class Built(ABC):
 
 
 class Engine(ABC):
-    """A way to run commands. It has no state of its own: what it knows of a device is measured once (cost.py).
+    """A way to run commands. It has no state of its own.
 
     Attributes:
         name: what FAIRLEAD_COMMAND_BUFFER calls it.
         divides: whether it takes runs of commands and leaves others to another engine; else it runs all of them or none.
+        always_faster: why it needs no comparison with others by cost, None if it does.
     """
 
     name: ClassVar[str]
     divides: ClassVar[bool] = False
+    always_faster: ClassVar[str | None] = None
 
     @abstractmethod
     def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
@@ -139,16 +141,12 @@ class Engine(ABC):
         )
         return {number: reason for number, reason in reasons if reason is not None}
 
-    def is_worth(self, count: int) -> tuple[bool, str] | None:
-        """Whether it runs so many commands in clearly less time than the last engine, and why; None if costs decide."""
-        return None
-
     def defect(self, target: QueueKind) -> str | None:
         """What is wrong with it on this device, so that it is only taken where it is asked for by name."""
         return None
 
     def cost(self, target: QueueKind) -> Cost | None:
-        """What it costs on this device, None if that is not known and has to be measured (cost.py)."""
+        """What it costs on this device; None if that is not known, so that first replays tell (trial.py)."""
         return None
 
     @abstractmethod

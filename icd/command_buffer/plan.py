@@ -1,8 +1,9 @@
 """Which engine runs which commands: the division of a command list into runs, and the reasons for it.
 
 Engines are asked in order of preference; the last one runs what no other takes. An engine that divides takes maximal runs of commands,
-the others all or nothing. With `auto` an engine also has to be clearly cheaper than the last one (cost.py), and free of known defects.
-Nothing is built here: command_buffer.py does that, part by part.
+the others all or nothing. With `auto` an engine also has to be free of known defects, and clearly cheaper than the last one. Where the
+engines do not say what they cost, there are several plans, of which the first replays find the fastest (trial.py).
+Nothing is built here: builds.py does that, part by part.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from . import cost
 from .commands import CommandList
@@ -18,6 +19,8 @@ from .engine import Engine, QueueKind
 from .engines import Choice
 
 _T = TypeVar("_T")
+
+_IN_TURNS: Final = "its cost is not known: it takes turns with others in the first replays"
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,32 @@ class Plan:
     Attributes:
         parts: in order; at least one.
         why: for each engine by name why it was chosen, or why not.
+        undecided: the engines whose costs are not known, by name, in order of preference.
     """
 
     parts: Sequence[Part]
     why: Mapping[str, str]
+    undecided: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        """The names of its engines."""
+        return "+".join(dict.fromkeys(part.engine.name for part in self.parts))
+
+
+def make_plans(
+    commands: CommandList,
+    target: QueueKind,
+    choice: Choice,
+    refused: Mapping[str, str],
+    left: Mapping[str, Mapping[int, str]],
+) -> list[Plan]:
+    """The plans that may be the fastest. Each does without one more of the engines whose costs are not known. See `make_plan`."""
+    plans = [make_plan(commands, target, choice, refused, left)]
+    while plans[-1].undecided:
+        refused = {**refused, plans[-1].undecided[0]: _IN_TURNS}
+        plans.append(make_plan(commands, target, choice, refused, left))
+    return plans
 
 
 def make_plan(
@@ -61,21 +86,23 @@ def make_plan(
     *preferred, last = choice.engines
     owners: list[Engine | None] = [None] * len(commands)
     why: dict[str, str] = {}
+    undecided: list[str] = []
     for engine in preferred:
         reason = refused.get(engine.name) or engine.why_not(commands, target)
         if reason is None and choice.is_auto:
             reason = engine.defect(target)
         if reason is None:
-            reason = _take(
-                engine, last, commands, target, owners, choice, left.get(engine.name, {})
-            )
+            mine = left.get(engine.name, {})
+            reason = _take(engine, last, commands, target, owners, choice, mine)
+            if reason == _IN_TURNS:
+                undecided.append(engine.name)
         why[engine.name] = reason
     why[last.name] = "it runs whatever no other engine takes" if preferred else choice.why
     parts = [
         Part(engine, first, end)
         for engine, first, end in _runs([owner or last for owner in owners])
     ]
-    return Plan(parts or [Part(last, 0, 0)], why)
+    return Plan(parts or [Part(last, 0, 0)], why, undecided)
 
 
 def _take(
@@ -101,20 +128,24 @@ def _take(
         return "another engine takes some of the commands"
     first_refusal = min(refusals, default=None)
     why = "" if first_refusal is None else f"command {first_refusal}: {refusals[first_refusal]}"
+    always = engine.always_faster if choice.is_auto else None
+    costs = (engine.cost(target), last.cost(target)) if choice.is_auto and not always else None
     taken = False
     for takes, first, end in _runs([number not in refusals for number in range(len(owners))]):
         count = end - first - sum(order_only[first:end])
         if not takes or not count:
             continue
-        if choice.is_auto:
-            known = engine.is_worth(count)
-            is_cheaper, figures = known or cost.is_cheaper(engine, last, target, count)
+        if costs and costs[0] and costs[1]:
+            is_cheaper = cost.is_cheaper(costs[0], costs[1], count)
+            figures = f"{engine.name} {costs[0]}; {last.name} {costs[1]}"
             why = why or f"{'' if is_cheaper else 'not '}clearly faster: {figures}"
             if not is_cheaper:
                 continue
         owners[first:end] = [engine] * (end - first)
         taken = True
-    return why or (choice.why if taken else "there is no command for it")
+    if taken and costs and not (costs[0] and costs[1]):
+        return _IN_TURNS
+    return why or (always or choice.why if taken else "there is no command for it")
 
 
 def _runs(owners: Sequence[_T]) -> Iterator[tuple[_T, int, int]]:

@@ -79,6 +79,16 @@ int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void 
     return code;
 }
 
+intptr_t fl_enqueue_again(fl_route *route) {
+    void *event = NULL;
+    if (fl_is_captured(route->queue))
+        return 0;
+    fl_enter(route->buffer);
+    int code = enqueue(route, 1, 0, NULL, &event, &route->failed);
+    fl_leave(route->buffer);
+    return code != CL_SUCCESS ? code : (intptr_t)event;
+}
+
 int fl_run(const fl_route *route, uint32_t times) {
     void **table = fl_table_of(route->queue);
     int code;

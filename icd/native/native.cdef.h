@@ -204,14 +204,26 @@ typedef struct fl_route {
     void *queue;
     uint32_t in_order, part_count;
     const fl_part *parts;
+    uint32_t failed;   /* by fl_enqueue_again: the command, or UINT32_MAX */
 } fl_route;
 /* Enqueue it `times` times after the wait list and after the last one. *event and *failed are as in fl_built, with the command's number in the
  * command-buffer. One thread at a time, for all routes of a command-buffer. */
 int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
+/* Enqueue it once more, with no wait list: the event of its end, OpenCL's code (negative), or 0: the queue is captured, and nothing happened. */
+intptr_t fl_enqueue_again(fl_route *route);
 /* Run it in the caller's thread, if every part can be, after everything in the queue. Its last enqueue on another queue has ended. */
 int fl_run(const fl_route *route, uint32_t times);
 /* A command has changed: everything that was built of it is told. */
 int fl_update_buffer(const fl_buffer *buffer, uint32_t command, int relaunched);
+
+/* --- timing.c: how long an enqueue takes, for the caller or, if that is more, for the device. `marked`: a marker after the wait list is
+ * put before it, and the device begins when that is complete. NULL: there is no memory. --- */
+typedef struct fl_timing fl_timing;
+fl_timing *fl_begin_timing(void *queue, int marked, uint32_t wait_count, void *const *wait_list);
+void fl_end_timing(fl_timing *timing, void *event);   /* the enqueue has returned this event */
+enum { FL_NO_TIME_YET = -1, FL_NO_TIME = -2 };
+int64_t fl_timing_of(const fl_timing *timing);   /* nanoseconds, or one of these */
+void fl_drop_timing(fl_timing *timing);
 
 /* --- direct.c: the engine that calls work-group functions itself, on drivers that run kernels in this process --- */
 /* What an argument of a work-group function is. */

@@ -30,23 +30,23 @@ ENTRY: Final = "<entry point "
 _stoppable: Final[set[CodeType]] = set()
 _put_off: Callable[[], None] | None = None
 _is_put_off: Callable[[], bool] | None = None
-_after_finalizer: Callable[[], None] | None = None
+_later: Callable[[], None] | None = None
 
 
 def defer_interrupts(
     put_off: Callable[[], None],
     is_put_off: Callable[[], bool],
-    after_finalizer: Callable[[], None],
+    later: Callable[[], None],
 ) -> None:
     """Install the handler, if this is the main thread and Python's default handler is installed.
 
     Args:
         put_off: has the interrupt raised again when the outermost entry point returns.
         is_put_off: whether that is still to happen.
-        after_finalizer: has the interrupt raised again when no `__del__` runs in the main thread.
+        later: has the interrupt raised again in a millisecond.
     """
-    global _put_off, _is_put_off, _after_finalizer
-    _put_off, _is_put_off, _after_finalizer = put_off, is_put_off, after_finalizer
+    global _put_off, _is_put_off, _later
+    _put_off, _is_put_off, _later = put_off, is_put_off, later
     if in_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupted)
 
@@ -146,7 +146,7 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
                 break
             return
         inner = inner.f_back
-    if in_finalizer and _after_finalizer is not None:
-        _after_finalizer()
+    if in_finalizer and _later is not None:
+        _later()
         return
     signal.default_int_handler(number, frame)

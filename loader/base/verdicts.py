@@ -8,27 +8,18 @@ process with more rights than its user reads and writes nothing.
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cache
-from pathlib import Path
 from typing import Final, Protocol
 
 from .linker import find_library
-from .search import Candidate, Refusal, in_secure_process, secure_environ
+from .remembered import Remembered, identity_of
+from .search import Candidate, Refusal, secure_environ
 
 _BAD_VERDICT_LASTS: Final = 3600.0  # seconds
-_MOST_VERDICTS: Final = 500
-_FOLDERS: Final = (
-    "loader",
-    "icd",
-    "plugins",
-)  # where the code lies, and the ABI facts, that a verdict depends on
+_REMEMBERED: Final = Remembered("probes.json")
 
 
 class Report(Protocol):
@@ -109,57 +100,19 @@ def judge(
                 verdicts[identity] = _Verdict(
                     report.ok, report.reason, report.remedy, time.time(), around
                 )
-        _write(verdicts)
+        _REMEMBERED.add({key: asdict(verdict) for key, verdict in verdicts.items()})
     return refusals
-
-
-def _file() -> Path | None:
-    """Where verdicts are kept; None in a process with more rights than its user."""
-    if in_secure_process():
-        return None
-    directory = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
-    return directory / "fairlead" / "probes.json" if directory.is_absolute() else None
 
 
 def _identity(kind: str, path: str) -> str | None:
     """What a verdict is about: the API, the file, the Python environment, fairlead itself.
-
-    A file that was built anew or put in place of another has another inode or another time of change
-    (ctime), even if its size and the time that it tells (mtime) are the same.
 
     Returns:
         None when there is no file to open. "" when only ld.so knows which file it is: such a library
         is always probed.
     """
     found = path if "/" in path else find_library(path)
-    if found is None:
-        return ""
-    try:
-        status = os.stat(found)
-    except OSError:
-        return None
-    facts = (
-        os.path.realpath(found),
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-        status.st_ino,
-        status.st_size,
-        sys.prefix,
-        _age_of_fairlead(),
-    )
-    return "|".join(map(str, (kind, *facts, secure_environ().get("FAIRLEAD_QUIRKS", ""))))
-
-
-@cache
-def _age_of_fairlead() -> int:
-    """When the newest of its files was made, its compiled parts included, in ns since the epoch."""
-    root = Path(__file__).parents[2]
-    return max(
-        file.stat().st_mtime_ns
-        for folder in _FOLDERS
-        for pattern in ("*.py", "*.abi", "*.so*")
-        for file in (root / folder).rglob(pattern)
-    )
+    return "" if found is None else identity_of(kind, found)
 
 
 def _surroundings(path: str) -> str:
@@ -174,33 +127,8 @@ def _surroundings(path: str) -> str:
 
 
 def _read() -> dict[str, _Verdict]:
-    """All that is remembered; a file that cannot be read or has another form is as good as none."""
-    file = _file()
+    """All that is remembered; verdicts of another form are as good as none."""
     try:
-        data = json.loads(file.read_text(encoding="utf-8")) if file else {}
-        verdicts = {key: _Verdict(**value) for key, value in data.items()}
-        return (
-            verdicts if all(isinstance(verdict.at, float) for verdict in verdicts.values()) else {}
-        )
-    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+        return {key: _Verdict(**fact) for key, fact in _REMEMBERED.read().items()}
+    except TypeError:
         return {}
-
-
-def _write(verdicts: dict[str, _Verdict]) -> None:
-    """Remember the newest verdicts, those of other processes included. The file is replaced at once."""
-    file = _file()
-    if file is None:
-        return
-    newest = sorted({**_read(), **verdicts}.items(), key=lambda item: item[1].at, reverse=True)[
-        :_MOST_VERDICTS
-    ]
-    temporary = file.with_name(f"{file.name}.{os.getpid()}")
-    with suppress(OSError):
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            temporary.write_text(
-                json.dumps({key: asdict(verdict) for key, verdict in newest}), encoding="utf-8"
-            )
-            os.replace(temporary, file)
-        finally:
-            temporary.unlink(missing_ok=True)

@@ -61,7 +61,7 @@ def start(address: int) -> None:
         defer_interrupts(
             lib.fl_put_off_interrupt,
             lambda: lib.fl_interrupt_due()[0] != 0,
-            lib.fl_interrupt_after_finalizer,
+            lib.fl_interrupt_later,
         )
         lib.fl_counting(_BEGUN in vars(__main__), lib.py_reap)
         shell.interrupt_due, shell.interrupt = lib.fl_interrupt_due(), lib.fl_raise_interrupt

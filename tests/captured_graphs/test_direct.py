@@ -13,8 +13,7 @@ from helpers.captures import Numbers
 
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
-from fairlead.icd.command_buffer import cost, direct_trust
-from fairlead.icd.command_buffer.engine import Cost
+from fairlead.icd.command_buffer import direct_trust
 from fairlead.icd.pocl_kernels import VERSIONS, PoclBinaryError, parse, version_of
 
 pytestmark = pytest.mark.driver("pocl_wheel")
@@ -157,7 +156,7 @@ def test_long_launches_go_to_the_drivers_threads(
     from fairlead.icd.command_buffer.engines import direct as engine
 
     monkeypatch.setattr(engine, "compute_units", lambda device: 4)
-    monkeypatch.setattr(cost, "launch_seconds", lambda *_: 1e-6)
+    monkeypatch.setattr(engine, "launch_seconds", lambda *_: 1e-6)
     with capture(numbers.queue) as graph:
         numbers.add(1)
         others.slow(numbers.queue, (64,), (64,), numbers.buffer, np.int32(30_000))
@@ -429,12 +428,3 @@ def test_binaries_of_another_layout_are_refused(numbers: Numbers) -> None:
     for one in damaged:
         with pytest.raises(PoclBinaryError):
             parse(one, VERSIONS[0])
-
-
-def test_a_known_cost_decides_for_other_engines_alone() -> None:
-    """The direct engine needs no measurement: a run is one command of the driver's."""
-    from fairlead.icd.command_buffer.engines.direct import Direct
-
-    worth, why = Direct().is_worth(1)
-    assert worth and "one native kernel" in why
-    assert Cost(0, 1e-6, "known").of(2) == 2e-6

@@ -8,7 +8,8 @@ import pytest
 from helpers.captures import Numbers
 
 from fairlead.captured_graphs.context import capture
-from fairlead.icd.command_buffer import cost, engines, plan
+from fairlead.icd._native import ffi
+from fairlead.icd.command_buffer import command_buffer, engines, plan, waiting
 from fairlead.icd.command_buffer.commands import CommandArray, CommandList
 from fairlead.icd.command_buffer.engine import Built, Cost, Engine, QueueKind
 from fairlead.icd.command_buffer.engines import Choice, UnknownEngineError, choose
@@ -259,30 +260,61 @@ def test_an_engine_that_cannot_build_is_left_out(
     assert "  breaking  not chosen: the driver refused it, " in loop.explain(numbers.queue)
 
 
-# --- costs ---
+class Waiting(Picky):
+    """What it builds is only updated through Python, and not before its end."""
+
+    name = "waiting"
+
+    def build(self, commands: CommandList, target: QueueKind) -> Built:
+        built = super().build(commands, target)
+        built.native.update = ffi.NULL
+        built.updates_wait = True
+        built.update = lambda numbers: 0  # type: ignore[method-assign]
+        return built
 
 
-def test_costs_are_measured_once_for_a_device(
-    device: cl.Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another context asks again, and is answered from what is known."""
-    calls: list[int] = []
-    original = cost._measure
-    monkeypatch.setattr(cost, "_measure", lambda *of: calls.append(len(of[0])) or original(*of))
-    monkeypatch.setattr(cost, "_known", {})
-    for _ in range(2):
-        context = cl.Context([device])
-        target = QueueKind(context.int_ptr, device.int_ptr, 0)
-        found = cost.costs([Picky(), Replay()], target)
-        assert all(isinstance(one, Cost) and one.each > 0 for one in found)
-    assert calls == [2]
+def test_an_update_waits_where_it_must(numbers: Numbers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits in a way that Ctrl-C interrupts: then nothing has changed."""
+    monkeypatch.setattr(engines, "ENGINES", {"waiting": Waiting(), **engines.ENGINES})
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "waiting")
+    with capture(numbers.queue) as graph:
+        numbers.add(1)
+    loop = graph.finalize(updatable=True)
+    gate = cl.UserEvent(numbers.queue.context)
+    end = loop.replay(numbers.queue, wait_for=[gate])
+    said: list[int] = []
+
+    def wait(event: int, *how: bool) -> None:
+        if not said:
+            said.append(end.command_execution_status)
+            raise KeyboardInterrupt
+        gate.set_status(cl.command_execution_status.COMPLETE)
+        waiting.wait(event, *how)
+        said.append(end.command_execution_status)
+
+    monkeypatch.setattr(command_buffer, "wait", wait)
+    graph[0].set_arg(1, np.int32(2))
+    with pytest.raises(KeyboardInterrupt):
+        loop.update(graph[0])
+    loop.update(graph[0])
+    assert said[0] > cl.command_execution_status.COMPLETE == said[1]
 
 
-def test_a_failed_measurement_chooses_nothing(
-    device: cl.Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cost, "_known", {})
-    context = cl.Context([device])
-    target = QueueKind(context.int_ptr, device.int_ptr, 0)
-    is_cheaper, why = cost.is_cheaper(Breaking(), Replay(), target, 100)
-    assert not is_cheaper and "the measurement failed" in why
+def test_another_kernel_comes_after_the_last_replay_without_a_wait(numbers: Numbers) -> None:
+    with capture(numbers.queue) as graph:
+        numbers.add(1)
+    source = "kernel void add(global int *a, int n) { a[get_global_id(0)] *= 5 * n; }"
+    same_name = cl.Program(numbers.queue.context, source).build().add
+    with capture(numbers.queue) as other:
+        same_name(numbers.queue, (64,), None, numbers.buffer, np.int32(1))
+    loop = graph.finalize(updatable=True)
+    gate = cl.UserEvent(numbers.queue.context)
+    loop.replay(numbers.queue, wait_for=[gate])
+    try:
+        loop.update(other)
+        end = loop.replay(cl.CommandQueue(numbers.queue.context))
+        assert end.command_execution_status > cl.command_execution_status.COMPLETE
+    finally:
+        gate.set_status(cl.command_execution_status.COMPLETE)
+    end.wait()
+    assert numbers.value() == 5

@@ -30,7 +30,7 @@ def run(command: str, directory: Path, home: Path, **variables: str) -> Output:
     # only for dpctl: with it, system tools would take Intel's libraries for their own
     dpctl = f"env LD_LIBRARY_PATH={home / 'lib'}:{PREFIX_LIB} PYTHONPATH={home} python"
     done = subprocess.run(
-        ["bash", "-c", re.sub(r"\bpython\b", dpctl, command)],
+        ["bash", "-c", re.sub(r"(?<![\w/])python(?![\w/])", dpctl, command)],
         env={**os.environ, "PATH": path, **variables},
         cwd=directory,
         capture_output=True,
@@ -104,10 +104,11 @@ def test_two_adapters_in_python_and_the_real_loader(directory: Path, now: Path) 
     both = (
         COMMANDS[3]
         .replace("=$PWD/", f"={reference_adapter()},{second},$PWD/")
-        .replace("python", "python -m dpctl -l && python", 1)
-    )
-    both = both.replace(
-        "python hello.py", "UR_ADAPTERS_FORCE_LOAD=$PWD/libur_adapter_toy.so.0 python hello.py"
+        .replace(
+            "python hello.py",
+            "python -m dpctl -l && "
+            "UR_ADAPTERS_FORCE_LOAD=$PWD/libur_adapter_toy.so.0 python hello.py",
+        )
     )
     done = run(both, directory, now)
     assert done.code == 0 and done.out.count("Toy") >= 1 and "Intel" in done.out, done.err

@@ -348,6 +348,8 @@ LINKAGE(ENTRY, EXPORTS) void *clGetExtensionFunctionAddress(const char *name) {
         return (void *)set_data;
     if (IS_LOADER && strcmp(name, "clGetICDLoaderInfoOCLICD") == 0)
         return (void *)get_platform_info;
+    if (strcmp(name, "clGetPlatformInfo") == 0) /* ocl-icd asks here, and not in the table */
+        return (void *)get_platform_info;
     return extension_function(platforms, name);
 }
 

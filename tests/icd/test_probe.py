@@ -434,9 +434,9 @@ def test_a_process_with_more_rights_than_its_user_remembers_nothing(vendors: Ven
     code = """
 import sys
 from fairlead.icd.probe import probe_all
-from fairlead.loader.base import verdicts
+from fairlead.loader.base import remembered, verdicts
 from fairlead.loader.base.search import Candidate
-verdicts.in_secure_process = lambda: True
+remembered.in_secure_process = lambda: True
 assert verdicts.judge([Candidate(sys.argv[1], "test")], probe_all, "cl") == {}
 """
     path = vendors.add("good")

@@ -23,7 +23,7 @@ from ...icd.drivers import excluding_pattern
 from ...icd.probe import PlatformReport, ProbeReport, probe_all
 from ...loader.base.children import DEFAULT_TIMEOUT
 from ...loader.base.search import Candidate, Place, Refusal, secure_environ
-from . import loaders
+from . import clients, loaders
 from . import machine as nodes
 from . import plugins as plugin_doctor
 from .plugins import PluginSurvey
@@ -125,6 +125,8 @@ class Diagnosis:
     nodes: tuple[nodes.DeviceNode, ...]
     caches: tuple[nodes.CacheDirectory, ...]
     plugins: PluginSurvey = field(default_factory=PluginSurvey)
+    clients: tuple[clients.Client, ...] = ()
+    misread: tuple[clients.MisreadManifest, ...] = ()
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -136,19 +138,6 @@ class Diagnosis:
     def usable(self) -> tuple[DriverReport, ...]:
         """The drivers that have a device to offer."""
         return tuple(driver for driver in self.drivers if driver.state == "usable")
-
-    @property
-    def unseen_by_pyopencl(self) -> tuple[DriverReport, ...]:
-        """The usable drivers that PyOpenCL's own loader does not find."""
-        if self.pyopencl is None or not self.pyopencl.loader:
-            return ()
-        read = {os.path.realpath(file) for file in self.pyopencl.reads}
-        seen = {
-            driver.real_path
-            for driver in self.drivers
-            if os.path.realpath(driver.manifest or driver.library) in read
-        }
-        return tuple(driver for driver in self.usable if driver.real_path not in seen)
 
     def as_dict(self) -> dict[str, Any]:
         """What `--json` prints: `ok`, then every field of this class, in their order."""
@@ -163,7 +152,7 @@ def examine(timeout: float | None = None) -> Diagnosis:
     """
     search = discovery.find()
     drivers = _drivers(search.candidates, timeout)
-    pyopencl = loaders.pyopencl()
+    pyopencl, default_loader = loaders.pyopencl(), loaders.default_copy()
     facts = Diagnosis(
         versions={
             "fairlead": metadata.version("fairlead"),
@@ -182,13 +171,15 @@ def examine(timeout: float | None = None) -> Diagnosis:
         refusals=search.refusals,
         quirks=_quirks(drivers),
         loaders=loaders.copies(pyopencl.loader if pyopencl else ""),
-        default_loader=loaders.default_copy(),
+        default_loader=default_loader,
         pyopencl=pyopencl,
         nodes=nodes.device_nodes(),
         caches=nodes.cache_directories(driver.real_path for driver in drivers),
         plugins=plugin_doctor.survey(
             [driver.real_path for driver in drivers if driver.state == "usable"], timeout
         ),
+        clients=clients.survey(pyopencl, default_loader, drivers, timeout),
+        misread=tuple(clients.misread(drivers)),
     )
     return replace(facts, problems=problems(facts))
 

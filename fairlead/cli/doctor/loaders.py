@@ -80,12 +80,14 @@ class PyOpenCL:
         needs: the libOpenCL that it needs.
         loader: the file of that, "" if there is none: then PyOpenCL cannot be imported.
         reads: the manifests that the loader reads and the libraries that variables name, in order.
+        extension: the file of its extension module, which loads that.
     """
 
     version: str
     needs: str
     loader: str
     reads: tuple[str, ...]
+    extension: str = ""
 
 
 def copies(also: str = "") -> tuple[LoaderCopy, ...]:
@@ -121,7 +123,8 @@ def pyopencl() -> PyOpenCL | None:
         version = metadata.version("pyopencl")
     except metadata.PackageNotFoundError:
         version = "of unknown version"
-    return PyOpenCL(version, needs, os.path.realpath(found) if found else "", reads)
+    loader = os.path.realpath(found) if found else ""
+    return PyOpenCL(version, needs, loader, reads, str(extension))
 
 
 def _files() -> Iterator[str]:

@@ -1,11 +1,13 @@
-"""Makes text of a `Diagnosis`, the verdict last. It is ASCII except for what others wrote."""
+"""Makes text of a `Diagnosis`, the verdict first. It is ASCII except for what others wrote."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from ...loader.base.search import Refusal
+from .clients import PROGRAMS
 from .diagnosis import Diagnosis, DriverReport
 from .plugins import PluginState, PluginSurvey
 
@@ -22,14 +24,46 @@ _INTERFACES: Final = {"UR": "UR adapter", "PI": "PI plugin"}
 _NOWHERE: Final = "not found in any of these places"  # a name in `survey.places`
 
 
-def render(facts: Diagnosis, paint: Callable[[str, str], str] = lambda text, colour: text) -> str:
+def render(
+    facts: Diagnosis,
+    paint: Callable[[str, str], str] = lambda text, colour: text,
+    *,
+    short: bool = False,
+    width: int = 0,
+) -> str:
     """The report as text.
 
     Args:
         facts: what to report.
         paint: colours a headline or keyword; it gets the text and the colour, "" for none.
+        short: whether the verdict is all.
+        width: columns at which lines are wrapped, 0 for none.
     """
-    sections = (
+    versions = facts.versions
+    python = f"Python {versions['python']} ({versions['executable']})"
+    lines = [f"fairlead {versions['fairlead']}, {python}, {versions['system']}"]
+    for title, content in (
+        ("Verdict", _verdict(facts, paint)),
+        *(() if short else _facts(facts, paint)),
+    ):
+        body = [f"  {line}" for part in content for line in part.split("\n")]
+        lines += ["", paint(title, ""), *(body or ["  none"])]
+    return "\n".join(_wrapped(line, width) if width else line for line in lines)
+
+
+def _wrapped(line: str, width: int) -> str:
+    """A line in several, which are indented by four more. A path is never cut."""
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    options = {"break_long_words": False, "break_on_hyphens": False, "subsequent_indent": indent}
+    return "\n".join(textwrap.wrap(line, width, **options)) or line
+
+
+_Section = tuple[str, Iterable[str]]
+
+
+def _facts(facts: Diagnosis, paint: Callable[[str, str], str]) -> tuple[_Section, ...]:
+    """The sections behind the verdict: title and content."""
+    return (
         ("Environment variables", _variables(facts)),
         (
             "Places",
@@ -56,15 +90,7 @@ def render(facts: Diagnosis, paint: Callable[[str, str], str] = lambda text, col
             "Kernel caches",
             (f"{c.path}: {'writable' if c.writable else 'NOT writable'}" for c in facts.caches),
         ),
-        ("Verdict", _verdict(facts, paint)),
     )
-    versions = facts.versions
-    python = f"Python {versions['python']} ({versions['executable']})"
-    lines = [f"fairlead {versions['fairlead']}, {python}, {versions['system']}"]
-    for title, content in sections:
-        body = [f"  {line}" for part in content for line in part.split("\n")]
-        lines += ["", paint(title, ""), *(body or ["  none"])]
-    return "\n".join(lines)
 
 
 def _via(path: str, found_via: str) -> str:
@@ -196,9 +222,10 @@ def _pyopencl(facts: Diagnosis) -> Iterator[str]:
     yield f"PyOpenCL {facts.pyopencl.version} uses {loader}"
     for file in facts.pyopencl.reads:
         yield f"  it looks for drivers in {file}"
-    for driver in facts.unseen_by_pyopencl:
+    missed = {path for client in facts.clients if client.loader == loader for path in client.misses}
+    for path in sorted(missed):
         yield (
-            f"  it does not find {driver.real_path}; "
+            f"  it does not find {path}; "
             "fairlead.devices()[...].to_pyopencl() gives its devices to PyOpenCL"
         )
 
@@ -226,6 +253,12 @@ def _verdict(facts: Diagnosis, paint: Callable[[str, str], str]) -> Iterator[str
         _count(usable.count(name), what) for name, what in _INTERFACES.items() if name in usable
     ]
     yield f"{', '.join(counts)} usable, {_count(len(facts.problems), 'problem')}{detail}"
+    platforms = [platform.name for driver in facts.usable for platform in driver.platforms]
+    yield f"fairlead: {', '.join(platforms) or 'no platform'}"
+    for client in facts.clients:
+        yield f"{client.name}: {', '.join(client.sees) or f'no platform, {client.reason}'}"
+    if not facts.default_loader:
+        yield f"{PROGRAMS}: there is none (Debian: apt-get install ocl-icd-libopencl1)"
     for problem in facts.problems:
         severity = paint(problem.severity, _COLOURS[problem.severity])
         yield f"{severity}: {problem.what}: {problem.reason}\n  next: {problem.remedy}"

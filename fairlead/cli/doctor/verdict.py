@@ -10,6 +10,8 @@ the exit code of the command is 1:
 - a manifest, or a directory of them, cannot be read or names no usable file;
 - a variable names something that does not exist;
 - PyOpenCL is installed, and the libOpenCL that it needs is not found;
+- PyOpenCL, or a program that loads libOpenCL.so.1, has no platform although fairlead has one;
+- a manifest says what fairlead understands and other loaders do not;
 - a driver cannot write the cache without which it has no device;
 - a driver finds no device, and this user has no access to a device node;
 - the device selector cannot be understood, or selects no device of any adapter or plugin.
@@ -21,6 +23,7 @@ These are warnings, and `ok` stays True:
   `intel-fpga_emu.icd`;
 - a driver finds no device, and all device nodes are accessible: its hardware is not in this machine;
 - an adapter or plugin finds no device;
+- PyOpenCL or libOpenCL.so.1 finds some of the usable drivers, and not all;
 - something is odd about a usable driver, adapter or plugin: a platform was refused, a device does not
   describe itself, a context cannot be made, it crashes at exit, it changes the process;
 - an item of FAIRLEAD_QUIRKS has no meaning;
@@ -41,6 +44,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...icd.driver_profiles import switched_off
 from ...loader.base.search import secure_environ
+from .clients import ENV
 
 if TYPE_CHECKING:
     from .diagnosis import Diagnosis, DriverReport
@@ -69,6 +73,7 @@ def problems(facts: Diagnosis) -> tuple[Problem, ...]:
     """All problems, the errors first."""
     found = [
         *_driver_problems(facts),
+        *_client_problems(facts),
         *_plugin_problems(facts),
         *_search_problems(facts),
         *_variable_problems(facts),
@@ -113,6 +118,20 @@ def _driver_problems(facts: Diagnosis) -> Iterator[Problem]:
                     note,
                     f"update the driver, or leave it out: {_exclusion(driver)}",
                 )
+
+
+def _client_problems(facts: Diagnosis) -> Iterator[Problem]:
+    """What other loaders do not find although it is there."""
+    for client in facts.clients:
+        if facts.usable and client.reason:
+            yield Problem("error", client.name, f"no platform: {client.reason}", ENV)
+        elif client.misses:
+            yield Problem(
+                "warning", client.name, f"it does not find {', '.join(client.misses)}", ENV
+            )
+    for manifest in facts.misread:
+        reason = f"other loaders misread it, because it {manifest.why}: {manifest.content}"
+        yield Problem("error", manifest.path, reason, manifest.remedy)
 
 
 def is_gone(driver: DriverReport) -> bool:

@@ -17,13 +17,12 @@ from ..._native import ffi, lib
 from ...abi import OPENCL
 from ...calls import address, call, compute_units
 from ...errors import OpenCLError, error
-from .. import cost
 from ..commands import CommandList
 from ..direct_device import DirectDevice, device_in
 from ..direct_trust import trust_of
 from ..engine import Built, Engine, QueueKind
 from ..group_functions import GroupFunctions
-from .replay import Replay
+from ..launch_cost import launch_seconds
 
 #: Why a command is left to the driver (enum fl_direct_reason).
 _REASONS: Final[dict[int, str]] = {
@@ -54,6 +53,7 @@ class Direct(Engine):
     """Calls work-group functions itself."""
 
     name, divides = "direct", True
+    always_faster = "a run is one native kernel, not an enqueue for each command"
 
     def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
         if len(set(commands.devices)) > 1 or _devices_of(commands.context) != 1:
@@ -103,9 +103,6 @@ class Direct(Engine):
                 kernel = address(commands.array[number].kernel)
                 refused[number] = functions.why_not.get(kernel) or _REASONS[reason]
         return refused
-
-    def is_worth(self, count: int) -> tuple[bool, str]:
-        return True, "a run is one native kernel, not an enqueue for each command"
 
     def build(self, commands: CommandList, target: QueueKind) -> BuiltDirect:
         return BuiltDirect(commands, target, self._find(commands, target))
@@ -162,7 +159,7 @@ class BuiltDirect(Built):
             ways, taken = min(self._units, groups[number] * self._width), times[number]
             if ways < 2 or taken < _SHORT:
                 continue
-            launch = cost.launch_seconds(Replay(), self._target, groups[number])
+            launch = launch_seconds(self._target, groups[number])
             spread = launch * 1e9 + taken / ways
             if spread < _CLEARLY * taken:
                 longer[number] = (

@@ -1,13 +1,14 @@
 /* Ctrl-C that came while an entry point ran. The handler of loader/base/interrupts.py puts it off; the shell raises it again as soon as
  * the entry point has returned. Python then handles it before the next instruction of the caller. */
-#define Py_LIMITED_API 0x030A0000
-#include <Python.h>
-
 #include "interrupts.cdef.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
+#include <time.h>
+
+/* Python's, which cffi's headers hide in part. */
+void PyErr_SetInterrupt(void);
 
 static atomic_int due;
 static pthread_t thread;   /* the one that runs Python's signal handlers */
@@ -27,35 +28,19 @@ void fl_raise_interrupt(void) {
     }
 }
 
-/* Whether a frame of this thread is a finalizer. Needs the GIL; runs no Python code. */
-static bool in_finalizer(void) {
-    PyObject *frame = (PyObject *)PyEval_GetFrame();
-    bool found = false;
-    Py_XINCREF(frame);
-    while (frame && frame != Py_None && !found) {
-        PyObject *code = PyObject_GetAttrString(frame, "f_code");
-        PyObject *name = code ? PyObject_GetAttrString(code, "co_name") : NULL;
-        found = name && PyUnicode_CompareWithASCIIString(name, "__del__") == 0;
-        PyObject *back = PyObject_GetAttrString(frame, "f_back");
-        Py_XDECREF(name);
-        Py_XDECREF(code);
-        Py_DECREF(frame);
-        frame = back;
-    }
-    Py_XDECREF(frame);
-    PyErr_Clear();
-    return found;
+/* Python drops an exception that leaves a finalizer. So the interrupt comes again when that has probably returned. No Python function
+ * can do this: each of its calls would handle the next interrupt inside the last one. It is a real signal, because Python up to 3.11
+ * notices PyErr_SetInterrupt of another thread only by chance. */
+static void *interrupt_later(void *main_thread) {
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    pthread_kill((pthread_t)main_thread, SIGINT);
+    return NULL;
 }
 
-/* A pending call runs in the main thread between two instructions. It adds itself again as long as the finalizer runs: no
- * Python function does this, because each of its calls would handle the next interrupt inside the last one. */
-static int raise_outside_finalizer(void *unused) {
-    if (!in_finalizer() || Py_AddPendingCall(raise_outside_finalizer, unused))
-        PyErr_SetInterrupt();
-    return 0;
-}
-
-void fl_interrupt_after_finalizer(void) {
-    if (Py_AddPendingCall(raise_outside_finalizer, NULL))
-        PyErr_SetInterrupt();
+void fl_interrupt_later(void) {
+    pthread_t made;
+    if (pthread_create(&made, NULL, interrupt_later, (void *)pthread_self()))
+        fl_put_off_interrupt();   /* then the next entry point raises it */
+    else
+        pthread_detach(made);
 }

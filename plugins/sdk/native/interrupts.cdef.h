@@ -2,4 +2,4 @@
 void fl_put_off_interrupt(void);
 const int *fl_interrupt_due(void);   /* where a number is that is not 0 while an interrupt is put off */
 void fl_raise_interrupt(void);       /* raises it, if one is put off and this thread handles signals */
-void fl_interrupt_after_finalizer(void);  /* raises it once no __del__ of the main thread runs; needs the GIL */
+void fl_interrupt_later(void);       /* raises it in a millisecond */

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.doctor import COMMAND, KEYS, Machine, problems_of
 from helpers.support import FakeDriver, RunPython
 
 from fairlead.cli.doctor import diagnosis as doctor
@@ -26,64 +27,9 @@ from fairlead.loader.base.search import Candidate
 
 pytestmark = pytest.mark.slow
 
-COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
-KEYS = [
-    "ok",
-    "versions",
-    "variables",
-    "places",
-    "drivers",
-    "refusals",
-    "quirks",
-    "loaders",
-    "default_loader",
-    "pyopencl",
-    "nodes",
-    "caches",
-    "plugins",
-    "problems",
-]
-
-
-class Machine:
-    """A vendor directory of its own. `examine` runs `fairlead doctor --json` on it and checks the exit code."""
-
-    def __init__(self, run_python: RunPython, vendors: Path) -> None:
-        self.run_python, self.vendors = run_python, vendors
-        self.env: dict[str, str | None] = {"OCL_ICD_VENDORS": str(vendors)}
-
-    def register(self, name: str, content: str | Path) -> None:
-        (self.vendors / f"{name}.icd").write_text(f"{content}\n" if content else "")
-
-    def examine(self, *options: str) -> dict[str, Any]:
-        done = self.run_python(COMMAND, "doctor", "--json", *options, env=self.env, check=False)
-        assert "Traceback" not in done.err
-        facts = json.loads(done.out)
-        assert list(facts) == KEYS
-        assert done.code == (0 if facts["ok"] else 1)
-        return facts
-
-    def text(self, *options: str) -> str:
-        return self.run_python(COMMAND, "doctor", *options, env=self.env, check=False).out
-
-
-@pytest.fixture
-def machine(run_python: RunPython, tmp_path: Path) -> Machine:
-    (tmp_path / "vendors").mkdir()
-    return Machine(run_python, tmp_path / "vendors")
-
 
 def states(facts: dict[str, Any]) -> dict[str, str]:
     return {os.path.basename(driver["library"]): driver["state"] for driver in facts["drivers"]}
-
-
-def of(facts: dict[str, Any], severity: str) -> dict[str, tuple[str, str]]:
-    """The problems of one severity: the base name of what is wrong → reason and remedy."""
-    found = (problem for problem in facts["problems"] if problem["severity"] == severity)
-    return {
-        os.path.basename(problem["what"]): (problem["reason"], problem["remedy"])
-        for problem in found
-    }
 
 
 # Good drivers
@@ -93,7 +39,7 @@ def test_a_machine_where_all_is_well(machine: Machine, fake_driver: FakeDriver) 
     path = fake_driver(icd=2)
     machine.register("fake", path)
     facts = machine.examine()
-    assert facts["ok"] and not of(facts, "error")
+    assert facts["ok"] and not problems_of(facts, "error")
     (driver,) = facts["drivers"]
     assert (driver["state"], driver["real_path"], driver["icd_version"]) == ("usable", str(path), 2)
     assert (
@@ -122,7 +68,7 @@ def test_real_drivers_with_no_variable_set(
         assert drivers["libintelocl.so"]["quirks"][0] == "pip-icd-prefix"
     if "libintelocl_emu.so" in drivers:
         assert drivers["libintelocl_emu.so"]["state"] == "absent"
-        warnings = of(json.loads(done.out), "warning")
+        warnings = problems_of(json.loads(done.out), "warning")
         assert "did not install it" in warnings["libintelocl_emu.so"][0]
 
 
@@ -146,7 +92,7 @@ def test_a_second_way_to_a_driver_is_no_problem(
 
 def test_no_driver_at_all(machine: Machine) -> None:
     facts = machine.examine()
-    assert of(facts, "error") == {
+    assert problems_of(facts, "error") == {
         "OpenCL": ("no driver with a device is usable", doctor_install(facts))
     }
     assert {
@@ -188,20 +134,30 @@ def test_a_driver_that_crashes_or_hangs_is_named_and_the_others_are_listed(
     machine.register("1", fake_driver())
     facts = machine.examine(*options)
     assert list(states(facts).values()) == ["refused", "usable"]
-    (problem,) = of(facts, "error").items()
-    assert problem[0] == bad.name and reason in problem[1][0]
-    assert f"export FAIRLEAD_EXCLUDE={bad.name}" in problem[1][1]
+    problem = problems_of(facts, "error").pop(bad.name)
+    assert reason in problem[0]
+    assert f"export FAIRLEAD_EXCLUDE={bad.name}" in problem[1]
+    assert {client["reason"].split(" while ")[0] for client in facts["clients"]} == {
+        reason.split(" while ")[0]
+    }
 
 
-def test_following_the_advice_to_exclude_leaves_no_problem(
-    machine: Machine, fake_driver: FakeDriver
-) -> None:
+def test_following_the_advice_leaves_no_problem(machine: Machine, fake_driver: FakeDriver) -> None:
+    """FAIRLEAD_EXCLUDE leaves a driver out; `fairlead env` does so for other loaders, too."""
     bad = fake_driver(at_load="abort()")
     machine.register("0", bad)
     machine.register("1", fake_driver())
     machine.env["FAIRLEAD_EXCLUDE"] = bad.name
     facts = machine.examine()
-    assert facts["ok"] and list(states(facts).values()) == ["excluded", "usable"]
+    assert list(states(facts).values()) == ["excluded", "usable"]
+    assert {problem["what"] for problem in facts["problems"]} == {
+        client["name"] for client in facts["clients"]
+    }
+    assert {problem["remedy"] for problem in facts["problems"]} == {'eval "$(fairlead env)"'}
+    machine.follow()
+    assert machine.examine()["problems"] == []
+    machine.env["OCL_ICD_VENDORS"] = str(machine.vendors)
+    facts = machine.examine()
     assert {"name": "FAIRLEAD_EXCLUDE", "value": bad.name, "outcome": f"leaves out {bad}"} in facts[
         "variables"
     ]
@@ -235,7 +191,7 @@ def test_a_missing_dependency_is_named(
     machine.register("needs", driver)
     facts = machine.examine()
     assert facts["drivers"][0]["missing"] == ["libsvml-of-nobody.so.7"]
-    reason, remedy = of(facts, "error")[driver.name]
+    reason, remedy = problems_of(facts, "error")[driver.name]
     assert reason == "it needs libsvml-of-nobody.so.7, which is not found"
     assert "pip install intel-cmplr-lib-rt" in remedy
 
@@ -253,7 +209,7 @@ def test_manifests_that_lead_to_no_driver(
     machine.register("gone", tmp_path / "gone.so")
     machine.register("library", fake_driver(exports=0))
     facts = machine.examine()
-    errors = of(facts, "error")
+    errors = problems_of(facts, "error")
     assert errors["empty.icd"] == (
         "names no library: it is empty",
         "write the library's path into it, or delete it",
@@ -281,7 +237,7 @@ def test_a_driver_without_its_device_is_a_warning(
     machine.register("1", fake_driver())
     facts = machine.examine()
     assert facts["ok"] and list(states(facts).values()) == ["idle", "usable"]
-    assert "it has no" in of(facts, "warning")[idle.name][0]
+    assert "it has no" in problems_of(facts, "warning")[idle.name][0]
 
 
 def test_an_odd_driver_is_a_warning(machine: Machine, fake_driver: FakeDriver) -> None:
@@ -304,7 +260,7 @@ def test_ocl_icd_vendors_that_does_not_exist(machine: Machine, tmp_path: Path) -
         facts["variables"][0]["name"] == "OCL_ICD_VENDORS"
         and "honoured" in facts["variables"][0]["outcome"]
     )
-    reason, remedy = of(facts, "error")["nowhere"]
+    reason, remedy = problems_of(facts, "error")["nowhere"]
     assert reason == "does not exist" and "OCL_ICD_VENDORS" in remedy
     assert f"OCL_ICD_VENDORS={tmp_path}/nowhere" in machine.text()
 
@@ -318,7 +274,7 @@ def test_variables_that_name_what_is_not_there(
         "PYOPENCL_HOME": str(tmp_path / "home"),
         "OCL_ICD_DEFAULT_PLATFORM": "1",
     }
-    errors = of(machine.examine(), "error")
+    errors = problems_of(machine.examine(), "error")
     assert (
         errors["gone.so"][0] == "the file does not exist"
         and "take it out of OCL_ICD_FILENAMES" in errors["gone.so"][1]
@@ -359,9 +315,9 @@ def test_a_device_that_does_not_describe_itself(machine: Machine, fake_driver: F
     facts = machine.examine()
     assert states(facts) == {bad.name: "refused", half.name: "usable"}
     said = "fails to describe itself: clGetDeviceInfo [CL_OUT_OF_RESOURCES]"
-    reason, remedy = of(facts, "error")[bad.name]
+    reason, remedy = problems_of(facts, "error")[bad.name]
     assert f"the device 'device 0' {said}" in reason and "update the driver" in remedy
-    reason, _ = of(facts, "warning")[half.name]
+    reason, _ = problems_of(facts, "warning")[half.name]
     assert f"the device 'device 1' {said}" in reason
     assert "finish" not in machine.text()
 
@@ -376,7 +332,7 @@ def test_a_child_process_that_does_not_start_is_no_fault_of_a_driver(
     done = machine.run_python(code, "doctor", "--json", env=machine.env, check=False)
     facts = json.loads(done.out)
     assert done.code == 1 and states(facts) == {path.name: "unprobed"}
-    reason, remedy = of(facts, "error")[path.name]
+    reason, remedy = problems_of(facts, "error")[path.name]
     assert "the child process failed to start: it ended the process with exit code 3" in reason
     assert "run `fairlead doctor` by the Python that fairlead is installed for" in remedy
     assert machine.examine()["ok"]
@@ -388,8 +344,8 @@ def test_a_list_of_devices_that_cannot_be(machine: Machine, fake_driver: FakeDri
     machine.register("null", null)
     facts = machine.examine()
     assert states(facts) == {many.name: "refused", null.name: "usable"}
-    assert "4294967295 devices" in of(facts, "error")[many.name][0]
-    assert "handles are NULL" in of(facts, "warning")[null.name][0]
+    assert "4294967295 devices" in problems_of(facts, "error")[many.name][0]
+    assert "handles are NULL" in problems_of(facts, "warning")[null.name][0]
 
 
 def test_rows_of_driver_profiles_that_apply(machine: Machine, fake_driver: FakeDriver) -> None:
@@ -618,7 +574,7 @@ def test_pocl_without_its_cache_is_an_error(
         "POCL_CACHE_DIR": str(tmp_path / "file/cache"),
         "OCL_ICD_VENDORS": pocl_wheel.library,
     }
-    reason, remedy = of(machine.examine(), "error")["cache"]
+    reason, remedy = problems_of(machine.examine(), "error")["cache"]
     assert "has no device" in reason and "POCL_CACHE_DIR" in remedy
 
 

@@ -9,7 +9,6 @@ import psutil
 import pytest
 from helpers.command_bench import COUNT, Bench, bumped, explain, pointer, sizes, update, value
 
-from fairlead.icd.command_buffer import cost
 from fairlead.icd.command_buffer.driver_command_buffer import Support, support_of
 from fairlead.plugins.opencl.core import adapter as reference
 
@@ -84,7 +83,6 @@ def test_enqueues_and_updates_take_no_memory(
 ) -> None:
     """In Intel's own command-buffers they do, 2 KB a command: whoever does not ask for these does not get them, however fast they are."""
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", mode)
-    monkeypatch.setattr(cost, "is_cheaper", lambda *_: (True, "it always is"))
     buffer, process = bench.buffer(updatable=True), psutil.Process()
     commands = [
         bench.launch(buffer, "bump", pointer(bench.address), value(add), handle=True)[1]

@@ -1,0 +1,84 @@
+"""`fairlead env`: shell commands after which every OpenCL loader finds the drivers that fairlead finds.
+
+All loaders read a directory of manifests that OCL_ICD_VENDORS names. `write_manifests` makes such a
+directory of the usable drivers, by the paths that their repairs have found. A repair that changes a
+driver in memory works only in programs that use fairlead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from ..icd.driver_profiles import ROWS
+from ..icd.drivers import Driver, default_platform, drivers
+from ..loader.base.errors import FairleadError
+from ..loader.base.remembered import cache_directory
+
+#: Variables that would add drivers, or choose others.
+_OTHERS: Final = ("OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH")
+
+
+class ManifestError(FairleadError):
+    """The directory of manifests cannot be written."""
+
+
+def write_manifests(paths: Sequence[str]) -> Path:
+    """Write a manifest for each driver into a directory of the user's cache.
+
+    The directory's name depends on what is in it, so what a program uses never changes.
+
+    Args:
+        paths: the drivers' libraries.
+
+    Returns:
+        The directory.
+
+    Raises:
+        ManifestError: It cannot be written.
+    """
+    name = hashlib.sha256("\0".join(paths).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    remedy = "set XDG_CACHE_HOME to a directory that you may write"
+    cache = cache_directory()
+    if cache is None:
+        raise ManifestError("there is no cache directory to write to.", remedy=remedy)
+    directory = cache / "vendors" / name
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for number, path in enumerate(paths):
+            stem = os.path.basename(path).split(".so")[0].removeprefix("lib")
+            manifest, content = directory / f"{number:02}-{stem}.icd", os.fsencode(path) + b"\n"
+            if not manifest.is_file() or manifest.read_bytes() != content:
+                manifest.write_bytes(content)
+    except OSError as error:
+        reason = f"{directory} cannot be written: {error.strerror}."
+        raise ManifestError(reason, remedy=remedy) from None
+    return directory
+
+
+def shell_commands() -> tuple[list[str], list[str]]:
+    """The shell's commands, and what other programs do without: remarks for the user.
+
+    Raises:
+        PlatformNotFoundError: There is no usable driver.
+        ManifestError: The directory of manifests cannot be written.
+    """
+    default_platform()
+    found = drivers().drivers
+    directory = write_manifests([driver.path for driver in found])
+    lines = [f"unset {name}" for name in _OTHERS if name in os.environ]
+    lines.append(f"export OCL_ICD_VENDORS={shlex.quote(str(directory))}")
+    return lines, [remark for driver in found for remark in _remarks(driver)]
+
+
+def _remarks(driver: Driver) -> list[str]:
+    """What other loaders do not do for a driver."""
+    return [
+        f"{driver.path}: programs without fairlead do not get the repair {row.id}: it {row.does}"
+        for row in ROWS
+        if row.id in driver.quirks and row.locate is None
+    ]

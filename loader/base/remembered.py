@@ -1,0 +1,114 @@
+"""Facts about libraries that one process leaves for later ones, in files of `$XDG_CACHE_HOME/fairlead`.
+
+A fact is a few JSON values under a key. The key says what the fact is about; `identity_of` is the part
+of it that changes when the library's file, its Python environment or fairlead changes. A process with
+more rights than its user reads and writes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from .search import in_secure_process, secure_environ
+
+#: Where the code lies that facts depend on, and the ABI data.
+_FOLDERS: Final = ("loader", "icd", "plugins")
+
+
+class Remembered:
+    """Facts of one kind. Each has the time `at` which it was found, in seconds since the epoch.
+
+    Args:
+        name: what the file is called.
+        most: how many facts are kept: the newest.
+    """
+
+    def __init__(self, name: str, most: int = 500) -> None:
+        self._name, self._most = name, most
+
+    def read(self) -> dict[str, dict[str, Any]]:
+        """All facts by key. A file that cannot be read or has another form is as good as none."""
+        file = self._file()
+        try:
+            data = json.loads(file.read_text(encoding="utf-8")) if file else {}
+            facts = {key: dict(fact) for key, fact in data.items()}
+            are_dated = all(isinstance(fact["at"], float) for fact in facts.values())
+        except (OSError, ValueError, AttributeError, TypeError, KeyError, RecursionError):
+            return {}
+        return facts if are_dated else {}
+
+    def add(self, facts: Mapping[str, Mapping[str, Any]]) -> None:
+        """Remember facts beside those of other processes. The file is replaced at once. Failures are passed over."""
+        file = self._file()
+        if file is None:
+            return
+        known = {**self.read(), **facts}
+        newest = sorted(known.items(), key=lambda item: item[1]["at"], reverse=True)[: self._most]
+        temporary = file.with_name(f"{file.name}.{os.getpid()}")
+        with suppress(OSError):
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                temporary.write_text(json.dumps(dict(newest)), encoding="utf-8")
+                os.replace(temporary, file)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    def _file(self) -> Path | None:
+        directory = cache_directory()
+        return directory / self._name if directory else None
+
+
+def cache_directory() -> Path | None:
+    """fairlead's directory in the user's cache; None in a process with more rights than its user."""
+    if in_secure_process():
+        return None
+    directory = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    return directory / "fairlead" if directory.is_absolute() else None
+
+
+def identity_of(kind: str, path: str) -> str | None:
+    """What tells a library from others, from its former contents, and from itself in other surroundings.
+
+    A file that was built anew or put in place of another has another inode or another time of change
+    (ctime), even if its size and the time that it tells (mtime) are the same.
+
+    Args:
+        kind: what facts these are: an API, for example.
+        path: the library's.
+
+    Returns:
+        None when there is no such file.
+    """
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    facts = (
+        os.path.realpath(path),
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+        status.st_ino,
+        status.st_size,
+        sys.prefix,
+        _age_of_fairlead(),
+    )
+    return "|".join(map(str, (kind, *facts, secure_environ().get("FAIRLEAD_QUIRKS", ""))))
+
+
+@cache
+def _age_of_fairlead() -> int:
+    """When the newest of its files was made, its compiled parts included, in ns since the epoch."""
+    root = Path(__file__).parents[2]
+    return max(
+        file.stat().st_mtime_ns
+        for folder in _FOLDERS
+        for pattern in ("*.py", "*.abi", "*.so*")
+        for file in (root / folder).rglob(pattern)
+    )

@@ -1,0 +1,93 @@
+"""A replay like the last one takes a shorter way. It is as right, and as wary."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl as cl
+import pytest
+from helpers.captures import Numbers
+
+from fairlead.captured_graphs.context import capture
+from fairlead.captured_graphs.executable import Executable, ReplayError
+from fairlead.captured_graphs.pyopencl_client import ArgumentError
+from fairlead.icd.capture.recording import CaptureError
+from fairlead.runtime import NDRange
+
+
+@pytest.fixture
+def loop(numbers: Numbers) -> Executable:
+    """A graph that adds 1, replayed twice."""
+    with capture(numbers.queue) as graph:
+        numbers.add(1)
+    made = graph.finalize(updatable=True)
+    for _ in range(2):
+        made.replay(numbers.queue)
+    return made
+
+
+def test_every_replay_has_an_event_of_its_own(numbers: Numbers, loop: Executable) -> None:
+    events = [loop.replay(numbers.queue) for _ in range(100)]
+    assert len({event.int_ptr for event in events}) == 100
+    cl.wait_for_events(events)
+    assert numbers.value() == 102
+    assert all(
+        event.command_execution_status == cl.command_execution_status.COMPLETE for event in events
+    )
+
+
+def test_wrong_arguments_are_refused(numbers: Numbers, loop: Executable) -> None:
+    for wrong in (True, 0, 1.0, None):
+        with pytest.raises(ArgumentError, match="times must be a whole number"):
+            loop.replay(numbers.queue, wrong)  # type: ignore[arg-type]
+    for wrong in (numbers.buffer, None, numbers.queue.int_ptr):
+        with pytest.raises(ArgumentError, match=r"expected a pyopencl\.CommandQueue"):
+            loop.replay(wrong)
+    with pytest.raises(ArgumentError, match="wait_for is no list"):
+        loop.replay(numbers.queue, wait_for=5)  # type: ignore[arg-type]
+    assert numbers.value() == 2
+
+
+def test_a_captured_queue_is_refused(numbers: Numbers, loop: Executable) -> None:
+    with capture(numbers.queue) as other:
+        with pytest.raises(CaptureError, match="the queue is being captured"):
+            loop.replay(numbers.queue)
+        numbers.add(5)
+    assert len(other) == 1
+    loop.replay(numbers.queue)
+    assert numbers.value() == 3
+
+
+def test_it_comes_after_events_and_the_last_replay(numbers: Numbers, loop: Executable) -> None:
+    elsewhere, gate = cl.CommandQueue(numbers.queue.context), cl.UserEvent(numbers.queue.context)
+    ends = [loop.replay(numbers.queue, wait_for=[gate])]
+    try:
+        ends += [loop.replay(queue) for queue in (numbers.queue, elsewhere, elsewhere)]
+        assert all(end.command_execution_status for end in ends)  # 0 is complete
+    finally:
+        gate.set_status(cl.command_execution_status.COMPLETE)
+    cl.wait_for_events(ends)
+    assert numbers.value() == 6
+
+
+def test_updates_take_effect(numbers: Numbers, loop: Executable) -> None:
+    for number in (10, 100):
+        (node,) = loop.graph.nodes
+        node.set_arg(1, np.int32(number))
+        loop.update(node)
+        loop.replay(numbers.queue)
+    assert numbers.value() == 112
+
+
+def test_a_failure_names_its_command_and_enqueues_nothing_twice(numbers: Numbers) -> None:
+    with capture(numbers.queue) as graph:
+        numbers.add(1)
+        numbers.program.add(numbers.queue, (64,), (64,), numbers.buffer, np.int32(1))
+    loop = graph.finalize(updatable=True)
+    for _ in range(2):
+        loop.replay(numbers.queue)
+    graph[1].update_nd_range(NDRange(1 << 20, 1 << 20))  # no device has so large a work-group
+    loop.update(graph[1])
+    for count in (1, 2):
+        with pytest.raises(ReplayError) as caught:
+            loop.replay(numbers.queue)
+        assert caught.value.node == 1 and numbers.value() == 4 + count

@@ -1,0 +1,246 @@
+"""Trials: engines whose costs nobody knows take turns in the first replays of a graph, and what they took is remembered."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pytest
+from helpers.captures import Numbers
+
+from fairlead.captured_graphs.context import capture
+from fairlead.icd._native import ffi, lib
+from fairlead.icd.command_buffer import engines, trial
+from fairlead.icd.command_buffer.commands import CommandList
+from fairlead.icd.command_buffer.engine import Built, Engine, QueueKind
+from fairlead.icd.command_buffer.engines.replay import Replay
+from fairlead.icd.command_buffer.trial import Timing, Trial, fastest
+
+
+class Rival(Replay):
+    """Runs everything as the replay does, under another name."""
+
+    name = "rival"
+
+
+class RefusedWhole(Built):
+    """What the driver refuses to enqueue."""
+
+    may_refuse = True
+    _refuse = ctypes.CFUNCTYPE(ctypes.c_int32)(lambda: -5)
+
+    def __init__(self, count: int) -> None:
+        function = ctypes.cast(self._refuse, ctypes.c_void_p).value
+        self._handles = ffi.new("fl_driver_buffer *", (ffi.NULL, ffi.cast("void *", function)))
+        enqueue = ffi.addressof(lib, "fl_enqueue_driver_buffer")
+        self.native = ffi.new(
+            "fl_built *", {"enqueue": enqueue, "self": self._handles, "count": count}
+        )
+
+    def explain(self) -> str:
+        return "refused"
+
+    def close(self) -> None: ...
+
+
+class Refused(Engine):
+    """Says that it can, and the driver says that it cannot."""
+
+    name = "refused"
+
+    def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
+        return None
+
+    def build(self, commands: CommandList, target: QueueKind) -> Built:
+        return RefusedWhole(len(commands))
+
+
+class Told:
+    """A timing that is what the test says."""
+
+    #: Of each enqueue that is measured, in order.
+    to_come: ClassVar[list[float | None]] = []
+    count: ClassVar[int] = 0
+
+    def __init__(self, queue: int, after: Sequence[int] | None) -> None:
+        self.seconds: float | None = None
+
+    def end(self, event: int) -> None:
+        Told.count += 1
+        self.seconds = self.to_come.pop(0) if self.to_come else 1.0
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> type[Told]:
+    """Timings that are what the test says: `to_come`, then 1 s each."""
+    monkeypatch.setattr(Told, "to_come", [])
+    monkeypatch.setattr(Told, "count", 0)
+    monkeypatch.setattr(trial, "Timing", Told)
+    return Told
+
+
+@pytest.fixture
+def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of what trials found, which is not there yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "fairlead" / "engines.json"
+
+
+@pytest.fixture(params=["rival", "rival and refused"])
+def rivals(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, remembered: Path
+) -> None:
+    """Two engines that can run everything, and perhaps one that the driver refuses."""
+    given: list[Engine] = [Rival(), Replay()]
+    if "refused" in request.param:
+        given.insert(0, Refused())
+    monkeypatch.setattr(engines, "ENGINES", {engine.name: engine for engine in given})
+    monkeypatch.delenv("FAIRLEAD_COMMAND_BUFFER", raising=False)
+
+
+# --- a trial alone ---
+
+
+def take_turns(rivals: Sequence[str], count: int) -> tuple[Trial, list[int]]:
+    tried, turns = Trial(rivals), list[int]()
+    for _ in range(count):
+        turns.append(tried.next())
+        timing = tried.start(0, None)
+        if timing is not None:
+            tried.end(timing, 0)
+    return tried, turns
+
+
+def test_rivals_take_turns_and_the_last_one_runs_while_a_time_is_missing(told: type[Told]) -> None:
+    told.to_come = [5.0, 5.0, 1.0, 2.0, None]
+    tried, turns = take_turns(["a", "b"], 20)
+    assert turns == [0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1, 1, 1]
+    assert told.count == 16 and tried.seconds() is None
+
+
+def test_the_least_time_counts_and_the_first_does_not(told: type[Told]) -> None:
+    told.to_come = [0.1, 0.1, 3.0, 2.0]  # of a, b, b, a
+    tried, _ = take_turns(["a", "b"], 16)
+    assert tried.seconds() == {"a": 1.0, "b": 1.0}
+    told.to_come = [0.1, 0.1, 3.0, 0.5]
+    assert take_turns(["a", "b"], 16)[0].seconds() == {"a": 0.5, "b": 1.0}
+
+
+def test_a_tie_goes_to_the_last_one() -> None:
+    assert fastest({"a": 1.0, "b": 1.0}) == "b"
+    assert fastest({"a": 0.96, "b": 1.0}) == "b"
+    assert fastest({"a": 0.5, "b": 0.7, "c": 1.0}) == "a"
+    assert fastest({"a": 0.7, "b": 0.5, "c": 1.0}) == "b"
+    assert fastest({"a": math.inf, "b": math.inf}) == "b"
+    assert fastest({"a": 1.0, "b": math.inf}) == "a"
+
+
+# --- times ---
+
+
+def ended(timing: Timing) -> float:
+    """Its seconds; a driver may call back after a wait has returned."""
+    while timing.seconds is None:
+        pass
+    return timing.seconds
+
+
+def test_a_time_begins_after_what_an_enqueue_waits_for(
+    queue: cl.CommandQueue, context: cl.Context
+) -> None:
+    gate = cl.UserEvent(context)
+    timing = Timing(queue.int_ptr, [gate.int_ptr])
+    event = cl.enqueue_marker(queue)
+    timing.end(event.int_ptr)
+    assert timing.seconds is None
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    event.wait()
+    assert 0 < ended(timing) < math.inf
+
+
+# --- trials of graphs ---
+
+
+def test_replays_are_right_while_rivals_take_turns(numbers: Numbers, rivals: None) -> None:
+    """Each replay runs once, whoever runs it, and has the last update."""
+    with capture(numbers.queue) as graph:
+        numbers.add(1)
+    loop = graph.finalize(updatable=True)
+    expected = 0
+    for number in range(24):
+        graph[0].set_arg(1, np.int32(number))
+        loop.update(graph[0])
+        loop.replay(numbers.queue, times=number % 3 + 1).wait()
+        expected += number * (number % 3 + 1)
+        assert numbers.value() == expected
+
+
+@pytest.mark.parametrize("kind", ["queue", "out_of_order"])
+def test_the_fastest_is_kept_and_remembered(
+    request: pytest.FixtureRequest,
+    numbers: Numbers,
+    rivals: None,
+    remembered: Path,
+    told: type[Told],
+    kind: str,
+) -> None:
+    queue = request.getfixturevalue(kind)
+
+    def loop_of(number: int) -> Any:
+        with capture(queue) as graph:
+            before = numbers.add(number, queue=queue)
+            numbers.mul(1, queue=queue, wait_for=[before])
+        return graph.finalize()
+
+    def chosen(loop: Any) -> dict[str, str]:
+        lines = loop.explain(queue).splitlines()[1:]
+        return dict(line.split(maxsplit=1) for line in lines)
+
+    told.to_come = [0.5 if turn % 4 in (0, 3) else 0.7 for turn in range(16)]
+    loop = loop_of(1)
+    for _ in range(17):
+        loop.replay(queue).wait()
+    assert numbers.value() == 17 and told.count == 16
+    said = chosen(loop)
+    assert "clearly faster, a replay takes: rival 500000.0 µs, replay 700000.0 µs" in said["rival"]
+    assert said["replay"].startswith("not chosen")
+    (fact,) = json.loads(remembered.read_text()).values()
+    assert fact["seconds"] == {"rival": 0.5, "replay": 0.7}
+    again = loop_of(2)  # it differs by its arguments only
+    again.replay(queue).wait()
+    assert told.count == 16 and chosen(again)["rival"] == said["rival"]
+    assert numbers.value() == 19
+
+
+def test_another_graph_is_tried_anew(
+    numbers: Numbers, rivals: None, remembered: Path, told: type[Told]
+) -> None:
+    for count in (1, 2):
+        with capture(numbers.queue) as graph:
+            for _ in range(count):
+                numbers.add(1)
+        loop = graph.finalize()
+        loop.replay(numbers.queue, times=20).wait()
+        assert told.count == 16 * count
+    assert len(json.loads(remembered.read_text())) == 2 and numbers.value() == 60
+
+
+def test_several_times_at_once_take_turns_and_give_the_times_of_all(
+    numbers: Numbers, rivals: None, told: type[Told]
+) -> None:
+    profiled = cl.CommandQueue(
+        numbers.queue.context, properties=cl.command_queue_properties.PROFILING_ENABLE
+    )
+    with capture(profiled) as graph:
+        numbers.add(1, queue=profiled)
+        numbers.mul(1, queue=profiled)
+    end = graph.finalize(enable_profiling=True).replay(profiled, times=40)
+    end.wait()
+    assert numbers.value() == 40 and told.count == 16
+    assert 0 < end.profile.start < end.profile.end

@@ -1,0 +1,71 @@
+"""`fairlead doctor` and `fairlead env` on a machine with a vendor directory of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import Any, Final
+
+from .support import RunPython
+
+COMMAND: Final = "from fairlead.cli.main import main; main(prog_name='fairlead')"
+#: The fields of the JSON, in order.
+KEYS: Final = [
+    "ok",
+    "versions",
+    "variables",
+    "places",
+    "drivers",
+    "refusals",
+    "quirks",
+    "loaders",
+    "default_loader",
+    "pyopencl",
+    "nodes",
+    "caches",
+    "plugins",
+    "clients",
+    "misread",
+    "problems",
+]
+
+
+class Machine:
+    """A vendor directory of its own. `examine` runs `fairlead doctor --json` on it and checks the exit code."""
+
+    def __init__(self, run_python: RunPython, vendors: Path) -> None:
+        self.run_python, self.vendors = run_python, vendors
+        self.env: dict[str, str | None] = {"OCL_ICD_VENDORS": str(vendors)}
+
+    def register(self, name: str, content: str | Path) -> None:
+        (self.vendors / f"{name}.icd").write_text(f"{content}\n" if content else "")
+
+    def examine(self, *options: str) -> dict[str, Any]:
+        done = self.run_python(COMMAND, "doctor", "--json", *options, env=self.env, check=False)
+        assert "Traceback" not in done.err
+        facts = json.loads(done.out)
+        assert list(facts) == KEYS
+        assert done.code == (0 if facts["ok"] else 1)
+        return facts
+
+    def follow(self) -> None:
+        """Do what `eval "$(fairlead env)"` does."""
+        for line in self.run_python(COMMAND, "env", env=self.env).out.splitlines():
+            command, _, rest = line.partition(" ")
+            name, _, value = rest.partition("=")
+            assert command in ("export", "unset") and (command == "unset") != bool(value)
+            self.env[name] = shlex.split(value)[0] if value else None
+
+    def text(self, *options: str) -> str:
+        return self.run_python(COMMAND, "doctor", *options, env=self.env, check=False).out
+
+
+def problems_of(facts: dict[str, Any], severity: str) -> dict[str, tuple[str, str]]:
+    """The problems of one severity: the base name of what is wrong → reason and remedy."""
+    found = (problem for problem in facts["problems"] if problem["severity"] == severity)
+    return {
+        os.path.basename(problem["what"]): (problem["reason"], problem["remedy"])
+        for problem in found
+    }
