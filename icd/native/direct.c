@@ -90,6 +90,8 @@ void fl_release_direct(fl_direct *d) {
     free(d);
 }
 
+void fl_release_direct_images(void) { leave(NULL); }
+
 /* A kernel may have read beyond what its launch may use: PoCL says so from 7.1 on. It is told once. */
 static cl_int failure_of(fl_image *image) { return atomic_exchange(&image->failed, 0) ? CL_OUT_OF_RESOURCES : CL_SUCCESS; }
 

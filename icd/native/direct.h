@@ -1,5 +1,5 @@
-/* What the parts of the engine `direct` share: direct_image.c makes images of commands, direct_run.c runs them, direct_memory.c knows where
- * buffers lie, and direct.c is what Python and enqueues call.
+/* What the parts of the engine `direct` share: direct_layout.c lays commands out, direct_image.c makes images of them, direct_run.c runs
+ * them, direct_memory.c knows where buffers lie, and direct.c is what Python and enqueues call.
  *
  * An image is a list of steps in one piece of memory with all that they need: the arguments of work-group functions as PoCL's launcher hands
  * them over, what is copied from where to where, and room for local memory. Running it calls nothing of the driver. An image that a queue still
@@ -70,6 +70,21 @@ const struct fl_place *fl_find_memory(const fl_direct_device *device, fl_direct_
 void fl_forget_memory(fl_direct_memory *memory);
 /* The local sizes that the driver chooses for a launch without any. */
 bool fl_choose_local(fl_direct_device *device, const fl_command *launch, size_t *local);
+
+/* direct_layout.c */
+static inline size_t fl_up(size_t size, size_t alignment) { return (size + alignment - 1) / alignment * alignment; }
+/* Where something is laid out. `base` is NULL where it is only measured. */
+typedef struct fl_layout {
+    const fl_direct *d;
+    fl_direct_memory *memory;
+    const fl_direct_memory *before;
+    unsigned char *base;
+    size_t at;                   /* from the step's place on */
+    unsigned char *scratch;
+    size_t scratch_at;
+} fl_layout;
+/* Lay a command out: its step, and what that leads to. FL_DIRECT_FINE, or why it cannot be run. */
+int fl_put_command(fl_layout *layout, const fl_command *command, fl_direct_step *step);
 
 /* direct_image.c */
 typedef struct fl_image {

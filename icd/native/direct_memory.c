@@ -30,7 +30,8 @@ static bool ask(const fl_direct_device *d, cl_mem buffer, struct fl_place *place
     cl_uint type = 0;
     fn_clGetMemObjectInfo *info = CALL(t, clGetMemObjectInfo);
     *reason = FL_DIRECT_MEMORY;
-    if (info(buffer, CL_MEM_TYPE, sizeof type, &type, NULL) != CL_SUCCESS || info(buffer, CL_MEM_SIZE, sizeof place->size, &place->size, NULL) != CL_SUCCESS ||
+    if (info(buffer, CL_MEM_TYPE, sizeof type, &type, NULL) != CL_SUCCESS ||
+        info(buffer, CL_MEM_SIZE, sizeof place->size, &place->size, NULL) != CL_SUCCESS ||
         info(buffer, CL_MEM_FLAGS, sizeof place->flags, &place->flags, NULL) != CL_SUCCESS)
         return false;
     if (type != CL_MEM_OBJECT_BUFFER) {
