@@ -22,13 +22,14 @@ from threading import RLock
 from typing import Any, Final, NoReturn
 
 from ..runtime.accessor import Accessor
-from ..runtime.buffer import MODES, Buffer
 from ..runtime.checks import as_list, check_group
+from ..runtime.coherent import CoherentMemory
 from ..runtime.commands import Barrier, Command
 from ..runtime.context import Context, default_context
 from ..runtime.errors import SYCLError, invalid, unsupported
 from ..runtime.handler import Handler
 from ..runtime.interop import queue_of
+from ..runtime.memory import MODES
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
 from .dynamic import DynamicCommandGroup, check_dynamic
@@ -128,7 +129,7 @@ class CommandGraph(Nodes, Drawable):
         self._self: weakref.ref[CommandGraph] = weakref.ref(self)
         self.recorder = GraphRecorder(self._self)
         #: of each buffer: the node that wrote last, and those that have read since
-        self._uses: dict[Buffer, tuple[Node | None, list[Node]]] = {}
+        self._uses: dict[CoherentMemory, tuple[Node | None, list[Node]]] = {}
         self.allocations: Any = None  # allocation.Allocations, once there are any
 
     @property
@@ -385,7 +386,7 @@ class CommandGraph(Nodes, Drawable):
             self._uses[buffer] = writer, readers
         buffer.graphs.add(self)
 
-    def check_buffer(self, buffer: Buffer) -> None:
+    def check_buffer(self, buffer: CoherentMemory) -> None:
         """Raise SYCLError (invalid) for a buffer that its nodes cannot use."""
         if not self.assume_buffer_outlives_graph:
             raise invalid(

@@ -18,15 +18,17 @@ import numpy
 from ..loader.ur.abi import UR
 from .accessor import Accessor, rectangle, span
 from .arguments import Argument, BoundArgument, DynamicArgument, argument, check_local
-from .buffer import Buffer, Memory
 from .checks import as_integer, check_executable, expect, wrong_type
+from .coherent import CoherentMemory
 from .commands import Barrier, Command, Empty, HostTask, InteropHandle, NativeCommand
-from .errors import Errc, SYCLError, invalid
+from .errors import Errc, SYCLError, invalid, unsupported
 from .event import Event
 from .handles import make_struct
+from .image_copies import image_copy, of_image
 from .interop import event_of, kernel_of
 from .kernel_types import fitted
 from .launches import KernelLaunch, NDRange, sizes
+from .memory import Memory
 from .program import Kernel
 from .transfers import Transfer, byte_count, copy_row, element_bytes
 from .usm import USM, pointer_of
@@ -98,9 +100,14 @@ class Handler:
                 )
 
     def access(
-        self, buffer: Buffer, mode: str = "read_write", shape: Any = None, offset: Any = None
+        self,
+        buffer: CoherentMemory,
+        mode: str = "read_write",
+        shape: Any = None,
+        offset: Any = None,
     ) -> Accessor:
-        """Return an accessor of a buffer for this command. See `Accessor` for the arguments."""
+        """Return an accessor of a buffer or an image for this command. See `Accessor` for the
+        arguments."""
         return self.require(Accessor(buffer, mode, shape, offset))
 
     def require(self, accessor: Accessor | DynamicArgument) -> Accessor:
@@ -263,6 +270,12 @@ class Handler:
 
     def _fill_accessor(self, accessor: Accessor, pattern: Any) -> None:
         buffer = accessor.buffer
+        if of_image(accessor):
+            raise unsupported(
+                "Unified Runtime has no fill of an image",
+                routine="fill",
+                remedy="launch a kernel, or make the Image of an array: numpy.full(…)",
+            )
         data = element_bytes(pattern, buffer.dtype)
         kept = ctypes.create_string_buffer(data, len(data))
         begin, contiguous = span(accessor)
@@ -280,7 +293,8 @@ class Handler:
         """Copy elements between accessors and memory. Memory is USM, a NumPy array or an address.
 
         The parts of two accessors have the same number of elements. Those of two or three
-        dimensions are copied as rectangles.
+        dimensions are copied as rectangles. Parts of two images have the same shape and format.
+        There is no copy between an image and a buffer.
 
         Args:
             source, destination: an accessor or memory.
@@ -298,6 +312,9 @@ class Handler:
             for memory in (source, destination)
             if _has_type(memory)
         ]
+        if of_image(source) or of_image(destination):
+            self.set_command(image_copy(source, destination))
+            return
         if len(types) == 2 and types[0] != types[1]:
             raise invalid(
                 f"elements of {types[0]} cannot be copied to elements of {types[1]}",

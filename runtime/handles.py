@@ -1,9 +1,8 @@
-"""What every object of the runtime is made of: an adapter, and a handle that is released when the
-Python object goes.
+"""What every object of the runtime has: an adapter, and a handle that is released with the object.
 
-`RuntimeAdapter` is an open adapter as the runtime uses it. `adapter.call("urQueueFinish", queue)` raises
-SYCLError. `adapter.obtain("urQueueCreate", …)` returns the handle that the function writes to its
-last parameter. `adapter.ur` is the table of functions, for calls that must be quick.
+`RuntimeAdapter` is an open adapter as the runtime uses it. `adapter.call("urQueueFinish", queue)`
+raises SYCLError. `adapter.obtain("urQueueCreate", …)` returns the handle that the function writes
+to its last parameter. `adapter.ur` is the table of functions, for calls that must be quick.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""What a capture block has recorded, and what keeps it usable: the commands, their order, and the Python objects that own their memory.
+"""What a capture block recorded: the commands, their order, and the Python objects that own memory.
 
-A `CapturedBlock` is what a captured graph, its nodes and everything that is made of them share. It leads back to none of them.
+A captured graph, its nodes and its executables share a `CapturedBlock`. It refers to none of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from types import FrameType
 from typing import Any
 
 from ..icd.calls import kernel_name
@@ -22,39 +23,37 @@ from . import pyopencl_client as _client
 
 
 class PyOpenCLObserver:
-    """Answers a recording's questions with what PyOpenCL's frames tell, and remembers where each command was called."""
+    """Answers a recording's questions from PyOpenCL's frames, and remembers the caller of each
+    command."""
 
     def __init__(self, keep: Iterable[Any]) -> None:
         self.kept: list[Any] = list(keep)
         self.held: dict[int, Any] = {}
         self.places: list[Any] = []
 
-    def added(self, new_objects: bool) -> None:
-        self.places.append(_client.calling_place(4))
+    def added(self, caller: FrameType | None, new_objects: bool) -> None:
+        self.places.append(_client.calling_place(caller))
         if new_objects:
-            self._hold_pooled(5)
+            self.passed(caller)
 
-    def passed(self) -> None:
-        self._hold_pooled(5)
-
-    def _hold_pooled(self, start: int) -> None:
-        for pooled in _client.pooled_buffers(start):
+    def passed(self, caller: FrameType | None) -> None:
+        for pooled in _client.pooled_buffers(caller):
             self.held[id(pooled)] = pooled
 
-    def keep_host(self, address: int, size: int) -> bool:
+    def keep_host(self, caller: FrameType | None, address: int, size: int) -> bool:
         owner = _client.owner_in(self.kept, address, size)
         if owner is None:
-            owner = _client.owner_of(address, size, 4)
+            owner = _client.owner_of(caller, address, size)
         if owner is None:
             return False
         self.held[id(owner)] = owner
         return True
 
-    def is_housekeeping(self) -> bool:
-        return _client.is_housekeeping(4)
+    def is_housekeeping(self, caller: FrameType | None) -> bool:
+        return _client.is_housekeeping(caller)
 
-    def where(self) -> str:
-        return _client.line_of(_client.calling_place(4))
+    def where(self, caller: FrameType | None) -> str:
+        return _client.line_of(_client.calling_place(caller))
 
 
 class _Dependencies(Sequence[Sequence[int]]):
@@ -99,12 +98,15 @@ class CapturedBlock:
         self._forks = forks()
 
     def __del__(self) -> None:
-        """What owns memory goes before the recording, which frees SVM that it uses itself: PyOpenCL may have it freed by a queue, and
-        PoCL reads PyOpenCL's list for that when it is gone."""
+        """Release what owns memory before the recording, which frees the SVM that it uses itself.
+
+        PyOpenCL may have SVM freed by a queue. PoCL reads PyOpenCL's list for that when it is gone.
+        """
         self._observer.held.clear()
 
     def check_process(self, routine: str) -> None:
-        """Raise SYCLError (runtime) in a child that was forked after the capture: the threads of its drivers are not there."""
+        """Raise SYCLError (runtime) in a forked child, which lacks the threads of its parent's
+        drivers."""
         if self._forks != forks():
             raise SYCLError(
                 Errc.runtime,
@@ -144,18 +146,18 @@ class CapturedBlock:
         return tuple(device_of(queue.device) for queue in self.queues)
 
     def command(self, index: int) -> Any:
-        """A pointer to a recorded command, which is not to be changed."""
+        """Return a pointer to a recorded command, which must not be changed."""
         return self._commands + index
 
     def kernel_name(self, kernel: int) -> str:
-        """The function of a recorded kernel (a handle)."""
+        """Return the function name of a recorded kernel (a handle)."""
         name = self._names.get(kernel)
         if name is None:
             name = self._names[kernel] = kernel_name(kernel)
         return name
 
     def where(self, index: int) -> str:
-        """File and line of the call that a command was recorded from, "" if not known."""
+        """Return file and line of the call that a command was recorded from, "" if unknown."""
         return _client.line_of(self._observer.places[index])
 
     @property

@@ -1,7 +1,8 @@
-"""The commands of captured graphs: what PyOpenCL gave to a queue, as the runtime's graphs take commands.
+"""The commands of captured graphs: what PyOpenCL gave to a queue, in the form of the runtime's
+graphs.
 
-A command is a view of the recording's. A launch that is changed becomes a copy, which is its own. What an argument may be changed to is
-said here, too.
+A command is a view of the recording's. A launch that is changed becomes a copy of its own. The
+values that an argument may have are checked here, too.
 """
 
 from __future__ import annotations
@@ -9,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ..icd._native import ffi
-from ..icd.abi import OPENCL
-from ..icd.calls import address, call
+from ..icd.calls import address
 from ..icd.command_buffer.commands import OPERATIONS, describe
 from ..icd.command_buffer.edits import (
     MEMORY,
@@ -24,18 +23,17 @@ from ..icd.command_buffer.edits import (
     copy_of,
     set_argument,
 )
-from ..loader.base.memory import read_word
 from ..runtime.accessor import Accessor
 from ..runtime.arguments import LOCAL, argument
 from ..runtime.arguments import POINTER as USM_POINTER
 from ..runtime.arguments import VALUE as BYTES
 from ..runtime.commands import Barrier, Command
-from ..runtime.errors import Errc, SYCLError
 from ..runtime.kernel_types import Declared, declared_types, fit
 from ..runtime.launches import Launch, Sizes
+from .argument_objects import check_object, foundation_of, wrong_argument
 from .block import CapturedBlock
 
-#: The memory that commands name (fl_command): buffers, addresses of SVM, and the host's.
+#: The memory that commands name (fl_command): buffers, images, addresses of SVM, and the host's.
 _MEMORY: Final = {
     "copy": ("source", "target"),
     "copy_rect": ("source", "target"),
@@ -46,6 +44,12 @@ _MEMORY: Final = {
     "read_rect": ("source", "host"),
     "write": ("target", "host"),
     "write_rect": ("target", "host"),
+    "copy_image": ("source", "target"),
+    "copy_image_to_buffer": ("source", "target"),
+    "copy_buffer_to_image": ("source", "target"),
+    "fill_image": ("target",),
+    "read_image": ("source", "host"),
+    "write_image": ("target", "host"),
 }
 
 
@@ -159,37 +163,18 @@ class CapturedLaunch(Captured, Launch):
         """See `CapturedNode.set_arg`."""
         count = argument_count(self.native)
         if not 0 <= index < count:
-            raise _wrong(
+            raise wrong_argument(
                 f"the kernel {self.kernel_name} has {count} arguments, no argument {index}",
                 "count from 0",
             )
         if self._declared is None:
             self._declared = declared_types(address(self.native.kernel), count)
         kind, size, word, keep = _converted(value, index, self._declared[index], self.kernel_name)
-        if kind == MEMORY and word:
-            _check_memory(word, self.block.recording.context, index)
+        context = self.block.recording.context
+        check_object(self.native, index, kind, word, context)
         _check_kind(argument_of(self.native, index), kind, size, word, index)
         set_argument(self._own(), index, kind, size, word)
-        self._kept[index] = keep
-
-
-def _wrong(message: str, remedy: str) -> SYCLError:
-    return SYCLError(Errc.kernel_argument, message, routine="set_arg", remedy=remedy)
-
-
-def _check_memory(handle: int, context: int, index: int) -> None:
-    """Raise SYCLError (kernel_argument) unless a handle is a memory object of a context. A released one is freed memory, as a rule."""
-    value = ffi.new("uintptr_t *")
-    if read_word(handle) != read_word(context):
-        raise _wrong(
-            f"argument {index} is no memory object of the graph's driver", "give one that lives"
-        )
-    code = call(handle, "clGetMemObjectInfo", OPENCL["CL_MEM_CONTEXT"], 8, address(value), None)
-    if code or value[0] != context:
-        raise _wrong(
-            f"argument {index} is memory of another context, or was released",
-            "give a buffer of the context that was captured",
-        )
+        self._kept[index] = foundation_of(keep)
 
 
 def _converted(
@@ -203,10 +188,6 @@ def _converted(
         return MEMORY, 8, 0, None
     if isinstance(value, Array):
         value = value.data  # which refuses arrays that begin within their buffer
-    if isinstance(value, pyopencl.Image):
-        raise _wrong(
-            f"argument {index} is an image, and images cannot be captured", "give a buffer"
-        )
     for kind, size, types, word in _PYOPENCL:
         if isinstance(value, tuple(getattr(pyopencl, name) for name in types)):
             return (
@@ -222,7 +203,7 @@ def _converted(
         return VALUE, made.size, made.word, made.keep
     if made.type == USM_POINTER:
         return POINTER, 8, made.word, made.keep
-    raise _wrong(
+    raise wrong_argument(
         f"argument {index} cannot be an accessor: its command is an OpenCL launch",
         "give a pyopencl.Buffer",
     )
@@ -247,19 +228,19 @@ def _check_kind(
     is_local = kind == VALUE and not word
     memory = (MEMORY, POINTER)
     if local != is_local:
-        raise _wrong(
+        raise wrong_argument(
             f"argument {index} is {'' if local else 'no '}local memory",
             "LocalMemory(bytes) for local memory alone",
         )
     if (had in memory and kind not in memory) or (
         kind in memory and had not in memory and bytes_ != 8
     ):
-        raise _wrong(
+        raise wrong_argument(
             f"argument {index} is {'memory' if had in memory else 'no memory'}",
             "keep the kind that the kernel expects",
         )
     if kind == VALUE and not local and size != bytes_:
-        raise _wrong(
+        raise wrong_argument(
             f"argument {index} has {bytes_} bytes, not {size}", "give it its type: numpy.float32(…)"
         )
 

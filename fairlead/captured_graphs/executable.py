@@ -51,9 +51,10 @@ def _has(queue: Any, name: str) -> bool:
 
 
 class Executable(Drawable):
-    """What `graph.finalize()` gives. It keeps the graph, and with it all memory that the commands use, alive.
+    """The result of `graph.finalize()`.
 
-    Thread-safe: replays from several threads follow each other.
+    It keeps the graph alive, and with it all memory that the commands use. It is thread-safe:
+    replays from several threads follow each other.
 
     Attributes:
         graph: what it was made of.
@@ -79,7 +80,7 @@ class Executable(Drawable):
         self.updatable, self.profiling = updatable, profiling
         self._block, self._lock = graph.block, RLock()
         self._own_queues: dict[Device, Queue] = {}
-        #: All commands, where the graph is as it was recorded.
+        #: All commands, if the graph is as it was recorded.
         self._whole: CapturedSegment | None = None
         self._executable_graph: ExecutableGraph | None = None
         #: How the last replay is repeated, if it was a simple one: a function, the class of its queue, what makes an event, and `forks()`.
@@ -95,11 +96,12 @@ class Executable(Drawable):
                 updatable, profiling, policy, schedule
             )
 
-    # its executable graph, which one that is as it was recorded only needs to be drawn, to be a sub-graph, or on a runtime queue
+    # Its executable graph. One that is as it was recorded needs it only to be drawn, to be a
+    # sub-graph, or on a runtime queue.
 
     @property
     def executable_graph(self) -> ExecutableGraph:
-        """What command graphs and runtime queues take it for."""
+        """The executable graph that command graphs and runtime queues use."""
         with self._lock:
             if self._executable_graph is None:
                 self._executable_graph = ExecutableGraph(
@@ -135,7 +137,10 @@ class Executable(Drawable):
         return self.executable_graph.partitions
 
     def of_context(self, context: Context) -> ExecutableGraph:
-        """What a submission asks for: its executable graph. Raises SYCLError (invalid) for another context than its own."""
+        """Return its executable graph, for a submission.
+
+        Raises SYCLError (invalid) for another context than its own.
+        """
         return self.executable_graph.of_context(context)
 
     def update(
@@ -210,14 +215,15 @@ class Executable(Drawable):
         return None if wait else end
 
     def _only(self) -> CapturedSegment | None:
-        """The segment that all of it is, if it is one of captured commands."""
+        """The segment of all commands, if it is one of captured commands."""
         if self._executable_graph is None:
             return self._whole
         only = self._executable_graph.only
         return only if isinstance(only, CapturedSegment) else None
 
     def _end(self, queue: Any, end: int, first: int, profiled: bool) -> Any:
-        """A replay's event, of the native events of its end and of its first command (0: none)."""
+        """Return a replay's event, from the native events of its end and of its first command (0:
+        none)."""
         import pyopencl
 
         from .replay_end import ReplayedEvent
@@ -234,7 +240,7 @@ class Executable(Drawable):
     def _replay_parts(
         self, queue: Any, handle: int, times: int, waits: Sequence[int], profiled: bool
     ) -> Any:
-        """Run the graph on a queue of our own, between two barriers of the caller's."""
+        """Run the graph on a queue of our own, between two barriers of the caller's queue."""
         import pyopencl
 
         from .replay_end import ReplayedEvent
@@ -271,7 +277,8 @@ class Executable(Drawable):
         return self._own_queues[device]
 
     def explain(self, queue: Any = None) -> str:
-        """How a replay on this queue is run, and why so, in a few words; without a queue, how the graph is divided."""
+        """Return how a replay on this queue runs, and why; without a queue, how the graph is
+        divided."""
         if queue is None:
             return self.executable_graph.explain()
         handle, only = self._checked(queue, "explain"), self._only()
@@ -285,7 +292,10 @@ class Executable(Drawable):
         return "\n".join(lines)
 
     def _checked(self, queue: Any, routine: str) -> int:
-        """The handle of a queue that is one, and of the graph's context. A forked child is refused: the drivers' threads are not there."""
+        """Return the handle of a queue of the graph's context. Raises OpenCLError for another one.
+
+        A forked child is refused, because it lacks the drivers' threads.
+        """
         self._block.check_process(routine)
         handle = _client.handle(queue, "CommandQueue", routine)
         if _client.context_of(queue, routine) != self._block.recording.context:

@@ -60,7 +60,8 @@ class CapturedNode(Node):
 
     @property
     def details(self) -> dict[str, object]:
-        """What was recorded, by name: sizes in bytes, offsets in bytes, work sizes in work-items."""
+        """What was recorded, by name: sizes in bytes, offsets in bytes, work sizes in
+        work-items."""
         return describe(self._captured.native)[1]
 
     @property
@@ -71,8 +72,9 @@ class CapturedNode(Node):
     def set_arg(self, index: int, value: Any) -> None:
         """Give the launch another argument, by its index in the kernel; executable graphs see it after `update`.
 
-        `value` is what PyOpenCL takes: a NumPy scalar, a pyopencl.Buffer, an Array, SVM, LocalMemory, a Sampler, None; or what the
-        runtime's `set_arg` takes (runtime/arguments.py), accessors excepted. A value has the size of the one that it replaces.
+        `value` is what PyOpenCL takes: a NumPy scalar, a pyopencl.Buffer, an Image, a Sampler, an Array, SVM, LocalMemory, None; or what
+        the runtime's `set_arg` takes (runtime/arguments.py), accessors excepted. A value has the size of the one that it replaces, an
+        image its type.
 
         Raises SYCLError (invalid) for a node that is no launch, (kernel_argument) for what the argument cannot be.
         """
@@ -88,7 +90,7 @@ class CapturedNode(Node):
 
 
 def nodes_of(block: CapturedBlock, graph: Callable[[], CommandGraph | None]) -> list[CapturedNode]:
-    """New nodes for the commands of a block, with their edges. `graph` gives the graph that they belong to."""
+    """Make nodes for the commands of a block, with their edges. `graph` returns their graph."""
     nodes = [CapturedNode(graph, command_of(block, index)) for index in range(len(block))]
     for node, predecessors in zip(nodes, block.order.dependencies, strict=True):
         node.predecessors = [nodes[before] for before in dict.fromkeys(predecessors)]

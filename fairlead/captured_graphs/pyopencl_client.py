@@ -1,26 +1,33 @@
-"""What capture has to know about PyOpenCL: its handles, who owns host memory, and which line of the program is calling.
+"""What capture knows about PyOpenCL: its handles, owners of host memory, and calling lines.
 
-A captured transfer uses its host memory when the graph is replayed, so the owner of that memory has to live as long as the graph.
-OpenCL only sees an address; but whoever passes an array to PyOpenCL has it in a variable, at the latest as PyOpenCL's own parameter,
-and so it is found among the variables of the functions that are calling. PyOpenCL is not imported before it is needed.
+A captured transfer uses its host memory when the graph is replayed, so the owner of that memory has
+to live as long as the graph. OpenCL only sees an address. But a caller of PyOpenCL has the array in
+a variable, at least in PyOpenCL's own parameter. So the owner is found among the variables of the
+calling functions. PyOpenCL is not imported before it is needed.
 """
 
 from __future__ import annotations
 
+import ctypes
 import sys
+import weakref
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from ..icd._native import ffi
 from ..icd.abi import CL_INVALID_CONTEXT
 from ..icd.errors import error
 from ..loader.base.errors import FairleadError
 
-#: How many frames up from the call an owner is looked for: PyOpenCL's wrappers and the program's function that called them.
+#: How many frames up from the call an owner is searched: PyOpenCL's wrappers and the program's
+#: function that called them.
 _DEPTH: Final = 12
+
+
+_T = TypeVar("_T")
 
 
 class ArgumentError(FairleadError, TypeError):
@@ -28,7 +35,7 @@ class ArgumentError(FairleadError, TypeError):
 
 
 def handle(thing: Any, kind: str, routine: str) -> int:
-    """The OpenCL handle of a PyOpenCL object of class `kind`; ArgumentError if it is something else."""
+    """Return the OpenCL handle of a PyOpenCL object of class `kind`. Raises ArgumentError."""
     import pyopencl
 
     if not isinstance(thing, getattr(pyopencl, kind)):
@@ -40,17 +47,19 @@ def handle(thing: Any, kind: str, routine: str) -> int:
     return thing.int_ptr
 
 
-def is_device_memory(thing: Any) -> bool:
-    """Whether something is a PyOpenCL buffer, image or SVM allocation, or an array that holds one."""
+def is_device_object(thing: Any) -> bool:
+    """Whether something is a PyOpenCL buffer, image, sampler or SVM allocation, or an array that holds one."""
     import pyopencl
 
-    return isinstance(
-        getattr(thing, "base_data", thing), (pyopencl.MemoryObjectHolder, pyopencl.SVMPointer)
-    )
+    kinds = pyopencl.MemoryObjectHolder, pyopencl.SVMPointer, pyopencl.Sampler
+    return isinstance(getattr(thing, "base_data", thing), kinds)
 
 
 def context_of(queue: Any, routine: str) -> int:
-    """The handle of a queue's context. Some drivers take a context for dead once the program has dropped its pyopencl.Context."""
+    """Return the handle of a queue's context.
+
+    Some drivers call a context invalid once the program has dropped its pyopencl.Context.
+    """
     import pyopencl
 
     try:
@@ -71,8 +80,8 @@ def _package_folder() -> str:
     return str(Path(pyopencl.__file__).parent) + "/"
 
 
-def _frames(start: int) -> Iterator[FrameType]:
-    frame: FrameType | None = sys._getframe(start)
+def _frames(caller: FrameType | None) -> Iterator[FrameType]:
+    frame = caller
     for _ in range(_DEPTH):
         if frame is None:
             return
@@ -80,28 +89,52 @@ def _frames(start: int) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-_clients: dict[int, tuple[CodeType, bool]] = {}
+class _Known(Generic[_T]):
+    """What was found out about code and types, for as long as they live. By identity: hashing code is slow."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Any, _T]] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def get(self, thing: object) -> _T | None:
+        """What is known about a thing, None if that is nothing."""
+        found = self._found.get(id(thing))
+        return None if found is None else found[1]
+
+    def put(self, thing: object, what: _T) -> _T:
+        """Remember what is known about a thing, until it is gone."""
+        key = id(thing)
+        self._found[key] = weakref.ref(thing, lambda _: self._found.pop(key, None)), what
+        return what
+
+
+_clients: Final[_Known[bool]] = _Known()
 
 
 def _is_clients(code: CodeType) -> bool:
-    """Whether code is PyOpenCL's own, or code that it generated, or ours. Remembered by identity: hashing code is slow."""
-    known = _clients.get(id(code))
+    """Whether code is PyOpenCL's own, or code that it generated, or ours."""
+    known = _clients.get(code)
     if known is None:
         own = (_package_folder(), str(Path(__file__).parents[1]) + "/", "<generated")
-        known = _clients[id(code)] = (code, code.co_filename.startswith(own))
-    return known[1]
+        known = _clients.put(code, code.co_filename.startswith(own))
+    return known
 
 
-def calling_place(start: int = 2) -> tuple[CodeType, int] | None:
-    """Where the program is calling from, as code and instruction: the first frame that is not PyOpenCL's. `line_of` reads it."""
-    frame: FrameType | None = sys._getframe(start)
+def calling_place(caller: FrameType | None) -> tuple[CodeType, int] | None:
+    """Where the program is calling from, as code and instruction: the first frame that is not PyOpenCL's. `line_of` reads it.
+
+    `caller` is the frame that is calling OpenCL, here and below.
+    """
+    frame = caller
     while frame is not None and _is_clients(frame.f_code):
         frame = frame.f_back
     return frame and (frame.f_code, frame.f_lasti)
 
 
 def line_of(place: tuple[CodeType, int] | None) -> str:
-    """ "file:line" of a place, "" of None."""
+    """Return "file:line" of a place, "" for None."""
     if place is None:
         return ""
     code, instruction = place
@@ -112,27 +145,29 @@ def line_of(place: tuple[CodeType, int] | None) -> str:
     return f"{code.co_filename}:{line}"
 
 
-def is_housekeeping(start: int = 2) -> bool:
+def is_housekeeping(caller: FrameType | None) -> bool:
     """Whether pyopencl.array is trimming its list of events, which it does whenever that grows long."""
-    frame = sys._getframe(start)
     return (
-        frame.f_code.co_name == "add_event"
-        and frame.f_code.co_filename == _package_folder() + "array.py"
+        caller is not None
+        and caller.f_code.co_name == "add_event"
+        and caller.f_code.co_filename == _package_folder() + "array.py"
     )
 
 
+#: Whether an object has the buffer protocol. Python itself tells from 3.12 on alone.
+_is_buffer: Final = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object)(
+    ("PyObject_CheckBuffer", ctypes.pythonapi)
+)
+
+
 def _memory_of(thing: Any) -> tuple[int, int, Any] | None:
-    """Address, size in bytes and the object to hold, of something that has memory; None of anything else."""
+    """Return address, size in bytes and the object to hold, of something with memory, else None."""
     interface = getattr(thing, "__array_interface__", None)
     if isinstance(
         interface, dict
     ):  # NumPy arrays, also those that are contiguous in Fortran's order
         return interface["data"][0], thing.nbytes, thing
-    if (
-        isinstance(thing, (bytes, bytearray, memoryview))
-        or hasattr(type(thing), "__buffer__")
-        or type(thing).__module__ == "array"
-    ):
+    if _is_buffer(thing):
         try:
             view = ffi.from_buffer(thing)  # holding the view also keeps a bytearray from moving
         except (TypeError, BufferError, ValueError):
@@ -150,7 +185,8 @@ def _holding(memory: tuple[int, int, Any] | None, thing: Any) -> tuple[int, int,
 
 
 def owner_in(things: Iterable[Any], address: int, size: int) -> Any:
-    """What to hold so that `size` bytes at `address` stay there; None if none of `things` has them."""
+    """Return what to hold to keep `size` bytes at `address` alive; None if none of `things` owns
+    them."""
     for thing in things:
         if type(thing) in (type(None), int, float, str, bool, FrameType):
             continue
@@ -165,9 +201,9 @@ def owner_in(things: Iterable[Any], address: int, size: int) -> Any:
     return None
 
 
-def owner_of(address: int, size: int, start: int = 2) -> Any:
+def owner_of(caller: FrameType | None, address: int, size: int) -> Any:
     """The same, among the variables of the functions that are calling now."""
-    for frame in _frames(start):
+    for frame in _frames(caller):
         owner = owner_in(list(frame.f_locals.values()), address, size)
         if owner is not None:
             return owner
@@ -182,24 +218,27 @@ def _pooled_types() -> tuple[type, ...]:
 
 
 _IGNORED, _POOLED, _ARRAY = range(3)
-_type_kinds: dict[type, int] = {}
+_type_kinds: Final[_Known[int]] = _Known()
 
 
 def _type_kind(kind: type) -> int:
-    """Whether things of a type are pooled buffers, or hold one (pyopencl.array.Array); remembered by type."""
+    """Return whether things of a type are pooled buffers, or hold one (pyopencl.array.Array).
+
+    It is remembered by type.
+    """
     module = sys.modules.get("pyopencl.array")
     if module is not None and issubclass(kind, module.Array):
-        return _type_kinds.setdefault(kind, _ARRAY)
-    return _type_kinds.setdefault(kind, _POOLED if issubclass(kind, _pooled_types()) else _IGNORED)
+        return _type_kinds.put(kind, _ARRAY)
+    return _type_kinds.put(kind, _POOLED if issubclass(kind, _pooled_types()) else _IGNORED)
 
 
-def pooled_buffers(start: int = 2) -> list[Any]:
+def pooled_buffers(caller: FrameType | None) -> list[Any]:
     """The buffers of a PyOpenCL memory pool among the variables of the calling function.
 
     A pool hands a dropped buffer's memory to the next who asks, so for a graph it is not enough to hold the OpenCL object.
     """
     found = []
-    for thing in sys._getframe(start).f_locals.values():
+    for thing in () if caller is None else caller.f_locals.values():
         kind = _type_kinds.get(type(thing))
         if kind is None:
             kind = _type_kind(type(thing))

@@ -1,4 +1,4 @@
-"""`fairlead env`: shell commands after which every OpenCL loader finds the drivers that fairlead finds.
+"""`fairlead env`: shell commands after which every loader finds the drivers that fairlead finds.
 
 All loaders read a directory of manifests that OCL_ICD_VENDORS names. `write_manifests` makes such a
 directory of the usable drivers, by the paths that their repairs have found. A repair that changes a

@@ -9,8 +9,10 @@ PyOpenCL: who can find the Python owner of a piece of host memory gives an `Obse
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Final, Protocol
 
 from ...loader.base.errors import FairleadError
@@ -46,7 +48,7 @@ _REASONS: Final[dict[int, tuple[str, str]]] = {
     ),
     lib.FL_UNSEEN_ARGUMENT: (
         "an argument of the kernel was set before the block, or never, and it may be memory that the graph could not keep alive",
-        "set all arguments inside the block (kernel(queue, …) does), or name the buffers: capture(queue, keep=[buffers])",
+        "set all arguments inside the block (kernel(queue, …) does), or name the buffers, images and samplers: capture(queue, keep=[…])",
     ),
     lib.FL_NO_CLONE: (
         "the kernel cannot be frozen: the driver has no clCloneKernel and not all arguments were set inside the block",
@@ -57,10 +59,6 @@ _REASONS: Final[dict[int, tuple[str, str]]] = {
         "bind the array to a name in the calling function, or name it: capture(queue, keep=[array])",
     ),
     lib.FL_NO_MEMORY: ("there is not enough memory", ""),
-    lib.FL_IMAGE: (
-        "an argument of the kernel is an image, and images cannot be captured",
-        "run kernels that use images outside the block",
-    ),
     lib.FL_CALLBACK: (
         "it asks for a callback at completion, and nothing completes inside the block",
         "set the callback on the replay's event",
@@ -98,23 +96,23 @@ class RefusedCall:
 
 
 class Observer(Protocol):
-    """What a recording asks whoever knows the client."""
+    """What a recording asks whoever knows the client. `caller` is the frame that is calling OpenCL, None if no Python function is."""
 
-    def added(self, new_objects: bool) -> None:
+    def added(self, caller: FrameType | None, new_objects: bool) -> None:
         """A command was recorded; `new_objects` if it is the first to use some memory object or other."""
 
-    def passed(self) -> None:
+    def passed(self, caller: FrameType | None) -> None:
         """A memory object that the recording does not keep yet was set as a kernel's argument."""
 
-    def keep_host(self, address: int, size: int) -> bool:
+    def keep_host(self, caller: FrameType | None, address: int, size: int) -> bool:
         """Keep the owner of host memory alive for as long as the recording lives; False if there is none to be found."""
         ...
 
-    def is_housekeeping(self) -> bool:
+    def is_housekeeping(self, caller: FrameType | None) -> bool:
         """Whether the wait that is being made now is the client's own tidying and not the program's."""
         ...
 
-    def where(self) -> str:
+    def where(self, caller: FrameType | None) -> str:
         """File and line of the program's call that is being made now."""
         ...
 
@@ -133,27 +131,29 @@ def _observe(handle: Any, what: int, detail: int, address: Any, size: int) -> in
     """Nothing can be raised through the client's C: what is raised here, say by a signal handler, is kept for the end of the block."""
     cookie: _Cookie = ffi.from_handle(handle)
     try:
-        return _answer(cookie, what, detail, address, size)
+        return _answer(cookie, sys._getframe().f_back, what, detail, address, size)
     except BaseException as raised:
         cookie.raised = cookie.raised or raised
         return 1
 
 
-def _answer(cookie: _Cookie, what: int, detail: int, address: Any, size: int) -> int:
+def _answer(
+    cookie: _Cookie, caller: FrameType | None, what: int, detail: int, address: Any, size: int
+) -> int:
     observer = cookie.observer
     if what == lib.FL_ASK_ADDED:
-        observer.added(size > 0)
+        observer.added(caller, size > 0)
     elif what in (lib.FL_ASK_HOST, lib.FL_ASK_HOST_OF_MEMORY):
-        return not observer.keep_host(int(ffi.cast("uintptr_t", address)), size)
+        return not observer.keep_host(caller, int(ffi.cast("uintptr_t", address)), size)
     elif what == lib.FL_ASK_PASSED:
-        observer.passed()
+        observer.passed(caller)
     elif what == lib.FL_ASK_SVM:
-        observer.keep_host(int(ffi.cast("uintptr_t", address)), size)
+        observer.keep_host(caller, int(ffi.cast("uintptr_t", address)), size)
     elif what == lib.FL_ASK_WAIT:
-        return not observer.is_housekeeping()
+        return not observer.is_housekeeping(caller)
     elif what == lib.FL_ASK_REFUSED:
         text, remedy = _REASONS[size]
-        refusal = RefusedCall(OPENCL.slots[detail].name, text, remedy, observer.where())
+        refusal = RefusedCall(OPENCL.slots[detail].name, text, remedy, observer.where(caller))
         cookie.refusals.append(refusal)
     return 0
 

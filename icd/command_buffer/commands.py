@@ -20,6 +20,8 @@ OPERATIONS: Final[tuple[str, ...]] = tuple(
 )
 #: Those that are only there for their place in the order: nothing is moved or launched.
 ORDER_ONLY: Final = frozenset({"marker", "barrier", "hint"})
+#: Those of images: what they move is counted in pixels.
+IMAGE_OPERATIONS: Final = frozenset(name for name in OPERATIONS if "image" in name)
 
 _NUMBER_OF: Final = {name: number for number, name in enumerate(OPERATIONS)}
 _POINTERS: Final = frozenset({"kernel", "source", "target", "host"})
@@ -204,17 +206,27 @@ def _describe_kernel(command: Any) -> tuple[str, dict[str, object]]:
     return f"{name}({'×'.join(map(str, global_size))})", details
 
 
+def _describe_region(command: Any, region: tuple[int, ...]) -> dict[str, object]:
+    details: dict[str, object] = {"region": region}
+    if command.pattern_size:
+        details["color"] = bytes(ffi.buffer(command.pattern, command.pattern_size))
+    return details
+
+
 def describe(command: Any) -> tuple[str, dict[str, object]]:
-    """Label and details of an `fl_command`: sizes and offsets in bytes, work sizes in work-items."""
+    """Label and details of an `fl_command`.
+
+    Sizes and offsets are in bytes, work sizes in work-items, regions of images in pixels.
+    """
     operation = OPERATIONS[command.op]
     if operation == "kernel":
         return _describe_kernel(command)
     details: dict[str, object] = {
         name: command.n[i] for i, name in enumerate(_NUMBERS.get(operation, ()))
     }
-    if operation.endswith("_rect"):
-        details = {"region": tuple(command.n[6:9])}
-        return f"{operation}({'×'.join(map(str, command.n[6:9]))})", details
+    if operation.endswith("_rect") or operation in IMAGE_OPERATIONS:
+        region = tuple(command.n[6:9])
+        return f"{operation}({'×'.join(map(str, region))})", _describe_region(command, region)
     if command.pattern_size:
         details["pattern"] = bytes(ffi.buffer(command.pattern, command.pattern_size))
     return f"{operation}({details['size']} bytes)" if "size" in details else operation, details

@@ -24,6 +24,7 @@ from ..drivers import drivers
 from ..errors import check, error
 from ..objects import Device, Platform
 from .commands import OPERATIONS, ORDER_ONLY, CommandList
+from .edits import content_of
 from .leaving import leave
 
 _WITH_PROPERTIES: Final = (0, 9, 5)
@@ -48,6 +49,10 @@ _FUNCTIONS: Final = {
     "fill": "clCommandFillBufferKHR",
     "svm_copy": "clCommandSVMMemcpyKHR",
     "svm_fill": "clCommandSVMMemFillKHR",
+    "copy_image": "clCommandCopyImageKHR",
+    "copy_image_to_buffer": "clCommandCopyImageToBufferKHR",
+    "copy_buffer_to_image": "clCommandCopyBufferToImageKHR",
+    "fill_image": "clCommandFillImageKHR",
 }
 
 
@@ -158,6 +163,7 @@ class DriverCommandBuffer:
         self._shapes: dict[
             int, tuple[int, bool]
         ] = {}  # of launches: dimensions, whether a local size was given
+        self._contents: dict[int, tuple[Any, ...]] = {}  # of transfers, which cannot be changed
         self.cl = self.queue = 0
         self.queue = new_queue(context, device, properties)
         self.cl = self._create()
@@ -236,6 +242,8 @@ class DriverCommandBuffer:
         if out is not None:
             self.mutable[index] = handle.value or 0
             self._shapes[index] = command.work_dim, bool(command.has_local)
+        if not is_kernel and self._updatable:
+            self._contents[index] = content_of(command)
 
     # the arguments of each function between the properties and the wait list
 
@@ -271,7 +279,7 @@ class DriverCommandBuffer:
         return address(command.source), address(command.target), *command.n[0:3]
 
     def _copy_rect(self, command: Any) -> tuple[Any, ...]:
-        rows = [(ctypes.c_size_t * 3)(*command.n[at : at + 3]) for at in (0, 3, 6)]
+        rows = _rows(command, 0, 3, 6)
         return address(command.source), address(command.target), *rows, *command.n[9:13]
 
     def _fill(self, command: Any) -> tuple[Any, ...]:
@@ -282,6 +290,20 @@ class DriverCommandBuffer:
             command.n[0],
             command.n[1],
         )
+
+    def _copy_image(self, command: Any) -> tuple[Any, ...]:
+        return address(command.source), address(command.target), *_rows(command, 0, 3, 6)
+
+    def _copy_image_to_buffer(self, command: Any) -> tuple[Any, ...]:
+        rows = _rows(command, 0, 6)
+        return address(command.source), address(command.target), *rows, command.n[3]
+
+    def _copy_buffer_to_image(self, command: Any) -> tuple[Any, ...]:
+        rows = _rows(command, 3, 6)
+        return address(command.source), address(command.target), command.n[0], *rows
+
+    def _fill_image(self, command: Any) -> tuple[Any, ...]:
+        return address(command.target), address(command.pattern), *_rows(command, 0, 6)
 
     def _svm_copy(self, command: Any) -> tuple[Any, ...]:
         return address(command.target), address(command.source), command.n[0]
@@ -298,7 +320,13 @@ class DriverCommandBuffer:
 
     def update(self, commands: Sequence[int]) -> int:
         """Launches have changed in the array: give the driver their arguments and sizes. Returns OpenCL's code, CL_INVALID_VALUE for what
-        cannot be said: another number of dimensions, and a local size that the driver is to choose from now on."""
+        cannot be said: another number of dimensions, a local size that the driver is to choose from now on, and another transfer."""
+        transfers = [index for index in commands if index in self._contents]
+        if any(self._contents[index] != content_of(self._array[index]) for index in transfers):
+            return _INVALID_VALUE
+        commands = [index for index in commands if index in self._shapes]
+        if not commands:
+            return 0
         shapes = {
             index: (self._array[index].work_dim, bool(self._array[index].has_local))
             for index in commands
@@ -363,3 +391,8 @@ class DriverCommandBuffer:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _rows(command: Any, *places: int) -> list[Any]:
+    """Three numbers of a command from each place on: origins and a region."""
+    return [(ctypes.c_size_t * 3)(*command.n[at : at + 3]) for at in places]

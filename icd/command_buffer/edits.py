@@ -51,6 +51,13 @@ def _copied(arguments: Any) -> Any:
     return made
 
 
+def content_of(transfer: Any) -> tuple[Any, ...]:
+    """What a transfer does, to be compared with another one."""
+    data, size = transfer.pattern, transfer.pattern_size
+    pattern = bytes(ffi.buffer(data, size)) if data else b""
+    return transfer.op, transfer.source, transfer.target, transfer.host, pattern, *transfer.n
+
+
 def argument_count(command: Any) -> int:
     """How many arguments a launch has."""
     return lib.fl_argument_count(command.arguments)
@@ -61,6 +68,14 @@ def argument_of(command: Any, index: int) -> tuple[int, int, bool]:
     found = ffi.new("fl_change *")
     check(lib.fl_get_argument(command.arguments, index, found), "clSetKernelArg")
     return found.kind, found.size, found.kind == VALUE and not found.value
+
+
+def object_of(command: Any, index: int) -> tuple[int, int]:
+    """What an argument is: its kind, and its memory object or sampler (a handle), 0 if it is neither."""
+    found = ffi.new("fl_change *")
+    check(lib.fl_get_argument(command.arguments, index, found), "clSetKernelArg")
+    is_object = found.kind in (MEMORY, SAMPLER) and found.value
+    return found.kind, ffi.cast("uintptr_t *", found.value)[0] if is_object else 0
 
 
 def set_argument(command: Any, index: int, kind: int, size: int, word: int) -> None:

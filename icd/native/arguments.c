@@ -150,19 +150,21 @@ static uint8_t declared(kernel_state *state, cl_uint index) {
     else if (address == CL_KERNEL_ARG_ADDRESS_LOCAL)
         a->declared = LOCAL_MEMORY;
     else if (info(state->kernel, index, CL_KERNEL_ARG_TYPE_NAME, sizeof type, type, NULL) == CL_SUCCESS)
-        a->declared = strcmp(type, "sampler_t") == 0 ? SAMPLER : VALUE;
+        a->declared = strcmp(type, "sampler_t") == 0 ? SAMPLER : strncmp(type, "image", 5) == 0 ? MEMORY : VALUE;
     return a->declared;
 }
 
-/* Whether eight bytes that a program set are a memory object, when only the bytes can tell: they must lead to something that begins
- * with this driver's table, and what the driver says of it must be what it says of memory. Drivers do not always check what kind of
- * object they are asked about, so an answer alone proves nothing; the type, the size and the use count have to make sense. */
-static bool looks_like_memory(const kernel_state *state, void *object) {
+/* What eight bytes that a program set are, when only the bytes can tell: an object leads to something that begins with this driver's table,
+ * and what the driver says of it must be what it says of such objects. Drivers do not always check what kind of object they are asked
+ * about, so an answer alone proves nothing: what they say has to make sense. */
+static bool looks_like_object(const kernel_state *state, void *object) {
     fl_object head;
-    if ((uintptr_t)object % sizeof(void *) || fl_safe_read(object, &head, sizeof head) != sizeof head)
-        return false;
-    if (head.dispatch != state->kernel->dispatch)
-        return false;
+    return (uintptr_t)object % sizeof(void *) == 0 && fl_safe_read(object, &head, sizeof head) == sizeof head &&
+           head.dispatch == state->kernel->dispatch;
+}
+
+/* Its type, its size and its use count. */
+static bool looks_like_memory(void *object) {
     fn_clGetMemObjectInfo *info = CALL(fl_table_of(object), clGetMemObjectInfo);
     cl_uint type = 0, uses = 0;
     size_t size = 0;
@@ -172,10 +174,24 @@ static bool looks_like_memory(const kernel_state *state, void *object) {
     return answers && type >= CL_MEM_OBJECT_BUFFER && type <= CL_MEM_OBJECT_PIPE && uses > 0 && uses < 1u << 24 && size > 0;
 }
 
-static bool is_image(void *object) {
-    cl_uint type = 0;
-    CALL(fl_table_of(object), clGetMemObjectInfo)(object, CL_MEM_TYPE, sizeof type, &type, NULL);
-    return type >= CL_MEM_OBJECT_IMAGE2D && type <= CL_MEM_OBJECT_IMAGE1D_BUFFER;
+/* Its context and its modes. */
+static bool looks_like_sampler(const kernel_state *state, void *object) {
+    fn_clGetSamplerInfo *info = CALL(fl_table_of(object), clGetSamplerInfo);
+    cl_context context = NULL, of_kernel = NULL;
+    cl_addressing_mode addressing = 0;
+    cl_filter_mode filter = 0;
+    CALL(fl_table_of(state->kernel), clGetKernelInfo)(state->kernel, CL_KERNEL_CONTEXT, sizeof of_kernel, &of_kernel, NULL);
+    bool answers = info(object, CL_SAMPLER_CONTEXT, sizeof context, &context, NULL) == CL_SUCCESS &&
+                   info(object, CL_SAMPLER_ADDRESSING_MODE, sizeof addressing, &addressing, NULL) == CL_SUCCESS &&
+                   info(object, CL_SAMPLER_FILTER_MODE, sizeof filter, &filter, NULL) == CL_SUCCESS;
+    return answers && context && context == of_kernel && addressing >= CL_ADDRESS_NONE && addressing <= CL_ADDRESS_MIRRORED_REPEAT &&
+           filter >= CL_FILTER_NEAREST && filter <= CL_FILTER_LINEAR;
+}
+
+static uint8_t looks_like(const kernel_state *state, void *object) {
+    if (!looks_like_object(state, object))
+        return FL_ARG_VALUE;
+    return looks_like_memory(object) ? FL_ARG_MEM : looks_like_sampler(state, object) ? FL_ARG_SAMPLER : FL_ARG_VALUE;
 }
 
 static uint8_t kind_of(kernel_state *state, cl_uint index, size_t size, void *object) {
@@ -184,7 +200,7 @@ static uint8_t kind_of(kernel_state *state, cl_uint index, size_t size, void *ob
     switch (declared(state, index)) {
     case MEMORY: return FL_ARG_MEM;
     case SAMPLER: return FL_ARG_SAMPLER;
-    case UNKNOWN: return looks_like_memory(state, object) ? FL_ARG_MEM : FL_ARG_VALUE;
+    case UNKNOWN: return looks_like(state, object);
     default: return FL_ARG_VALUE;
     }
 }
@@ -249,13 +265,13 @@ static cl_int watched_clSetKernelArgSVMPointer(cl_kernel kernel, cl_uint arg_ind
     return code;
 }
 
-int fl_watch_arguments(void **table) {
+int fl_watch_arguments(void **table, fl_mapping *known) {
     pthread_mutex_lock(&seen.lock);
-    int code = fl_patch(table, SLOT_clSetKernelArg, (void *)watched_clSetKernelArg);
+    int code = fl_patch(table, SLOT_clSetKernelArg, (void *)watched_clSetKernelArg, known);
     if (code == CL_SUCCESS) {
-        code = fl_patch(table, SLOT_clSetKernelArgSVMPointer, (void *)watched_clSetKernelArgSVMPointer);
+        code = fl_patch(table, SLOT_clSetKernelArgSVMPointer, (void *)watched_clSetKernelArgSVMPointer, known);
         if (code != CL_SUCCESS)
-            fl_unpatch(table, SLOT_clSetKernelArg);
+            fl_unpatch(table, SLOT_clSetKernelArg, known);
     }
     pthread_mutex_unlock(&seen.lock);
     return code;
@@ -263,12 +279,12 @@ int fl_watch_arguments(void **table) {
 
 /* With the last watcher of a table what was seen through it is forgotten: from now on nobody sees it change. Other drivers' kernels
  * stay, unless there is no memory to keep them apart: then they count as unseen, which is refused and never wrong. */
-void fl_unwatch_arguments(void **table) {
+void fl_unwatch_arguments(void **table, fl_mapping *known) {
     pthread_mutex_lock(&seen.lock);
-    fl_unpatch(table, SLOT_clSetKernelArgSVMPointer);
+    fl_unpatch(table, SLOT_clSetKernelArgSVMPointer, known);
     kernel_state *old = NULL, *rest = NULL;
     uint32_t capacity = seen.capacity;
-    if (fl_unpatch(table, SLOT_clSetKernelArg) == 0 && seen.states) {
+    if (fl_unpatch(table, SLOT_clSetKernelArg, known) == 0 && seen.states) {
         old = seen.states;
         rest = calloc(capacity, sizeof *rest);
         seen.states = rest;
@@ -480,19 +496,7 @@ static fl_arguments *present_arguments(kernel_state *state) {
     return list;
 }
 
-/* Listed first: what is kept and not listed would never be asked for its host memory. */
-static bool keep_memory(fl_keep *keep, fl_pins *fresh, cl_mem object) {
-    if (fl_keep_has(keep, object))
-        return true;
-    if (!fl_list(fresh, object))
-        return false;
-    bool kept = fl_keep_add(keep, object, FL_KEEP_MEM, false) > 0;
-    fresh->count -= !kept;
-    return kept;
-}
-
-cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen, fl_keep *keep, fl_pins *pins, fl_pins *fresh,
-                 enum fl_reason *reason) {
+cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen, fl_keep *keep, fl_pins *pins, enum fl_reason *reason) {
     cl_int code;
     bool unseen = false, with_arguments = true;
     *reason = FL_NOT_REFUSED;
@@ -509,12 +513,11 @@ cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen,
             *reason = FL_UNSEEN_ARGUMENT;
             goto out;
         }
-        if (a->kind == FL_ARG_MEM && !fl_keep_has(keep, a->object) && is_image(a->object)) {
-            *reason = FL_IMAGE;
+        int added = a->kind == FL_ARG_MEM ? fl_keep_add_memory(keep, a->object) : 0;
+        if (added < 0) {
+            code = added;
             goto out;
         }
-        if (a->kind == FL_ARG_MEM && !keep_memory(keep, fresh, a->object))
-            goto out;
         if (a->kind == FL_ARG_SAMPLER && fl_keep_add(keep, a->object, FL_KEEP_SAMPLER, false) < 0)
             goto out;
         if (a->kind == FL_ARG_SVM && !fl_pin(pins, a->object))

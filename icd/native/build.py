@@ -5,7 +5,7 @@ of each slot (`SLOT_clFinish`), and a table with a stub for each slot. A stub re
 returns errors (api/opencl_platform_layer.asciidoc, "unsupported entry points"). The rest of the C is hand-written and lies
 beside this file.
 
-`generated_refusals` makes refusals.h: what a recording table has for the commands that record.c does not record.
+`generated_refusals` makes refusals.h: what a recording table has for the commands that record.c and record_images.c do not record.
 loader/base/native/build.py makes the layers of OpenCL.
 
 `trace_layer` says how libfairlead_trace.so is built from the same layers. It is a library for OpenCL loaders, not for Python.
@@ -81,7 +81,7 @@ def generated_header() -> str:
 
 
 def _refusal(function: Any) -> str:
-    """What a recording table has for a queue command that record.c does not record: it refuses, in the function's own channel."""
+    """What a recording table has for a queue command that is not recorded: it refuses, in the function's own channel."""
     arguments = ", ".join(parameter.name for parameter in function.parameters)
     fail = {
         "return": "return code;",
@@ -95,8 +95,11 @@ def _refusal(function: Any) -> str:
 
 
 def generated_refusals() -> str:
-    """The text of refusals.h: every clEnqueue… that record.c does not record."""
-    recorded = re.findall(r"RECORD\((cl\w+)\)", (HERE / "record.c").read_text(encoding="utf-8"))
+    """The text of refusals.h: every clEnqueue… that record.c and record_images.c do not record."""
+    sources = [
+        (HERE / name).read_text(encoding="utf-8") for name in ("record.c", "record_images.c")
+    ]
+    recorded = re.findall(r"RECORD\((cl\w+)\)", "".join(sources))
     api = building.api("cl")
     functions = [f for f in api.slots if f.name.startswith("clEnqueue") and f.name not in recorded]
     lines = [building.generated_by("icd/native/build.py", api), *map(_refusal, functions)]

@@ -35,17 +35,17 @@ static cl_int watched_clSetEventCallback(cl_event event, cl_int status, void *no
     return ((fn_clSetEventCallback *)fl_patched(event, SLOT_clSetEventCallback))(event, status, notify, user_data);
 }
 
-int fl_watch_events(void **table) {
-    int code = fl_patch(table, SLOT_clWaitForEvents, (void *)watched_clWaitForEvents);
+int fl_watch_events(void **table, fl_mapping *known) {
+    int code = fl_patch(table, SLOT_clWaitForEvents, (void *)watched_clWaitForEvents, known);
     if (code != CL_SUCCESS)
         return code;
-    code = fl_patch(table, SLOT_clSetEventCallback, (void *)watched_clSetEventCallback);
+    code = fl_patch(table, SLOT_clSetEventCallback, (void *)watched_clSetEventCallback, known);
     if (code != CL_SUCCESS)
-        fl_unpatch(table, SLOT_clWaitForEvents);
+        fl_unpatch(table, SLOT_clWaitForEvents, known);
     return code;
 }
 
-void fl_unwatch_events(void **table) {
-    fl_unpatch(table, SLOT_clSetEventCallback);
-    fl_unpatch(table, SLOT_clWaitForEvents);
+void fl_unwatch_events(void **table, fl_mapping *known) {
+    fl_unpatch(table, SLOT_clSetEventCallback, known);
+    fl_unpatch(table, SLOT_clWaitForEvents, known);
 }

@@ -61,6 +61,25 @@ int fl_keep_add(fl_keep *keep, void *object, fl_kind kind, bool owned) {
     return 1;
 }
 
+/* What a memory object is a part of or made from. OpenCL 1.0 does not know the question. */
+static cl_int made_from(cl_mem mem, cl_mem *from) {
+    *from = NULL;
+    cl_int code = CALL(fl_table_of(mem), clGetMemObjectInfo)(mem, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof *from, from, NULL);
+    return code == CL_INVALID_VALUE ? CL_SUCCESS : code;
+}
+
+int fl_keep_add_memory(fl_keep *keep, cl_mem mem) {
+    cl_mem chain[4];   /* an image, of an image, of a part of a buffer (SPEC clCreateImage) */
+    int count = 0, added = 0;
+    for (cl_mem at = mem; at && count < 4 && !fl_keep_has(keep, at) && added == CL_SUCCESS;) {
+        chain[count++] = at;
+        added = made_from(at, &at);
+    }
+    while (count > 0 && added >= 0)
+        added = fl_keep_add(keep, chain[--count], FL_KEEP_MEM, false);
+    return added;
+}
+
 void fl_keep_release(fl_keep *keep) {
     for (uint32_t i = keep->count; i-- > 0;)
         call(keep->entries[i].object, release_slots[keep->entries[i].kind]);

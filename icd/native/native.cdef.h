@@ -31,19 +31,21 @@ typedef struct fl_recording fl_recording;
 
 enum fl_op {
     FL_KERNEL, FL_COPY, FL_COPY_RECT, FL_FILL, FL_READ, FL_WRITE, FL_READ_RECT, FL_WRITE_RECT,
-    FL_SVM_COPY, FL_SVM_FILL, FL_MARKER, FL_BARRIER, FL_HINT
+    FL_SVM_COPY, FL_SVM_FILL, FL_MARKER, FL_BARRIER, FL_HINT,
+    FL_COPY_IMAGE, FL_COPY_IMAGE_TO_BUFFER, FL_COPY_BUFFER_TO_IMAGE, FL_FILL_IMAGE, FL_READ_IMAGE, FL_WRITE_IMAGE
 };
 
 /* Why a call inside the block was refused. */
 enum fl_reason {
     FL_NOT_REFUSED, FL_CANNOT_CAPTURE, FL_BLOCKING, FL_WAITS, FL_OTHER_THREAD, FL_FOREIGN_EVENT, FL_FAILED_EVENT,
-    FL_UNSEEN_ARGUMENT, FL_NO_CLONE, FL_HOST_MEMORY, FL_NO_MEMORY, FL_IMAGE, FL_CALLBACK
+    FL_UNSEEN_ARGUMENT, FL_NO_CLONE, FL_HOST_MEMORY, FL_NO_MEMORY, FL_CALLBACK
 };
 
 typedef struct fl_arguments fl_arguments;
 
 /* One command, as it was given to the queue. A kernel's `n` is offset[3] global[3] local[3]; a copy's source offset, target offset,
- * size; a fill's offset, size; a rect's first origin[3], second origin[3], region[3], and the pitches in the driver's order. */
+ * size; a fill's offset, size; a rect's first origin[3], second origin[3], region[3], and the pitches in the driver's order. An image's
+ * command is like a rect: an offset into a buffer is the first number of its origin, and the pitches are those of host memory. */
 typedef struct fl_command {
     uint16_t op, queue;
     uint32_t work_dim, has_offset, has_local;

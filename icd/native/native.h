@@ -35,6 +35,8 @@ bool fl_keep_has(const fl_keep *keep, const void *object);
 /* 1: it is new and was retained (unless `owned`, when the caller's reference is taken over); 0: already there; negative: the code of
  * what went wrong, and nothing was retained. */
 int fl_keep_add(fl_keep *keep, void *object, fl_kind kind, bool owned);
+/* The same for a memory object, after what it is a part of or made from: not every driver keeps that. */
+int fl_keep_add_memory(fl_keep *keep, cl_mem mem);
 /* The object's place in the order in which they came; it is there. */
 uint32_t fl_keep_index(const fl_keep *keep, const void *object);
 void fl_keep_release(fl_keep *keep);
@@ -42,9 +44,14 @@ void fl_keep_release(fl_keep *keep);
 /* patch.c: the function in a slot of a driver's table, our stub where there is none. */
 void *fl_slot(void *const *table, int slot);
 
-/* patch.c: slots of a driver's own table, exchanged while somebody needs to see the calls. */
-int fl_patch(void **table, int slot, void *replacement);
-unsigned fl_unpatch(void **table, int slot);
+/* patch.c: slots of a driver's own table, exchanged while somebody needs to see the calls. `known` is what the kernel's list of mappings
+ * said last, {0} at first, so that it is read once for several slots and not kept for longer. */
+typedef struct fl_mapping {
+    uintptr_t low, high;
+    int protection;
+} fl_mapping;
+int fl_patch(void **table, int slot, void *replacement, fl_mapping *known);
+unsigned fl_unpatch(void **table, int slot, fl_mapping *known);
 void *fl_patched(const void *object, int slot);
 bool fl_is_patched(const void *object, int slot);
 
@@ -52,16 +59,16 @@ bool fl_is_patched(const void *object, int slot);
 void fl_tell_memory(cl_mem memory);
 
 /* arguments.c: what clSetKernelArg put into which kernel while a block records. */
-int fl_watch_arguments(void **table);
-void fl_unwatch_arguments(void **table);
+int fl_watch_arguments(void **table, fl_mapping *known);
+void fl_unwatch_arguments(void **table, fl_mapping *known);
 
 /* svm.c: allocations that a graph uses are freed when the graph is dropped, not before. */
 typedef struct fl_pins {
     const void **pointers;
     uint32_t count, capacity;
 } fl_pins;
-int fl_watch_svm(void **table);
-void fl_unwatch_svm(void **table);
+int fl_watch_svm(void **table, fl_mapping *known);
+void fl_unwatch_svm(void **table, fl_mapping *known);
 bool fl_list(fl_pins *list, const void *pointer);
 bool fl_pin(fl_pins *pins, const void *pointer);
 void fl_unpin_all(fl_pins *pins);
@@ -85,10 +92,9 @@ struct fl_arguments {
 bool fl_same_argument(const fl_argument *a, const fl_argument *b);
 cl_kernel fl_copy_kernel(cl_kernel kernel, bool *with_arguments);
 /* Freeze a launch: *kernel becomes a copy of it that nobody else has, kept by `keep`; *arguments are those of this moment (the caller
- * owns a reference). Its memory objects are kept, those not kept before are listed in `fresh`, its SVM pointers are pinned. After
- * CL_SUCCESS the launch is refused all the same if *reason says so. */
-cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen, fl_keep *keep, fl_pins *pins, fl_pins *fresh,
-                 enum fl_reason *reason);
+ * owns a reference). Its memory objects and samplers are kept, its SVM pointers are pinned. After CL_SUCCESS the launch is refused all the
+ * same if *reason says so. */
+cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen, fl_keep *keep, fl_pins *pins, enum fl_reason *reason);
 
 /* prepare.c: the kernels of a program, and what has to be set on them before each launch. */
 typedef struct fl_set {        /* small: a replay reads them all, past what the driver has left of the caches */

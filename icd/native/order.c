@@ -208,6 +208,9 @@ static const int replay_slots[] = {
     [FL_READ_RECT] = SLOT_clEnqueueReadBufferRect, [FL_WRITE_RECT] = SLOT_clEnqueueWriteBufferRect,
     [FL_SVM_COPY] = SLOT_clEnqueueSVMMemcpy, [FL_SVM_FILL] = SLOT_clEnqueueSVMMemFill, [FL_MARKER] = SLOT_clEnqueueMarkerWithWaitList,
     [FL_BARRIER] = SLOT_clEnqueueBarrierWithWaitList, [FL_HINT] = SLOT_clEnqueueMarkerWithWaitList,
+    [FL_COPY_IMAGE] = SLOT_clEnqueueCopyImage, [FL_COPY_IMAGE_TO_BUFFER] = SLOT_clEnqueueCopyImageToBuffer,
+    [FL_COPY_BUFFER_TO_IMAGE] = SLOT_clEnqueueCopyBufferToImage, [FL_FILL_IMAGE] = SLOT_clEnqueueFillImage,
+    [FL_READ_IMAGE] = SLOT_clEnqueueReadImage, [FL_WRITE_IMAGE] = SLOT_clEnqueueWriteImage,
 };
 
 /* Append a command. Nothing of it stays if any part fails, but an outside event that it named is waited for all the same. The event

@@ -20,6 +20,7 @@ static struct patch {
     _Atomic(void *) original;   /* what stood there, NULL included */
     void *replacement;
     unsigned users;
+    bool covered;               /* nobody watches, but ours could not be taken out: somebody had put another one over it */
 } patches[MOST_PATCHES];
 static atomic_uint patch_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -32,30 +33,35 @@ static struct patch *find(void *const *table, int slot) {
     return NULL;
 }
 
-/* The protection of the page at `address`, from the kernel's own list; -1 if it is not mapped. */
-static int protection_of(const void *address) {
+/* The mapping that an address is in, from the kernel's own list; false if it is in none. */
+static bool look(const void *address, fl_mapping *known) {
+    uintptr_t at = (uintptr_t)address;
+    if (at >= known->low && at < known->high)
+        return true;
     FILE *maps = fopen("/proc/self/maps", "re");
     if (!maps)
-        return -1;
+        return false;
     char line[512];
-    int protection = -1;
-    while (protection < 0 && fgets(line, sizeof line, maps)) {
-        uintptr_t low, high;
+    bool found = false;
+    while (!found && fgets(line, sizeof line, maps)) {
+        fl_mapping m;
         char r, w, x;
-        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %c%c%c", &low, &high, &r, &w, &x) != 5)
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %c%c%c", &m.low, &m.high, &r, &w, &x) != 5)
             continue;
-        if ((uintptr_t)address >= low && (uintptr_t)address < high)
-            protection = (r == 'r' ? PROT_READ : 0) | (w == 'w' ? PROT_WRITE : 0) | (x == 'x' ? PROT_EXEC : 0);
+        m.protection = (r == 'r' ? PROT_READ : 0) | (w == 'w' ? PROT_WRITE : 0) | (x == 'x' ? PROT_EXEC : 0);
+        found = at >= m.low && at < m.high;
+        if (found)
+            *known = m;
     }
     fclose(maps);
-    return protection;
+    return found;
 }
 
 /* Store a pointer, also where a driver keeps its table in read-only memory. */
-static bool store(void **slot, void *value) {
-    int protection = protection_of(slot);
-    if (protection < 0)
+static bool store(void **slot, void *value, fl_mapping *known) {
+    if (!look(slot, known))
         return false;
+    int protection = known->protection;
     uintptr_t page = (uintptr_t)slot & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
     size_t length = (uintptr_t)slot + sizeof *slot - page;
     bool sealed = !(protection & PROT_WRITE);
@@ -97,8 +103,16 @@ void *fl_slot(void *const *table, int slot) {
     return function && function != FL_ICD2_TAG ? function : fl_stubs[slot];
 }
 
+/* Before the first user: what stands in the slot now is what calls go on to, unless it is ours or leads to ours. */
+static void begin(struct patch *patch) {
+    void *present = __atomic_load_n(&patch->table[patch->slot], __ATOMIC_ACQUIRE);
+    patch->covered = patch->covered && present != patch->replacement && present != atomic_load(&patch->original);
+    if (!patch->covered && present != patch->replacement)
+        atomic_store(&patch->original, present);
+}
+
 /* Put `replacement` into a slot; a second user of the same slot is counted. 0, or CL_OUT_OF_RESOURCES. */
-int fl_patch(void **table, int slot, void *replacement) {
+int fl_patch(void **table, int slot, void *replacement, fl_mapping *known) {
     int code = CL_OUT_OF_RESOURCES;
     if ((uint32_t)slot >= length_of(table))
         return CL_SUCCESS;   /* nobody can call what is not there */
@@ -111,9 +125,9 @@ int fl_patch(void **table, int slot, void *replacement) {
         atomic_store(&patch->original, table[slot]);
         atomic_store_explicit(&patch_count, count + 1, memory_order_release);
     }
-    if (patch && !patch->users && table[slot] != patch->replacement)   /* another may have changed it, or be here instead */
-        atomic_store(&patch->original, table[slot]);
-    if (patch && (patch->users || store(&table[slot], replacement))) {
+    if (patch && !patch->users)
+        begin(patch);
+    if (patch && (patch->users || patch->covered || store(&table[slot], replacement, known))) {
         patch->users++;
         code = CL_SUCCESS;
     }
@@ -121,12 +135,22 @@ int fl_patch(void **table, int slot, void *replacement) {
     return code;
 }
 
-/* Give a slot back; the driver's function returns to it with the last user. The answer is how many users are left. */
-unsigned fl_unpatch(void **table, int slot) {
+/* With the last user the driver's function returns to the slot. If somebody else has put a function over ours, it stays: it goes on to ours,
+ * which goes on to the driver's. */
+static void end(struct patch *patch, fl_mapping *known) {
+    void **slot = &patch->table[patch->slot], *original = atomic_load(&patch->original);
+    void *present = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+    patch->covered = present != patch->replacement && present != original;
+    if (!patch->covered)
+        store(slot, original, known);
+}
+
+/* Give a slot back. The answer is how many users are left. */
+unsigned fl_unpatch(void **table, int slot, fl_mapping *known) {
     pthread_mutex_lock(&lock);
     struct patch *patch = find(table, slot);
     if (patch && patch->users && --patch->users == 0)
-        store(&table[slot], atomic_load(&patch->original));
+        end(patch, known);
     unsigned users = patch ? patch->users : 0;
     pthread_mutex_unlock(&lock);
     return users;

@@ -179,6 +179,8 @@ int fl_update(fl_program *p, uint32_t step, int relaunched) {
         return laid_out ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
     }
     uint32_t kernel = made->kernel_of[step], after = made->next[step];
+    if (kernel == NONE)
+        return CL_SUCCESS;   /* of a transfer nothing is prepared */
     describe(p, made, step);
     describe(p, made, after);
     if (made->last_step[kernel] == step)

@@ -13,7 +13,7 @@ cl_int fl_refuse(fl_recording *r, int slot, enum fl_reason reason) {
 }
 
 /* The recording of another thread may end at any moment: it is not let go while a visitor is in here (recording.c, restore). */
-static call enter(cl_command_queue queue, int slot) {
+call fl_call_on(cl_command_queue queue, int slot) {
     recording_table *ours = fl_recording_table(__atomic_load_n(&queue->dispatch, __ATOMIC_ACQUIRE));
     call c = {.table = fl_table_of(queue)};
     if (!ours)
@@ -44,20 +44,28 @@ static bool host_memory_kept(fl_recording *r, cl_mem mem) {
     return !host || r->observer(r->cookie, FL_ASK_HOST_OF_MEMORY, 0, host, size) == 0;
 }
 
-static cl_int keep_mem(call *c, int slot, cl_mem mem) {
-    int added = mem ? fl_keep_add(&c->recording->keep, mem, FL_KEEP_MEM, false) : CL_INVALID_MEM_OBJECT;
-    if (added < 0)
-        return added;
-    return added && !host_memory_kept(c->recording, mem) ? fl_refuse(c->recording, slot, FL_HOST_MEMORY) : CL_SUCCESS;
+/* The memory objects that are kept from a number on are new: the program's memory that they live in is asked for. */
+static cl_int keep_host_memory(call *c, int slot, uint32_t first) {
+    const fl_keep *keep = &c->recording->keep;
+    bool kept = true;
+    for (uint32_t i = first; kept && i < keep->count; i++)
+        kept = keep->entries[i].kind != FL_KEEP_MEM || host_memory_kept(c->recording, keep->entries[i].object);
+    return kept ? CL_SUCCESS : fl_refuse(c->recording, slot, FL_HOST_MEMORY);
+}
+
+cl_int fl_keep_memory(call *c, int slot, cl_mem mem) {
+    uint32_t first = c->recording->keep.count;
+    int added = mem ? fl_keep_add_memory(&c->recording->keep, mem) : CL_INVALID_MEM_OBJECT;
+    return added > 0 ? keep_host_memory(c, slot, first) : added;
 }
 
 static cl_int keep_both(call *c, int slot, cl_mem source, cl_mem target) {
-    cl_int code = keep_mem(c, slot, source);
-    return code == CL_SUCCESS ? keep_mem(c, slot, target) : code;
+    cl_int code = fl_keep_memory(c, slot, source);
+    return code == CL_SUCCESS ? fl_keep_memory(c, slot, target) : code;
 }
 
 /* SPEC clEnqueueFillBuffer, clEnqueueSVMMemFill: 1, 2, 4 … 128 bytes. */
-static cl_int set_pattern(fl_command *command, const void *pattern, size_t size) {
+cl_int fl_set_pattern(fl_command *command, const void *pattern, size_t size) {
     if (!pattern || !size || size > 128 || size & (size - 1))
         return CL_INVALID_VALUE;
     command->pattern = malloc(size);
@@ -68,33 +76,21 @@ static cl_int set_pattern(fl_command *command, const void *pattern, size_t size)
     return CL_SUCCESS;
 }
 
-/* Begins every recording function: sends late calls on to the driver, and answers refused ones. */
-#define ENTER(name, ...)                                                                     \
-    call c = enter(command_queue, SLOT_##name);                                              \
-    if (!c.recording)                                                                        \
-        return CALL(c.table, name)(__VA_ARGS__);                                             \
-    if (c.refused)                                                                           \
-        return c.refused
-
-#define WAITS num_events_in_wait_list, event_wait_list, event
-
 static cl_int record_kernel(call *c, int slot, cl_kernel kernel, fl_command command, cl_uint wait_count, const cl_event *wait_list,
                             cl_event *event) {
     fl_recording *r = c->recording;
     enum fl_reason reason;
     if (!kernel)
         return CL_INVALID_KERNEL;
-    fl_pins fresh = {0};   /* memory objects that this launch is the first to use */
-    cl_int code = fl_freeze(&kernel, &command.arguments, r->allow_unseen, &r->keep, &r->pins, &fresh, &reason);
-    bool kept = true;
-    for (uint32_t i = 0; code == CL_SUCCESS && reason == FL_NOT_REFUSED && kept && i < fresh.count; i++)
-        kept = host_memory_kept(r, (cl_mem)fresh.pointers[i]);
-    free(fresh.pointers);
-    if (code != CL_SUCCESS || reason != FL_NOT_REFUSED)
-        return code != CL_SUCCESS ? code : fl_refuse(r, slot, reason);
-    if (!kept) {
+    uint32_t first = r->keep.count;
+    cl_int code = fl_freeze(&kernel, &command.arguments, r->allow_unseen, &r->keep, &r->pins, &reason);
+    if (code == CL_SUCCESS && reason != FL_NOT_REFUSED)
+        code = fl_refuse(r, slot, reason);
+    if (code == CL_SUCCESS)
+        code = keep_host_memory(c, slot, first);
+    if (code != CL_SUCCESS) {
         fl_release_arguments(command.arguments);
-        return fl_refuse(r, slot, FL_HOST_MEMORY);
+        return code;
     }
     command.op = FL_KERNEL;
     command.kernel = kernel;
@@ -134,8 +130,6 @@ static cl_int record_clEnqueueCopyBuffer(cl_command_queue command_queue, cl_mem 
     return code == CL_SUCCESS ? fl_append(&c, SLOT_clEnqueueCopyBuffer, command, WAITS) : code;
 }
 
-static bool has_size(const size_t *region) { return region && region[0] && region[1] && region[2]; }
-
 static fl_command rect(uint16_t op, const size_t *first, const size_t *second, const size_t *region, size_t a, size_t b, size_t x,
                        size_t y) {
     fl_command command = {.op = op, .n = {[9] = a, b, x, y}};
@@ -153,7 +147,7 @@ static cl_int record_clEnqueueCopyBufferRect(cl_command_queue command_queue, cl_
                                              cl_uint num_events_in_wait_list, const cl_event *event_wait_list, cl_event *event) {
     ENTER(clEnqueueCopyBufferRect, command_queue, source, target, source_origin, target_origin, region, source_row, source_slice,
           target_row, target_slice, WAITS);
-    if (!source_origin || !target_origin || !has_size(region))
+    if (!source_origin || !target_origin || !fl_has_size(region))
         return CL_INVALID_VALUE;
     fl_command command =
         rect(FL_COPY_RECT, source_origin, target_origin, region, source_row, source_slice, target_row, target_slice);
@@ -168,25 +162,25 @@ static cl_int record_clEnqueueFillBuffer(cl_command_queue command_queue, cl_mem 
                                          const cl_event *event_wait_list, cl_event *event) {
     ENTER(clEnqueueFillBuffer, command_queue, buffer, pattern, pattern_size, offset, size, WAITS);
     fl_command command = {.op = FL_FILL, .target = buffer, .n = {offset, size}};
-    cl_int code = keep_mem(&c, SLOT_clEnqueueFillBuffer, buffer);
+    cl_int code = fl_keep_memory(&c, SLOT_clEnqueueFillBuffer, buffer);
     if (code == CL_SUCCESS)
-        code = set_pattern(&command, pattern, pattern_size);
+        code = fl_set_pattern(&command, pattern, pattern_size);
     if (code != CL_SUCCESS)
         return code;
     return fl_append(&c, SLOT_clEnqueueFillBuffer, command, WAITS);
 }
 
 /* Reads and writes. The host memory is used when the graph runs: the observer is asked to keep it alive. */
-static cl_int record_transfer(call *c, int slot, fl_command command, cl_mem buffer, cl_bool blocking, const void *host, size_t size,
-                              cl_uint wait_count, const cl_event *wait_list, cl_event *event) {
+cl_int fl_record_transfer(call *c, int slot, fl_command command, cl_mem memory, cl_bool blocking, const void *host, size_t size,
+                          cl_uint wait_count, const cl_event *wait_list, cl_event *event) {
     if (blocking)
         return fl_refuse(c->recording, slot, FL_BLOCKING);
     if (!host)
         return CL_INVALID_VALUE;
-    cl_int code = keep_mem(c, slot, buffer);
+    cl_int code = fl_keep_memory(c, slot, memory);
     if (code != CL_SUCCESS)
         return code;
-    command.source = command.target = buffer;
+    command.source = command.target = memory;
     command.host = (void *)host;
     command.host_size = size;
     return fl_append(c, slot, command, wait_count, wait_list, event);
@@ -197,7 +191,7 @@ static cl_int record_clEnqueueReadBuffer(cl_command_queue command_queue, cl_mem 
                                          cl_event *event) {
     ENTER(clEnqueueReadBuffer, command_queue, buffer, blocking, offset, size, host, WAITS);
     fl_command command = {.op = FL_READ, .n = {offset, size}};
-    return record_transfer(&c, SLOT_clEnqueueReadBuffer, command, buffer, blocking, host, size, WAITS);
+    return fl_record_transfer(&c, SLOT_clEnqueueReadBuffer, command, buffer, blocking, host, size, WAITS);
 }
 
 static cl_int record_clEnqueueWriteBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bool blocking, size_t offset, size_t size,
@@ -205,7 +199,7 @@ static cl_int record_clEnqueueWriteBuffer(cl_command_queue command_queue, cl_mem
                                           cl_event *event) {
     ENTER(clEnqueueWriteBuffer, command_queue, buffer, blocking, offset, size, host, WAITS);
     fl_command command = {.op = FL_WRITE, .n = {offset, size}};
-    return record_transfer(&c, SLOT_clEnqueueWriteBuffer, command, buffer, blocking, host, size, WAITS);
+    return fl_record_transfer(&c, SLOT_clEnqueueWriteBuffer, command, buffer, blocking, host, size, WAITS);
 }
 
 /* How far host memory is used by a rect: up to the last byte of its last row (SPEC clEnqueueReadBufferRect). */
@@ -221,11 +215,11 @@ static cl_int record_clEnqueueReadBufferRect(cl_command_queue command_queue, cl_
                                              const cl_event *event_wait_list, cl_event *event) {
     ENTER(clEnqueueReadBufferRect, command_queue, buffer, blocking, origin, host_origin, region, row, slice, host_row, host_slice,
           host, WAITS);
-    if (!origin || !host_origin || !has_size(region))
+    if (!origin || !host_origin || !fl_has_size(region))
         return CL_INVALID_VALUE;
     fl_command command = rect(FL_READ_RECT, origin, host_origin, region, row, slice, host_row, host_slice);
     size_t extent = host_extent(host_origin, region, host_row, host_slice);
-    return record_transfer(&c, SLOT_clEnqueueReadBufferRect, command, buffer, blocking, host, extent, WAITS);
+    return fl_record_transfer(&c, SLOT_clEnqueueReadBufferRect, command, buffer, blocking, host, extent, WAITS);
 }
 
 static cl_int record_clEnqueueWriteBufferRect(cl_command_queue command_queue, cl_mem buffer, cl_bool blocking, const size_t *origin,
@@ -234,11 +228,11 @@ static cl_int record_clEnqueueWriteBufferRect(cl_command_queue command_queue, cl
                                               cl_uint num_events_in_wait_list, const cl_event *event_wait_list, cl_event *event) {
     ENTER(clEnqueueWriteBufferRect, command_queue, buffer, blocking, origin, host_origin, region, row, slice, host_row, host_slice,
           host, WAITS);
-    if (!origin || !host_origin || !has_size(region))
+    if (!origin || !host_origin || !fl_has_size(region))
         return CL_INVALID_VALUE;
     fl_command command = rect(FL_WRITE_RECT, origin, host_origin, region, row, slice, host_row, host_slice);
     size_t extent = host_extent(host_origin, region, host_row, host_slice);
-    return record_transfer(&c, SLOT_clEnqueueWriteBufferRect, command, buffer, blocking, host, extent, WAITS);
+    return fl_record_transfer(&c, SLOT_clEnqueueWriteBufferRect, command, buffer, blocking, host, extent, WAITS);
 }
 
 /* SVM and host memory share one address space: an end of the copy that is no SVM allocation is host memory, and somebody has to
@@ -266,7 +260,7 @@ static cl_int record_clEnqueueSVMMemFill(cl_command_queue command_queue, void *p
     ENTER(clEnqueueSVMMemFill, command_queue, pointer, pattern, pattern_size, size, WAITS);
     fl_recording *r = c.recording;
     fl_command command = {.op = FL_SVM_FILL, .target = pointer, .n = {0, size}};
-    cl_int code = pointer ? set_pattern(&command, pattern, pattern_size) : CL_INVALID_VALUE;
+    cl_int code = pointer ? fl_set_pattern(&command, pattern, pattern_size) : CL_INVALID_VALUE;
     if (code != CL_SUCCESS)
         return code;
     r->observer(r->cookie, FL_ASK_SVM, FL_SVM_FILL, pointer, size);
@@ -355,7 +349,7 @@ static cl_int record_clFinish(cl_command_queue command_queue) {
 /* --- what is refused: generated, since all of them are alike --- */
 
 static cl_int refuse_call(cl_command_queue command_queue, int slot, void ***table) {
-    call c = enter(command_queue, slot);
+    call c = fl_call_on(command_queue, slot);
     *table = c.recording ? NULL : c.table;
     if (!c.recording)
         return CL_SUCCESS;
@@ -364,7 +358,6 @@ static cl_int refuse_call(cl_command_queue command_queue, int slot, void ***tabl
 #include "refusals.h"
 
 void fl_fill_recording_slots(void **slots) {
-#define RECORD(name) slots[SLOT_##name] = (void *)(fn_##name *)record_##name
     RECORD(clEnqueueNDRangeKernel);
     RECORD(clEnqueueTask);
     RECORD(clEnqueueCopyBuffer);
@@ -386,6 +379,6 @@ void fl_fill_recording_slots(void **slots) {
     RECORD(clEnqueueSVMMigrateMem);
     RECORD(clFlush);
     RECORD(clFinish);
-#undef RECORD
+    fl_fill_image_slots(slots);
     FL_FILL_REFUSALS(slots)
 }

@@ -94,24 +94,26 @@ static cl_int exchange(fl_recording *r, cl_command_queue queue, uint32_t index) 
 }
 
 static int watch(void **table) {
-    int code = fl_watch_arguments(table);
+    fl_mapping known = {0};
+    int code = fl_watch_arguments(table, &known);
     if (code != CL_SUCCESS)
         return code;
-    if ((code = fl_watch_events(table)) == CL_SUCCESS) {
-        if ((code = fl_watch_svm(table)) == CL_SUCCESS)
+    if ((code = fl_watch_events(table, &known)) == CL_SUCCESS) {
+        if ((code = fl_watch_svm(table, &known)) == CL_SUCCESS)
             return CL_SUCCESS;
-        fl_unwatch_events(table);
+        fl_unwatch_events(table, &known);
     }
-    fl_unwatch_arguments(table);
+    fl_unwatch_arguments(table, &known);
     return code;
 }
 
 static void unwatch(const fl_recording *r, bool svm_too) {
+    fl_mapping known = {0};
     for (int i = 0; i < r->watched_count; i++) {
-        fl_unwatch_events(r->watched[i]);
-        fl_unwatch_arguments(r->watched[i]);
+        fl_unwatch_events(r->watched[i], &known);
+        fl_unwatch_arguments(r->watched[i], &known);
         if (svm_too)
-            fl_unwatch_svm(r->watched[i]);
+            fl_unwatch_svm(r->watched[i], &known);
     }
 }
 
@@ -206,8 +208,9 @@ void fl_end(fl_recording *r) {
 void fl_drop(fl_recording *r) {
     fl_end(r);
     fl_unpin_all(&r->pins);
+    fl_mapping known = {0};
     for (int i = 0; r->watches_svm && i < r->watched_count; i++)
-        fl_unwatch_svm(r->watched[i]);
+        fl_unwatch_svm(r->watched[i], &known);
     for (uint32_t i = 0; i < r->command_count; i++) {
         free(r->commands[i].pattern);
         fl_release_arguments(r->commands[i].arguments);
@@ -245,14 +248,22 @@ uint32_t fl_pinned(const fl_recording *r) {
     return r->pins.count;
 }
 
-void fl_tell_memory(cl_mem memory) {
-    fl_recording *mine[8];   /* of this thread, which therefore cannot end meanwhile */
-    int count = 0;
+/* A recording of this thread that has not heard of what has this number, NULL if all have. Only this thread begins and ends its own. */
+static fl_recording *next_to_tell(uint64_t number, cl_mem memory) {
     pthread_mutex_lock(&lock);
-    for (fl_recording *r = recordings; r && count < 8; r = r->next)
-        if (pthread_equal(r->thread, pthread_self()) && !fl_keep_has(&r->keep, memory))
-            mine[count++] = r;
+    fl_recording *r = recordings;
+    while (r && (!pthread_equal(r->thread, pthread_self()) || r->heard == number || fl_keep_has(&r->keep, memory)))
+        r = r->next;
+    if (r)
+        r->heard = number;
     pthread_mutex_unlock(&lock);
-    for (int i = 0; i < count; i++)
-        mine[i]->observer(mine[i]->cookie, FL_ASK_PASSED, 0, NULL, 0);
+    return r;
+}
+
+void fl_tell_memory(cl_mem memory) {
+    static _Atomic uint64_t numbers;
+    uint64_t number = atomic_fetch_add(&numbers, 1) + 1;
+    fl_recording *r;
+    while ((r = next_to_tell(number, memory)))   /* the list is looked at anew: an observer may end a recording */
+        r->observer(r->cookie, FL_ASK_PASSED, 0, NULL, 0);
 }

@@ -1,7 +1,7 @@
 /* What the files of a recording share: its structure, and the steps from a call on a captured queue to a command.
  *
- * recording.c begins and ends a block and owns the tables, record.c has the functions that a recording table leads to, order.c works
- * out what a command comes after, events.c sees waits for events that were handed out in the block. */
+ * recording.c begins and ends a block and owns the tables, record.c and record_images.c have the functions that a recording table leads
+ * to, order.c works out what a command comes after, events.c sees waits for events that were handed out in the block. */
 #ifndef FL_RECORDING_H
 #define FL_RECORDING_H
 
@@ -55,6 +55,7 @@ struct fl_recording {
     uint32_t pending_count, pending_capacity;
     fl_keep keep;
     uint32_t told;               /* how much of `keep` the observer was told of */
+    uint64_t heard;              /* the number of the last fl_tell_memory that it heard of */
     fl_pins pins;
     struct fl_recording *next;   /* the list of active recordings */
 };
@@ -83,9 +84,29 @@ typedef struct call {
 recording_table *fl_recording_table(const void *dispatch);
 fl_recording *fl_owner_of(const void *event);
 
-/* record.c: what a recording table has where it differs from the driver's; refusing a call. */
+/* record.c: what a recording table has where it differs from the driver's, and the steps of the functions in it: who a call belongs to;
+ * refusing it; keeping the memory that it names; a fill's pattern; a read or a write (the observer is asked to keep the host's memory). */
 void fl_fill_recording_slots(void **slots);
+call fl_call_on(cl_command_queue queue, int slot);
 cl_int fl_refuse(fl_recording *recording, int slot, enum fl_reason reason);
+cl_int fl_keep_memory(call *call, int slot, cl_mem memory);
+cl_int fl_set_pattern(fl_command *command, const void *pattern, size_t size);
+cl_int fl_record_transfer(call *call, int slot, fl_command command, cl_mem memory, cl_bool blocking, const void *host, size_t size,
+                          cl_uint wait_count, const cl_event *wait_list, cl_event *event);
+static inline bool fl_has_size(const size_t *region) { return region && region[0] && region[1] && region[2]; }
+
+/* Begins every recording function: sends late calls on to the driver, and answers refused ones. */
+#define ENTER(name, ...)                                                                     \
+    call c = fl_call_on(command_queue, SLOT_##name);                                         \
+    if (!c.recording)                                                                        \
+        return CALL(c.table, name)(__VA_ARGS__);                                             \
+    if (c.refused)                                                                           \
+        return c.refused
+#define WAITS num_events_in_wait_list, event_wait_list, event
+#define RECORD(name) slots[SLOT_##name] = (void *)(fn_##name *)record_##name
+
+/* record_images.c: the same for the commands of images. */
+void fl_fill_image_slots(void **slots);
 
 /* order.c: append a command with what it comes after; nothing of it stays if any part fails. The node that an event stands for, or
  * NONE. The host waited for a node. The events of the block are let go. */
@@ -95,7 +116,7 @@ bool fl_follow(fl_recording *recording, uint32_t node);
 void fl_forget_events(fl_recording *recording);
 
 /* events.c: see the waits and callbacks of events that come through a driver's table. */
-int fl_watch_events(void **table);
-void fl_unwatch_events(void **table);
+int fl_watch_events(void **table, fl_mapping *known);
+void fl_unwatch_events(void **table, fl_mapping *known);
 
 #endif

@@ -41,6 +41,18 @@ static cl_int issue(const fl_command *c, const functions *f, void **t, cl_comman
         return f->copy_memory(q, CL_FALSE, c->target, c->source, n[0], waits, list, event);
     case FL_SVM_FILL:
         return f->fill_memory(q, c->target, c->pattern, c->pattern_size, n[1], waits, list, event);
+    case FL_COPY_IMAGE:
+        return CALL(t, clEnqueueCopyImage)(q, c->source, c->target, n, n + 3, n + 6, waits, list, event);
+    case FL_COPY_IMAGE_TO_BUFFER:
+        return CALL(t, clEnqueueCopyImageToBuffer)(q, c->source, c->target, n, n + 6, n[3], waits, list, event);
+    case FL_COPY_BUFFER_TO_IMAGE:
+        return CALL(t, clEnqueueCopyBufferToImage)(q, c->source, c->target, n[0], n + 3, n + 6, waits, list, event);
+    case FL_FILL_IMAGE:
+        return CALL(t, clEnqueueFillImage)(q, c->target, c->pattern, n, n + 6, waits, list, event);
+    case FL_READ_IMAGE:
+        return CALL(t, clEnqueueReadImage)(q, c->source, CL_FALSE, n, n + 6, n[9], n[10], c->host, waits, list, event);
+    case FL_WRITE_IMAGE:
+        return CALL(t, clEnqueueWriteImage)(q, c->target, CL_FALSE, n, n + 6, n[9], n[10], c->host, waits, list, event);
     case FL_MARKER:
     case FL_HINT:
         return CALL(t, clEnqueueMarkerWithWaitList)(q, waits, list, event);

@@ -103,7 +103,7 @@ static void take_back(const void *pointer) {
 
 static void *watched_clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t size, cl_uint alignment) {
     void *pointer = ((fn_clSVMAlloc *)fl_patched(context, SLOT_clSVMAlloc))(context, flags, size, alignment);
-    if (pointer) {
+    if (pointer && fl_is_patched(context, SLOT_clSVMAlloc)) {   /* else somebody else still leads here, after the last block */
         pthread_mutex_lock(&svm.lock);
         remember(pointer, size, context);
         pthread_mutex_unlock(&svm.lock);
@@ -174,14 +174,14 @@ static cl_int watched_clEnqueueSVMFree(cl_command_queue queue, cl_uint count, vo
     return code;
 }
 
-int fl_watch_svm(void **table) {
+int fl_watch_svm(void **table, fl_mapping *known) {
     static const int slots[] = {SLOT_clSVMAlloc, SLOT_clSVMFree, SLOT_clEnqueueSVMFree};
     void *const functions[] = {(void *)watched_clSVMAlloc, (void *)watched_clSVMFree, (void *)watched_clEnqueueSVMFree};
     for (int i = 0; i < 3; i++) {
-        int code = fl_patch(table, slots[i], functions[i]);
+        int code = fl_patch(table, slots[i], functions[i], known);
         if (code != CL_SUCCESS) {
             while (i-- > 0)
-                fl_unpatch(table, slots[i]);
+                fl_unpatch(table, slots[i], known);
             return code;
         }
     }
@@ -189,11 +189,11 @@ int fl_watch_svm(void **table) {
 }
 
 /* What was known of a table's allocations is forgotten with its last watcher: their frees are not seen any more. */
-void fl_unwatch_svm(void **table) {
-    fl_unpatch(table, SLOT_clEnqueueSVMFree);
-    fl_unpatch(table, SLOT_clSVMFree);
+void fl_unwatch_svm(void **table, fl_mapping *known) {
+    fl_unpatch(table, SLOT_clEnqueueSVMFree, known);
+    fl_unpatch(table, SLOT_clSVMFree, known);
     pthread_mutex_lock(&svm.lock);
-    if (fl_unpatch(table, SLOT_clSVMAlloc) == 0)
+    if (fl_unpatch(table, SLOT_clSVMAlloc, known) == 0)
         for (uint32_t i = svm.count; i-- > 0;)
             if (svm.known[i].table == table && !svm.known[i].pins && !svm.known[i].freed)
                 svm.known[i] = svm.known[--svm.count];

@@ -1,15 +1,20 @@
-"""Ctrl-C in a Python program that calls an adapter: KeyboardInterrupt never cuts off an entry point, and is never lost in one.
+"""Ctrl-C in a Python program that calls an adapter.
 
-Python calls its signal handlers between any two instructions, also those of an entry point. An exception there would leave the work
-half done and become an error code. So our handler looks at the frames of the main thread. If one of them is an entry point, it asks C
-to raise the interrupt again as soon as the outermost entry point has returned (plugins/sdk/native/interrupts.c).
+KeyboardInterrupt never cuts off an entry point, and is never lost in one.
 
-Some entry points wait, and may be left in the middle: they do it in a function that is `stoppable`. The handler raises there at once,
-the entry point returns an error code, and the caller sees KeyboardInterrupt.
+Python calls its signal handlers between any two instructions, also inside an entry point. An
+exception there would leave the work half done and become an error code. So our handler looks at the
+frames of the main thread. If one of them is an entry point, it asks C to raise the interrupt again
+when the outermost entry point has returned (plugins/sdk/native/interrupts.c).
 
-Python drops an exception that leaves a `__del__`. The handler raises the interrupt again once that method has returned.
+Some entry points wait, and may be interrupted. They wait in a function that is `stoppable`. There
+the handler raises at once, the entry point returns an error code, and the caller sees
+KeyboardInterrupt.
 
-A program with a handler of its own keeps it. A host that has no Python gets its signals itself.
+Python drops an exception that leaves a `__del__`. The handler raises the interrupt again once that
+method has returned.
+
+A program keeps a handler of its own. A host without Python gets its signals itself.
 """
 
 from __future__ import annotations
@@ -57,9 +62,11 @@ def in_main_thread() -> bool:
 
 
 def stoppable(function: _Function) -> _Function:
-    """Declare that KeyboardInterrupt may be raised in a function, also while an entry point runs it. A decorator.
+    """Declare that KeyboardInterrupt may be raised in a function, even while an entry point runs
+    it.
 
-    The function calls `stop_if_interrupted` first, because Ctrl-C may have come earlier in the entry point.
+    It is a decorator. The function calls `stop_if_interrupted` first, because Ctrl-C may have come
+    earlier in the entry point.
     """
     _stoppable.add(cast(FunctionType, function).__code__)
     return function
@@ -74,7 +81,8 @@ def stop_if_interrupted() -> None:
 def run_aside(work: Callable[[], T]) -> T:
     """Call `work`, and let Ctrl-C end the wait for it.
 
-    In the main thread another thread calls it, and goes on with it after an interrupt. `work` must keep alive what it uses.
+    In the main thread, another thread calls `work` and continues after an interrupt. `work` must
+    keep alive what it uses.
 
     Returns:
         What `work` returns.
@@ -110,13 +118,15 @@ _FASTEST_GROWTH: Final = 64
 
 
 def slices(total: int) -> Iterator[int]:
-    """Split many repetitions, which C makes, into parts of some milliseconds each. Signals are handled between them.
+    """Split many repetitions, which C makes, into parts of some milliseconds each.
+
+    Python handles signals between the parts.
 
     Args:
         total: how many repetitions there are.
 
     Yields:
-        How many to make next. The time until the next part is asked for is taken for theirs.
+        How many to make next. The time until the next request counts as the time of this part.
     """
     count = 1
     while total:

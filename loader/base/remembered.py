@@ -1,8 +1,8 @@
-"""Facts about libraries that one process leaves for later ones, in files of `$XDG_CACHE_HOME/fairlead`.
+"""Facts about libraries that processes share, in files of `$XDG_CACHE_HOME/fairlead`.
 
-A fact is a few JSON values under a key. The key says what the fact is about; `identity_of` is the part
-of it that changes when the library's file, its Python environment or fairlead changes. A process with
-more rights than its user reads and writes nothing.
+A fact is a few JSON values under a key. The key says what the fact is about. `identity_of` is the
+part of it that changes when the library's file, its Python environment or fairlead changes. A
+process with more rights than its user reads and writes nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Remembered:
         return facts if are_dated else {}
 
     def add(self, facts: Mapping[str, Mapping[str, Any]]) -> None:
-        """Remember facts beside those of other processes. The file is replaced at once. Failures are passed over."""
+        """Remember facts beside those of other processes. Failures are ignored."""
         file = self._file()
         if file is None:
             return
@@ -66,7 +66,7 @@ class Remembered:
 
 
 def cache_directory() -> Path | None:
-    """fairlead's directory in the user's cache; None in a process with more rights than its user."""
+    """fairlead's directory in the cache; None in a process with more rights than its user."""
     if in_secure_process():
         return None
     directory = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
@@ -74,10 +74,10 @@ def cache_directory() -> Path | None:
 
 
 def identity_of(kind: str, path: str) -> str | None:
-    """What tells a library from others, from its former contents, and from itself in other surroundings.
+    """What tells a library from others, from its former contents, and from other surroundings.
 
-    A file that was built anew or put in place of another has another inode or another time of change
-    (ctime), even if its size and the time that it tells (mtime) are the same.
+    A file that was built anew or put in place of another has another inode or another time of
+    change (ctime), even if its size and the time that it tells (mtime) are the same.
 
     Args:
         kind: what facts these are: an API, for example.

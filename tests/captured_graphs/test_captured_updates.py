@@ -1,4 +1,5 @@
-"""Captured launches are changed by argument index and by range, before they are finalized and in executable graphs."""
+"""Captured launches are changed by argument index and by range, before they are finalized and in
+executable graphs."""
 
 from __future__ import annotations
 
@@ -262,6 +263,30 @@ def test_transfers_and_kernels_of_other_programs_are_taken_over_too(numbers: Num
     loop.update(again)
     loop.replay(numbers.queue, times=2).wait()
     assert (first[0], second[0], numbers.value(), numbers.value(other)) == (4, 8, 4, 8)
+
+
+@pytest.mark.parametrize("engine", ["native", "replay"])
+def test_transfers_are_taken_over_where_the_kernels_stay(
+    numbers: Numbers, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", engine)
+
+    def step(source: cl.Buffer, target: cl.Buffer, number: int) -> None:
+        cl.enqueue_fill_buffer(numbers.queue, source, np.array(number, np.int32), 0, 256)
+        numbers.add(1, source)
+        cl.enqueue_copy(numbers.queue, target, source)
+
+    buffers = [numbers.new() for _ in range(4)]
+    with capture(numbers.queue) as graph:
+        step(buffers[0], buffers[1], 10)
+    loop = graph.finalize(updatable=True)
+    loop.replay(numbers.queue).wait()
+    with capture(numbers.queue) as again:
+        step(buffers[2], buffers[3], 20)
+    for other, values in ((graph, [11, 11, 0, 0]), (again, [11, 11, 21, 21])):
+        loop.update(other)
+        loop.replay(numbers.queue).wait()
+        assert [numbers.value(buffer) for buffer in buffers] == values
 
 
 def test_captures_of_another_shape_are_refused(numbers: Numbers) -> None:

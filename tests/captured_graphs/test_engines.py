@@ -1,4 +1,4 @@
-"""Engines share a command-buffer: what an engine takes, what it leaves, and that the result is the same."""
+"""Engines share a command-buffer: which commands each takes, and that the results are the same."""
 
 from __future__ import annotations
 

@@ -44,6 +44,102 @@ SCENARIO(block_nested) {
     drop(w, s);
 }
 
+/* However many blocks a thread is in, each is told of memory that it does not keep yet. */
+SCENARIO(block_deeply_nested) {
+    enum { DEEP = 12 };
+    cl_command_queue queues[DEEP];
+    fl_recording *blocks[DEEP];
+    for (int i = 0; i < DEEP; i++) {
+        queues[i] = mock_queue(w->context, false);
+        blocks[i] = begin_on(w, &queues[i], 1, false);
+    }
+    OK(CL(w->kernel, clSetKernelArg)(w->kernel, 0, sizeof w->a, &w->a));
+    EQUAL(w->trace.passes, DEEP);
+    OK(fill(queues[3], w->a, NULL));
+    OK(CL(w->kernel, clSetKernelArg)(w->kernel, 0, sizeof w->a, &w->a));
+    EQUAL(w->trace.passes, 2 * DEEP - 1);   /* the fourth keeps it */
+    for (int i = 0; i < DEEP; i++) {
+        fl_drop(blocks[i]);
+        OK(CL(queues[i], clReleaseCommandQueue)(queues[i]));
+    }
+}
+
+/* A driver's table is in one mapping: that is asked for once when a block begins, and once when it ends. */
+SCENARIO(block_looks_once) {
+    int before = files_opened(), tables = w->variant == MOCK_ICD2 || w->variant == MOCK_ICD2_BARE ? 2 : 1;
+    fl_recording *r = begin(w);
+    CHECK(files_opened() - before <= tables);
+    before = files_opened();
+    end(w, r);
+    CHECK(files_opened() - before <= tables);
+    before = files_opened();
+    drop(w, r);
+    EQUAL(files_opened(), before);
+}
+
+static fn_clSetKernelArg *over;   /* what the interposer goes on to */
+static int interposed;
+
+static cl_int interposer(cl_kernel kernel, cl_uint index, size_t size, const void *value) {
+    interposed++;
+    return over(kernel, index, size, value);
+}
+
+/* Somebody who exchanges a slot in the block, and after it, keeps it: calls go through his function and reach the driver. */
+SCENARIO(block_interposed) {
+    enum { SLOT = SLOT_clSetKernelArg };
+    interposed = 0;
+    fl_recording *r = begin(w);
+    over = (fn_clSetKernelArg *)mock_exchange_slot(w->m, SLOT, (void *)interposer);
+    set_arguments(w, w->kernel, w->a, w->b, 1);
+    EQUAL(interposed, 3);
+    OK(launch(w->queue, w->kernel, 0, NULL, NULL));
+    fl_end(r);
+    CHECK(mock_function(w->kernel, SLOT) == (void *)interposer);
+    set_arguments(w, w->kernel, w->b, w->a, 2);
+    EQUAL(interposed, 6);
+    CHECK(fl_forgotten_kernels());   /* nobody looks at arguments between blocks */
+    fl_drop(r);
+
+    r = begin(w);   /* below the interposer, as before */
+    set_arguments(w, w->kernel, w->a, w->b, 3);
+    EQUAL(interposed, 9);
+    OK(launch(w->queue, w->kernel, 0, NULL, NULL));
+    fl_end(r);
+    CHECK(mock_function(w->kernel, SLOT) == (void *)interposer);
+    fl_drop(r);
+
+    mock_exchange_slot(w->m, SLOT, (void *)over);   /* he leaves, and what he found is there again */
+    set_arguments(w, w->kernel, w->b, w->a, 4);
+    EQUAL(interposed, 9);
+    r = begin(w);
+    set_arguments(w, w->kernel, w->a, w->b, 5);
+    OK(launch(w->queue, w->kernel, 0, NULL, NULL));
+    EQUAL(count_of(r), 1);
+    end(w, r);   /* all is as it was */
+    drop(w, r);
+}
+
+/* He comes between blocks and leaves in the next one. */
+SCENARIO(block_interposed_between) {
+    interposed = 0;
+    over = (fn_clSetKernelArg *)mock_exchange_slot(w->m, SLOT_clSetKernelArg, (void *)interposer);
+    fl_recording *r = begin(w);
+    set_arguments(w, w->kernel, w->a, w->b, 1);
+    EQUAL(interposed, 3);
+    OK(launch(w->queue, w->kernel, 0, NULL, NULL));
+    fl_end(r);
+    CHECK(mock_function(w->kernel, SLOT_clSetKernelArg) == (void *)interposer);
+    fl_drop(r);
+    mock_exchange_slot(w->m, SLOT_clSetKernelArg, (void *)over);
+    r = begin(w);
+    set_arguments(w, w->kernel, w->a, w->b, 2);
+    EQUAL(interposed, 3);
+    OK(launch(w->queue, w->kernel, 0, NULL, NULL));
+    end(w, r);
+    drop(w, r);
+}
+
 SCENARIO(block_ended_twice) {
     fl_recording *r = begin(w);
     OK(fill(w->queue, w->a, NULL));

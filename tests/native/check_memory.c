@@ -27,6 +27,27 @@ static void replay_all(world *w, const fl_recording *r) {
     fl_replay(&program, (void *const *)&w->queue, 1, 1, 0, NULL, NULL, &failed);
 }
 
+/* An image of a buffer, and a sampler among a launch's arguments: the program gives all of them up at once. */
+static void images(world *w, cl_command_queue q) {
+    const size_t at[3] = {0, 0, 0}, region[3] = {2, 1, 1};
+    char host[64];
+    cl_mem buffer = mock_buffer(w->context, 64, NULL), image = mock_image(w->context, CL_MEM_OBJECT_IMAGE1D_BUFFER, buffer);
+    cl_sampler sampler = mock_sampler(w->context);
+    cl_kernel kernel = CL(w->program, clCreateKernel)(w->program, "draws:ms", NULL);
+    if (kernel) {
+        CL(kernel, clSetKernelArg)(kernel, 0, sizeof image, &image);
+        CL(kernel, clSetKernelArg)(kernel, 1, sizeof sampler, &sampler);
+        launch(q, kernel, 0, NULL, NULL);
+        CL(kernel, clReleaseKernel)(kernel);
+    }
+    CL(q, clEnqueueFillImage)(q, image, "0123456789abcdef", at, region, 0, NULL, NULL);
+    CL(q, clEnqueueCopyImageToBuffer)(q, image, w->b, at, region, 0, 0, NULL, NULL);
+    CL(q, clEnqueueReadImage)(q, image, CL_FALSE, at, region, 0, 0, host, 0, NULL, NULL);
+    CL(sampler, clReleaseSampler)(sampler);
+    CL(image, clReleaseMemObject)(image);
+    CL(buffer, clReleaseMemObject)(buffer);
+}
+
 /* A program's block that does everything and stops at nothing. `mine` are the SVM allocations that are still the program's. */
 static void block(world *w, fl_recording *r, cl_event *pending, void *unknown, void **mine) {
     cl_command_queue q = w->free_queue;
@@ -43,6 +64,7 @@ static void block(world *w, fl_recording *r, cl_event *pending, void *unknown, v
     }
     fill(q, w->b, NULL);
     CL(q, clEnqueueReadBuffer)(q, w->b, CL_FALSE, 0, 8, host, 0, NULL, NULL);
+    images(w, q);
     bool used = unknown && CL(q, clEnqueueSVMMemFill)(q, unknown, "ab", 2, 8, 0, NULL, NULL) == CL_SUCCESS;
     cl_int code = marker(q, 0, NULL, &e);
     if (code == CL_SUCCESS)

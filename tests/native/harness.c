@@ -45,6 +45,18 @@ bool memory_has_failed(void) {
     return atomic_load(&memory_failed);
 }
 
+static atomic_int opened;
+
+FILE *__wrap_fopen(const char *path, const char *mode);
+FILE *__real_fopen(const char *path, const char *mode);
+
+FILE *__wrap_fopen(const char *path, const char *mode) {
+    atomic_fetch_add(&opened, 1);
+    return __real_fopen(path, mode);
+}
+
+int files_opened(void) { return atomic_load(&opened); }
+
 /* --- the observer --- */
 
 atomic_int harness_holds_gil;
@@ -55,6 +67,7 @@ int harness_observe(void *cookie, int what, uint32_t detail, void *address, size
     switch (what) {
     case FL_ASK_ADDED: atomic_fetch_add(&t->nodes, 1); return 0;
     case FL_ASK_SVM: atomic_fetch_add(&t->svms, 1); return 0;
+    case FL_ASK_PASSED: atomic_fetch_add(&t->passes, 1); return 0;
     case FL_ASK_HOST:
         atomic_fetch_add(&t->hosts, 1);
         t->host = address;
@@ -65,7 +78,6 @@ int harness_observe(void *cookie, int what, uint32_t detail, void *address, size
         t->host = address;
         t->host_size = size;
         return atomic_load(&t->no_mem);
-    case FL_ASK_PASSED: return 0;
     case FL_ASK_WAIT: atomic_fetch_add(&t->waits, 1); return atomic_load(&t->no_wait);
     case FL_ASK_REFUSED:
         atomic_fetch_add(&t->refusals, 1);

@@ -18,7 +18,7 @@
 
 /* What a recording asked and told its observer, and what the observer answers. */
 typedef struct trace {
-    atomic_int nodes, hosts, mems, svms, waits, refusals, slot, reason;
+    atomic_int nodes, hosts, mems, svms, passes, waits, refusals, slot, reason;
     atomic_bool no_host, no_mem, no_wait;
     bool refused_slots[FL_SLOTS];
     void *host;
@@ -71,6 +71,8 @@ void release_event(cl_event event);
 /* Refuse the n-th allocation from now (0: the next), and all after it if `and_after`. */
 void memory_fails(int n, bool and_after);
 bool memory_has_failed(void);
+/* How many files were opened so far: only /proc/self/maps is, by fopen. */
+int files_opened(void);
 
 typedef void scenario(world *w);
 #define SCENARIO(name) void name(world *w)

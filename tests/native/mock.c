@@ -32,6 +32,9 @@ typedef struct object {
     cl_mem_flags flags;
     void *host;
     size_t size;
+    cl_mem_object_type type; /* of a memory object */
+    struct object *made_from;
+    cl_uint format[2];
     struct object *program;
     char name[64];
     uint32_t argument_count;
@@ -104,6 +107,8 @@ static object *is(const void *handle, enum kind kind) {
         return NULL;
     if (o->kind == DEAD || o->references <= 0)
         DIE("an object that is gone was used as a %s", kind_names[kind]);
+    if (o->made_from && o->made_from->kind == DEAD)
+        DIE("an image was used, and its buffer is gone");
     return o->kind == kind ? o : NULL;
 }
 
@@ -159,11 +164,23 @@ cl_command_queue mock_queue(cl_context context, bool out_of_order) {
 
 cl_mem mock_buffer(cl_context context, size_t size, void *use_host_ptr) {
     object *o = in(context, BUFFER);
+    o->type = CL_MEM_OBJECT_BUFFER;
     o->size = size;
     o->host = use_host_ptr;
     o->flags = use_host_ptr ? CL_MEM_USE_HOST_PTR : 0;
     return &o->head;
 }
+
+cl_mem mock_image(cl_context context, cl_mem_object_type type, cl_mem made_from) {
+    object *o = in(context, BUFFER);
+    o->type = type;
+    o->size = 4096;
+    o->made_from = (object *)made_from;
+    return &o->head;
+}
+
+void mock_made_from(cl_mem image, cl_mem source) { ((object *)image)->made_from = (object *)source; }
+void mock_is_depth(cl_mem image) { ((object *)image)->format[0] = CL_DEPTH; }
 
 void mock_buffer_again(cl_context context, cl_mem gone) {
     object *o = (object *)gone;
@@ -268,17 +285,49 @@ static cl_int mock_clGetCommandQueueInfo(cl_command_queue queue, cl_command_queu
 static cl_int mock_clGetMemObjectInfo(cl_mem mem, cl_mem_info name, size_t size, void *into, size_t *size_ret) {
     MAY_FAIL(clGetMemObjectInfo);
     object *o = is(mem, BUFFER);
-    cl_uint type = CL_MEM_OBJECT_BUFFER;
+    cl_uint references;
     if (!o)
         return CL_INVALID_MEM_OBJECT;
     switch (name) {
-    case CL_MEM_TYPE: return ANSWER(type);
+    case CL_MEM_TYPE: return ANSWER(o->type);
+    case CL_MEM_ASSOCIATED_MEMOBJECT: return ANSWER(o->made_from);
     case CL_MEM_FLAGS: return ANSWER(o->flags);
     case CL_MEM_HOST_PTR: return ANSWER(o->host);
     case CL_MEM_SIZE: return ANSWER(o->size);
-    case CL_MEM_REFERENCE_COUNT: type = (cl_uint)mock_references(mem); return ANSWER(type);
+    case CL_MEM_REFERENCE_COUNT: references = (cl_uint)mock_references(mem); return ANSWER(references);
     }
     return CL_INVALID_VALUE;
+}
+
+static object *is_image(const void *handle) {
+    object *o = is(handle, BUFFER);
+    return o && o->type != CL_MEM_OBJECT_BUFFER ? o : NULL;
+}
+
+static object *is_buffer(const void *handle) {
+    object *o = is(handle, BUFFER);
+    return o && o->type == CL_MEM_OBJECT_BUFFER ? o : NULL;
+}
+
+static cl_int mock_clGetImageInfo(cl_mem image, cl_image_info name, size_t size, void *into, size_t *size_ret) {
+    MAY_FAIL(clGetImageInfo);
+    object *o = is_image(image);
+    const size_t element = 16;
+    if (!o)
+        return CL_INVALID_MEM_OBJECT;
+    return name == CL_IMAGE_ELEMENT_SIZE ? ANSWER(element) : name == CL_IMAGE_FORMAT ? ANSWER(o->format) : CL_INVALID_VALUE;
+}
+
+static cl_int mock_clGetSamplerInfo(cl_sampler sampler, cl_sampler_info name, size_t size, void *into, size_t *size_ret) {
+    MAY_FAIL(clGetSamplerInfo);
+    object *o = is(sampler, SAMPLER);
+    const cl_uint addressing = CL_ADDRESS_CLAMP, filter = CL_FILTER_NEAREST;
+    if (!o)
+        return CL_INVALID_SAMPLER;
+    return name == CL_SAMPLER_CONTEXT           ? ANSWER(o->context)
+           : name == CL_SAMPLER_ADDRESSING_MODE ? ANSWER(addressing)
+           : name == CL_SAMPLER_FILTER_MODE     ? ANSWER(filter)
+                                                : CL_INVALID_VALUE;
 }
 
 static cl_int mock_clGetEventInfo(cl_event event, cl_event_info name, size_t size, void *into, size_t *size_ret) {
@@ -338,6 +387,7 @@ static cl_int mock_clGetKernelInfo(cl_kernel kernel, cl_kernel_info name, size_t
     switch (name) {
     case CL_KERNEL_NUM_ARGS: return ANSWER(o->argument_count);
     case CL_KERNEL_PROGRAM: return ANSWER(o->program);
+    case CL_KERNEL_CONTEXT: return ANSWER(o->context);
     case CL_KERNEL_FUNCTION_NAME: return answer(o->name, strlen(o->name) + 1, size, into, size_ret);
     }
     return CL_INVALID_VALUE;
@@ -589,6 +639,71 @@ static cl_int mock_clEnqueueWriteBufferRect(cl_command_queue queue, cl_mem buffe
     return is(buffer, BUFFER) ? enqueue(entry, WAITS) : CL_INVALID_MEM_OBJECT;
 }
 
+/* --- images: a region's pixels are not looked at, the colour of a fill is --- */
+
+static mock_entry on_image(int slot, void *queue, const size_t *origin, const size_t *region) {
+    static const size_t nowhere[3];
+    return rect(slot, queue, origin, nowhere, region, 0, 0, 0, 0);
+}
+
+static cl_int mock_clEnqueueCopyImage(cl_command_queue queue, cl_mem source, cl_mem target, const size_t *a, const size_t *b,
+                                      const size_t *region, WAITS_PARAMETERS) {
+    mock_entry entry = rect(SLOT_clEnqueueCopyImage, queue, a, b, region, 0, 0, 0, 0);
+    entry.source = source;
+    entry.target = target;
+    return is_image(source) && is_image(target) ? enqueue(entry, WAITS) : CL_INVALID_MEM_OBJECT;
+}
+
+static cl_int mock_clEnqueueCopyImageToBuffer(cl_command_queue queue, cl_mem source, cl_mem target, const size_t *origin,
+                                              const size_t *region, size_t offset, WAITS_PARAMETERS) {
+    mock_entry entry = on_image(SLOT_clEnqueueCopyImageToBuffer, queue, origin, region);
+    entry.source = source;
+    entry.target = target;
+    entry.n[3] = offset;
+    return is_image(source) && is_buffer(target) ? enqueue(entry, WAITS) : CL_INVALID_MEM_OBJECT;
+}
+
+static cl_int mock_clEnqueueCopyBufferToImage(cl_command_queue queue, cl_mem source, cl_mem target, size_t offset, const size_t *origin,
+                                              const size_t *region, WAITS_PARAMETERS) {
+    mock_entry entry = on_image(SLOT_clEnqueueCopyBufferToImage, queue, origin, region);
+    entry.source = source;
+    entry.target = target;
+    entry.n[4] = offset;
+    return is_buffer(source) && is_image(target) ? enqueue(entry, WAITS) : CL_INVALID_MEM_OBJECT;
+}
+
+static cl_int mock_clEnqueueFillImage(cl_command_queue queue, cl_mem image, const void *colour, const size_t *origin, const size_t *region,
+                                      WAITS_PARAMETERS) {
+    mock_entry entry = on_image(SLOT_clEnqueueFillImage, queue, origin, region);
+    object *o = is_image(image);
+    if (!o)
+        return CL_INVALID_MEM_OBJECT;
+    entry.target = image;
+    put_pattern(&entry, colour, o->format[0] == CL_DEPTH ? 4 : 16);
+    return enqueue(entry, WAITS);
+}
+
+static cl_int transfer(int slot, cl_command_queue queue, cl_mem image, cl_bool blocking, const size_t *origin, const size_t *region,
+                       size_t row, size_t slice, const void *host, WAITS_PARAMETERS) {
+    mock_entry entry = on_image(slot, queue, origin, region);
+    entry.source = image;
+    entry.host = (void *)host;
+    entry.n[9] = row;
+    entry.n[10] = slice;
+    entry.n[11] = blocking;
+    return is_image(image) ? enqueue(entry, WAITS) : CL_INVALID_MEM_OBJECT;
+}
+
+static cl_int mock_clEnqueueReadImage(cl_command_queue queue, cl_mem image, cl_bool blocking, const size_t *origin, const size_t *region,
+                                      size_t row, size_t slice, void *host, WAITS_PARAMETERS) {
+    return transfer(SLOT_clEnqueueReadImage, queue, image, blocking, origin, region, row, slice, host, count, list, event);
+}
+
+static cl_int mock_clEnqueueWriteImage(cl_command_queue queue, cl_mem image, cl_bool blocking, const size_t *origin, const size_t *region,
+                                       size_t row, size_t slice, const void *host, WAITS_PARAMETERS) {
+    return transfer(SLOT_clEnqueueWriteImage, queue, image, blocking, origin, region, row, slice, host, count, list, event);
+}
+
 static void *mock_clEnqueueMapBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking, cl_map_flags flags, size_t offset,
                                      size_t size, WAITS_PARAMETERS, cl_int *errcode_ret) {
     mock_entry entry = {.slot = SLOT_clEnqueueMapBuffer, .queue = queue, .source = buffer, .n = {offset, size}};
@@ -758,7 +873,8 @@ static void fill(void **table) {
     HAS(clEnqueueReadBuffer), HAS(clEnqueueWriteBuffer), HAS(clEnqueueReadBufferRect), HAS(clEnqueueWriteBufferRect);
     HAS(clEnqueueMapBuffer), HAS(clEnqueueNativeKernel), HAS(clEnqueueMarkerWithWaitList), HAS(clEnqueueBarrierWithWaitList);
     HAS(clEnqueueMarker), HAS(clEnqueueWaitForEvents), HAS(clEnqueueBarrier), HAS(clEnqueueMigrateMemObjects);
-    HAS(clEnqueueSVMMigrateMem);
+    HAS(clEnqueueSVMMigrateMem), HAS(clGetImageInfo), HAS(clGetSamplerInfo), HAS(clEnqueueCopyImage), HAS(clEnqueueFillImage);
+    HAS(clEnqueueCopyImageToBuffer), HAS(clEnqueueCopyBufferToImage), HAS(clEnqueueReadImage), HAS(clEnqueueWriteImage);
 #undef HAS
 }
 
@@ -829,6 +945,12 @@ void mock_put_slot(mock *m, int slot, void *function) {
     if (m->data)
         m->data[slot] = function ? function : fl_stubs[slot];
     remember_tables(m);
+}
+
+void *mock_exchange_slot(mock *m, int slot, void *function) {
+    void **table = m->data ? m->data : m->own, *was = table[slot];
+    put(table, slot, function, m->variant == MOCK_SEALED);
+    return was;
 }
 
 void mock_put_back_slots(mock *m) {

@@ -47,6 +47,10 @@ const char *mock_variant_name(mock_variant variant);
 cl_context mock_context(mock *m);
 cl_command_queue mock_queue(cl_context context, bool out_of_order);
 cl_mem mock_buffer(cl_context context, size_t size, void *use_host_ptr);
+/* An image with pixels of 16 bytes; `made_from` (or NULL) is a buffer that it does not keep, and without which it may not be used. */
+cl_mem mock_image(cl_context context, cl_mem_object_type type, cl_mem made_from);
+void mock_is_depth(cl_mem image);
+void mock_made_from(cl_mem image, cl_mem source);   /* what it says, not what it is */
 void mock_buffer_again(cl_context context, cl_mem gone);   /* a new buffer at the address of one that is gone */
 cl_sampler mock_sampler(cl_context context);
 /* A kernel's name says what its arguments are: "name:mlvs" has a memory object, local memory, a value and a sampler. */
@@ -59,6 +63,8 @@ int mock_references(const void *object);
 /* Knobs. */
 void mock_put_slot(mock *m, int slot, void *function);   /* in all tables of the driver, for good: NULL or a stub */
 void mock_put_back_slots(mock *m);
+void *mock_exchange_slot(mock *m, int slot, void *function);   /* in the table that clients use, as somebody does who looks at calls: what
+                                                                 * was there */
 void mock_hide_argument_info(bool hide);
 void mock_events_are(cl_int status);        /* what events of commands made from now on are: CL_COMPLETE or CL_QUEUED */
 /* The n-th call from now (0: the next) to a slot, or to any that can fail (slot -1), answers `code` and does nothing. */

@@ -4,12 +4,16 @@
     /* check_record.c */                                                                                  \
     X(record_every_command) X(record_refuses_other_commands) X(record_refuses_blocking)                   \
     X(record_bad_arguments) X(record_bad_objects) X(record_bad_patterns) X(record_host_memory)            \
+    /* check_images.c */                                                                                  \
+    X(images_same_as_calls) X(images_host_extents) X(images_of_kernels) X(images_of_buffers)              \
+    X(images_of_themselves) X(images_depth) X(images_bad_arguments) X(images_empty_slots)                 \
     /* check_order.c */                                                                                   \
     X(order_in_order) X(order_out_of_order) X(order_two_queues) X(order_events) X(order_outside_events)   \
     X(order_pending_after_error) X(order_failed_event) X(order_foreign_event) X(order_waits)              \
     X(order_housekeeping) X(order_housekeeping_after_error) X(order_mixed_wait) X(order_callback)         \
     X(wait_called_back) X(wait_at_once) X(thread_wait)                                                    \
     /* check_blocks.c */                                                                                  \
+    X(block_deeply_nested) X(block_looks_once) X(block_interposed) X(block_interposed_between)            \
     X(block_same_queue) X(block_nested) X(block_ended_twice) X(block_pool_exhausted) X(block_queue_counts) \
     X(block_driver_refuses) X(block_table_locked) X(block_late_calls) X(block_stub_slots)                 \
     X(block_empty_slots) X(block_other_slots) X(thread_intruder) X(thread_intruder_outlives)              \

@@ -1,4 +1,5 @@
-"""Ctrl-C while the main thread waits: KeyboardInterrupt comes at once, whatever it waits for. Real signals, in child processes."""
+"""Ctrl-C while the main thread waits: KeyboardInterrupt comes at once, whatever it waits for. Real
+signals, in child processes."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from helpers.support import CHILD_TIMEOUT
 
 pytestmark = pytest.mark.slow
 
-#: Says "ready" for each device as soon as the main thread is in the function that the argument names. Without the repair the
-#: parent waits for "interrupted" until its time is over.
+#: Says "ready" for each device as soon as the main thread is in the function that the argument
+#: names. Without the repair the parent waits for "interrupted" until its time is over.
 PROGRAM = """
 import os, signal, sys, threading
 import numpy, pyopencl

@@ -1,4 +1,5 @@
-"""The order of commands and host tasks, what happens to errors, threads, and the end of the process."""
+"""The order of commands and host tasks, what happens to errors, threads, and the end of the
+process."""
 
 from __future__ import annotations
 
@@ -267,7 +268,8 @@ def test_more_host_tasks_at_once_than_there_are_threads(queue: Queue, gate: Gate
 
 
 def test_host_tasks_that_wait_for_each_other_all_run(queue: Queue) -> None:
-    """However many there are: those that take their turns come to it though none before them ends."""
+    """However many there are: those that take their turns come to it though none before them
+    ends."""
     count = 150
     together = threading.Barrier(count)
     Event.wait_all([queue.host_task(together.wait) for _ in range(count)])

@@ -1,9 +1,9 @@
 """`fairlead doctor`: gathers the facts about OpenCL, Unified Runtime and PI on this machine.
 
-`examine` searches, probes every candidate in child processes, and looks at what is around drivers. The
-result is a `Diagnosis` of plain values: `dataclasses.asdict` makes JSON of it, report.py makes text.
-No driver is loaded into this process. plugins.py examines adapters and plugins; verdict.py says what
-is a problem, and which problems make the exit code 1.
+`examine` searches, probes every candidate in child processes, and examines the surroundings of
+drivers. The result is a `Diagnosis` of plain values: `dataclasses.asdict` makes JSON of it,
+report.py makes text. No driver is loaded into this process. plugins.py examines adapters and
+plugins. verdict.py says what is a problem, and which problems make the exit code 1.
 """
 
 from __future__ import annotations
@@ -298,7 +298,10 @@ def _without_duplicates(driver: DriverReport, before: Iterable[DriverReport]) ->
 
 
 def _is_spare(driver: DriverReport, folders: set[str]) -> bool:
-    """Whether it is gone, and a manifest beside its own, in a Python environment, is of a usable one."""
+    """Return whether the library is missing, and a manifest beside its own names a usable driver.
+
+    Both manifests are in a Python environment.
+    """
     return (
         is_gone(driver)
         and driver.found_via in ("Python prefix", "PoCL wheel")

@@ -164,7 +164,7 @@ def _plugins(survey: PluginSurvey, paint: Callable[[str, str], str]) -> Iterator
 def _plugin(
     plugin: PluginState, survey: PluginSurvey, paint: Callable[[str, str], str]
 ) -> Iterator[str]:
-    """An adapter or plugin, with the OpenCL loader that it uses and the drivers registered for it."""
+    """Yield an adapter or plugin, its OpenCL loader, and the drivers that are registered for it."""
     what = _INTERFACES[plugin.interface]
     version = (
         f" ({plugin.interface} {plugin.version}, probed in {plugin.seconds:.2f} s)"

@@ -1,0 +1,97 @@
+"""Memory objects and samplers that arguments of captured launches are changed to: what they must be, and what they need.
+
+A driver that is given an object that was released, or one of another type, may crash. So it is
+looked at first.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..icd._native import ffi
+from ..icd.abi import OPENCL
+from ..icd.calls import address, call
+from ..icd.command_buffer.edits import MEMORY, SAMPLER, UNSET, object_of
+from ..loader.base.memory import read_word
+from ..runtime.errors import Errc, SYCLError
+
+#: By kind of argument: the query of such an object, what asks for its context, and a word for it.
+_QUERIES: Final = {
+    MEMORY: ("clGetMemObjectInfo", "CL_MEM_CONTEXT", "memory"),
+    SAMPLER: ("clGetSamplerInfo", "CL_SAMPLER_CONTEXT", "a sampler"),
+}
+_REMEDY: Final = "keep the type that the kernel expects"
+#: What images are by CL_MEM_TYPE.
+_IMAGES: Final = {
+    OPENCL["CL_MEM_OBJECT_IMAGE1D"]: "a 1D image",
+    OPENCL["CL_MEM_OBJECT_IMAGE1D_ARRAY"]: "a 1D image array",
+    OPENCL["CL_MEM_OBJECT_IMAGE1D_BUFFER"]: "a 1D image of a buffer",
+    OPENCL["CL_MEM_OBJECT_IMAGE2D"]: "a 2D image",
+    OPENCL["CL_MEM_OBJECT_IMAGE2D_ARRAY"]: "a 2D image array",
+    OPENCL["CL_MEM_OBJECT_IMAGE3D"]: "a 3D image",
+}
+
+
+def wrong_argument(message: str, remedy: str) -> SYCLError:
+    """The error of `set_arg`."""
+    return SYCLError(Errc.kernel_argument, message, routine="set_arg", remedy=remedy)
+
+
+def check_object(command: Any, index: int, kind: int, handle: int, context: int) -> None:
+    """Check the object that an argument is to become.
+
+    Args:
+        command: the launch, an `fl_command *`.
+        index: the argument's number.
+        kind: what it is to become (icd/command_buffer/edits.py).
+        handle: the object, if it is one; 0 for none.
+        context: of the graph, a handle.
+
+    Raises:
+        SYCLError: kernel_argument, for an object of another context or driver, one that was
+            released, and one of another type than the present one.
+    """
+    if handle and kind in _QUERIES:
+        _check_context(index, kind, handle, context)
+    present_kind, present = object_of(command, index)
+    if present_kind == UNSET:
+        return
+    if (kind == SAMPLER) != (present_kind == SAMPLER):
+        what = "a sampler" if present_kind == SAMPLER else "no sampler"
+        raise wrong_argument(f"argument {index} is {what}", _REMEDY)
+    had = _image_type(present) if present_kind == MEMORY else ""
+    if had != (_image_type(handle) if kind == MEMORY and handle else ""):
+        raise wrong_argument(f"argument {index} is {had or 'no image'}", _REMEDY)
+
+
+def _check_context(index: int, kind: int, handle: int, context: int) -> None:
+    """A released object is freed memory, as a rule."""
+    routine, name, what = _QUERIES[kind]
+    if read_word(handle) != read_word(context):
+        raise wrong_argument(
+            f"argument {index} is no object of the graph's driver", "give one that lives"
+        )
+    value = ffi.new("uintptr_t *")
+    code = call(handle, routine, OPENCL[name], 8, address(value), None)
+    if code or value[0] != context:
+        raise wrong_argument(
+            f"argument {index} is {what} of another context, or was released",
+            "give one of the context that was captured",
+        )
+
+
+def _image_type(memory: int) -> str:
+    """What image a memory object is, "" if it is none."""
+    value = ffi.new("uint32_t *")
+    call(memory, "clGetMemObjectInfo", OPENCL["CL_MEM_TYPE"], 4, address(value), None)
+    return _IMAGES.get(value[0], "")
+
+
+def foundation_of(value: Any) -> list[Any]:
+    """What is to be kept for an argument: an image of a buffer does not keep the buffer on every driver."""
+    import pyopencl
+
+    found, query = [value], pyopencl.mem_info.ASSOCIATED_MEMOBJECT
+    while isinstance(found[-1], pyopencl.Image) and (source := found[-1].get_info(query)):
+        found.append(source)
+    return found
