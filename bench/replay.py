@@ -74,7 +74,8 @@ class Loops:
 
 
 def _one_kernel(quick: bool) -> Row:
-    """What a call takes until it returns: a replay of a graph of one kernel, and PyOpenCL's call of that kernel, types declared."""
+    """Measure how long calls take to return: a replay of one kernel, and PyOpenCL's call, types
+    declared."""
     launches = Launches(make_queue(), 1)
     with fairlead.capture(launches.queue) as graph:
         launches.call()

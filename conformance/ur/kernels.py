@@ -45,7 +45,8 @@ kernel void sample(read_only image2d_t image, sampler_t sampler, global float *o
 }
 kernel void turn(read_only image2d_t from, sampler_t sampler, write_only image2d_t to) {
     int2 place = (int2)(get_global_id(0), get_global_id(1));
-    write_imagef(to, (int2)(get_image_width(from) - 1 - place.x, place.y), read_imagef(from, sampler, place));
+    int2 turned = (int2)(get_image_width(from) - 1 - place.x, place.y);
+    write_imagef(to, turned, read_imagef(from, sampler, place));
 }
 """
 

@@ -1,4 +1,4 @@
-"""Images: contents of every kind, what they say about themselves, kernels that read and write them, also in command-buffers."""
+"""Images: contents of every kind, queries, kernels that read and write them, command-buffers."""
 
 from __future__ import annotations
 
