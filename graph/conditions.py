@@ -1,8 +1,8 @@
-"""Nodes that decide while a graph runs: a graph that is repeated, or one of two, by the first word of a flag.
+"""Nodes that decide while a graph runs: a graph that is repeated, or one of two.
 
-They are host tasks, because neither OpenCL nor Unified Runtime has such nodes. One reads the word and
-submits executable graphs to a queue of its own. It is complete when these are. So whatever comes after it
-waits for them.
+The first word of a flag decides. The nodes are host tasks, because neither OpenCL nor Unified
+Runtime has such nodes. One reads the word and submits executable graphs to a queue of its own. It
+is complete when these are. So whatever comes after it waits for them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Decision:
         self._word = numpy.zeros(1, numpy.uint32)
 
     def is_set(self) -> bool:
-        """Whether the flag's word is something other than 0, after everything that was run before."""
+        """Whether the flag's word is not 0, after everything that was run before."""
         self.queue.memcpy(self._word, self._flag, WORD).wait()
         return bool(self._word[0])
 
@@ -68,7 +68,8 @@ def loop_of(
     """The function of a node that repeats a graph for as long as a flag is set.
 
     Raises:
-        SYCLError: invalid, if the graph is not executable or of another context, or the flag is no memory.
+        SYCLError: invalid, if the graph is not executable or of another context, or the flag is no
+            memory.
     """
     made, decision = checked(body, context, "while_loop"), decision_of(context, device, flag)
 
@@ -147,12 +148,13 @@ class Decides:
         depends_on: Node | Iterable[Node] = (),
         at_most: int | None = None,
     ) -> Node:
-        """Add a node that runs a graph again and again, as long as the first word (32 bits) of `flag` is not 0.
+        """Add a node that runs a graph as long as the first word (32 bits) of a flag is not 0.
 
         The word is read before each turn. Updates of `body` count from the next turn on.
 
         Args:
-            body: an executable graph of this context. One of its kernels writes 0 to the flag some time.
+            body: an executable graph of this context. A kernel of it writes 0 to the flag some
+                time.
             flag: USM memory, or a pyopencl.Buffer or Array.
             depends_on: nodes that it comes after.
             at_most: after so many turns the submission fails, None for no limit.
@@ -175,7 +177,8 @@ class Decides:
         *,
         depends_on: Node | Iterable[Node] = (),
     ) -> Node:
-        """Add a node that runs `then` if the first word (32 bits) of `flag` is not 0, else `otherwise`. See `while_loop`.
+        """Add a node that runs `then` if the first word (32 bits) of a flag is not 0, else
+        `otherwise`. See `while_loop`.
 
         Raises:
             SYCLError: invalid.

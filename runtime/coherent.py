@@ -231,7 +231,7 @@ class CoherentMemory(Memory):
                 f"the array that the {self.noun} was made of is read-only, so it would not get the "
                 "result",
                 routine=routine,
-                remedy=f"{name}(array.copy()); {self.noun}.set_final_data(array) for another array; "
+                remedy=f"{name}(array.copy()); {self.noun}.set_final_data(array) for another one; "
                 f"or {name}(array, write_back=False), whose result numpy() and host_access() give",
             )
 

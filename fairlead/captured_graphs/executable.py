@@ -259,11 +259,15 @@ class Executable(Drawable):
         times: int = 1,
         wait_for: Iterable[Any] | None = None,
         *,
+        wait: bool = False,
         until: Any = None,
         every: int = 16,
         **values: Any,
     ) -> Any:
         """Enqueue the graph `times` times on a pyopencl.CommandQueue and return the pyopencl.Event of its end.
+
+        With `wait` it returns None when the replay has ended. On an in-order queue the engine `direct` then runs the graph in the
+        caller's thread, which is the fastest way on PoCL.
 
         The queue belongs to the context and to a device that the graph was captured from. The first command comes after the
         events in `wait_for` and after the last replay of this executable. Nothing is waited for. `values` are set first, as `set` does;
@@ -279,7 +283,8 @@ class Executable(Drawable):
         Raises ReplayError if a command cannot be enqueued, OpenCLError for a wrong queue or event, ArgumentError for a wrong
         type.
         """
-        if times is _ONCE and wait_for is None and until is None and self._again is not None:
+        is_plain = times is _ONCE and wait_for is None and until is None and not wait
+        if is_plain and self._again is not None:
             again, queue_type, to_event, forks_then = self._again
             is_ours = type(queue) is queue_type and forks() == forks_then
             if is_ours and not (values and self._set_for_replay(values, 1)):
@@ -307,13 +312,20 @@ class Executable(Drawable):
             series = self._set_for_replay(values, times)
         if until is not None:
             return self._replay_until(queue, handle, times, waits, until, every, series)
+        if wait and only is not None and not waits and not profiled and not series:
+            times = only.run_here(handle, times)
+            if not times:
+                return None
         if only is not None:
             end = self._end(queue, *only.run(handle, times, waits, series), profiled)
             if not self.profiling:
                 self._again = only.again, type(queue), type(end).from_int_ptr, forks()
-            return end
-        with self._lock:
-            return self._replay_parts(queue, handle, times, waits, profiled, series or {})
+        else:
+            with self._lock:
+                end = self._replay_parts(queue, handle, times, waits, profiled, series or {})
+        if wait:
+            end.wait()
+        return None if wait else end
 
     def _replay_until(
         self,

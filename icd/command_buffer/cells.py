@@ -126,32 +126,32 @@ class Cells:
         self._kept = []
         for row, key, cell in zip(rows, self.keys, self._cells, strict=True):
             staging = ffi.new("uint64_t[]", (key.size + 7) // 8)
+            moved = self._transfers.get(key.parameter, ())
             count = lib.fl_find_places(self._array, self._count, cell, ffi.NULL, 0)
-            places = ffi.new("uint32_t[]", count)
+            places = ffi.new("uint32_t[]", count + len(moved))
             lib.fl_find_places(self._array, self._count, cell, places, count)
+            for place, (number, _) in enumerate(moved, count):
+                places[place] = number
             members = [
                 ffi.cast("void **", ffi.addressof(self._array[number], field))
-                for number, field in self._transfers.get(key.parameter, ())
+                for number, field in moved
             ]
             transfers = ffi.new("void **[]", members)
             row.cell, row.bytes, row.places, row.transfers = cell, staging, places, transfers
-            row.place_count, row.transfer_count = count, len(members)
+            row.place_count, row.transfer_count = count + len(moved), len(members)
             self._kept.append((staging, places, transfers))
         self.rows, self.count = rows, len(self._cells)
 
     def is_used(self, number: int) -> bool:
         """Whether any command uses a row's cell."""
-        return bool(self.rows[number].place_count or self.rows[number].transfer_count)
+        return bool(self.rows[number].place_count)
 
     def pending(self) -> list[int]:
         """The commands that use what was staged."""
         changed: dict[int, None] = {}
-        for row, key in zip(self.rows, self.keys, strict=True):
+        for row in self.rows:
             if row.pending:
                 changed |= dict.fromkeys(row.places[0 : row.place_count])
-                changed |= dict.fromkeys(
-                    place for place, _ in self._transfers.get(key.parameter, ())
-                )
         return list(changed)
 
     def stage_series(self, turn: int) -> None:

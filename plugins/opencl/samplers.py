@@ -1,7 +1,7 @@
 """Samplers. A context has one cl_sampler for each description.
 
-PoCL frees a released sampler before the kernels that use it have ended. So a cl_sampler lives as long
-as its context.
+PoCL frees a released sampler before the kernels that use it have ended. So a cl_sampler lives as
+long as its context.
 """
 
 from __future__ import annotations
