@@ -84,6 +84,11 @@ class Builds:
 
     def of(self, kind: QueueKind) -> Build:
         """The build that is to be enqueued next on a kind of queue. Raises OpenCLError if the last engine cannot build its part."""
+        if self.native.stale:  # an engine cannot run a changed command
+            with self.changing():
+                self.native.stale = 0
+            for other in list(self._builds):
+                self._drop(other, {})
         found = self._builds.get(kind)
         while found is None:
             found = self._make(kind)
