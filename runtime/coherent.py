@@ -231,9 +231,8 @@ class CoherentMemory(Memory):
                 f"the array that the {self.noun} was made of is read-only, so it would not get the "
                 "result",
                 routine=routine,
-                remedy=f"{name}(array.copy()); {self.noun}.set_final_data(array) for another "
-                f"array; or {name}(array, write_back=False), whose result numpy() and "
-                "host_access() give",
+                remedy=f"{name}(array.copy()); {self.noun}.set_final_data(array) for another one; "
+                f"or {name}(array, write_back=False), whose result numpy() and host_access() give",
             )
 
     def check_open(self, routine: str) -> None:

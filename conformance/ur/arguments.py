@@ -43,7 +43,7 @@ _HANDLES: Final[dict[str, Callable[[World], int]]] = {
 _NAMED: Final[dict[str, Callable[[World], Any]]] = {
     "hImage": lambda w: w.the_image,
     "hImageSrc": lambda w: w.the_image,
-    "hImageDst": lambda w: w.the_image,
+    "hImageDst": lambda w: w.other_image,
     "urMemImageGetInfo.hMemory": lambda w: w.the_image,
     "hBufferDst": lambda w: w.other_buffer,
     "hDstMem": lambda w: w.other_buffer,

@@ -98,6 +98,11 @@ class World(Objects):
         return self.image(self.the_context)
 
     @cached_property
+    def other_image(self) -> int:
+        """Another image of the same shape."""
+        return self.image(self.the_context)
+
+    @cached_property
     def the_sampler(self) -> int:
         """A sampler."""
         return self.sampler(self.the_context)

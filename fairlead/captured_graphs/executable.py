@@ -155,8 +155,18 @@ class Executable(Drawable):
 
     # replays
 
-    def replay(self, queue: Any, times: int = 1, wait_for: Iterable[Any] | None = None) -> Any:
+    def replay(
+        self,
+        queue: Any,
+        times: int = 1,
+        wait_for: Iterable[Any] | None = None,
+        *,
+        wait: bool = False,
+    ) -> Any:
         """Enqueue the graph `times` times on a pyopencl.CommandQueue and return the pyopencl.Event of its end.
+
+        With `wait` it returns None when the replay has ended. On an in-order queue the engine `direct` then runs the graph in the
+        caller's thread, which is the fastest way on PoCL.
 
         The queue belongs to the context and to a device that the graph was captured from. The first command comes after the
         events in `wait_for` and after the last replay of this executable. Nothing is waited for. If the graph has host tasks, what one
@@ -166,7 +176,7 @@ class Executable(Drawable):
         Raises ReplayError if a command cannot be enqueued, OpenCLError for a wrong queue or event, ArgumentError for a wrong
         type.
         """
-        if times is _ONCE and wait_for is None and self._again is not None:
+        if times is _ONCE and wait_for is None and self._again is not None and not wait:
             again, queue_type, to_event, forks_then = self._again
             if type(queue) is queue_type and forks() == forks_then:
                 event = again(queue.int_ptr)
@@ -189,13 +199,20 @@ class Executable(Drawable):
             )
         profiled = self.profiling and _has(queue, "PROFILING_ENABLE")
         only = self._only()
+        if wait and only is not None and not waits and not profiled:
+            times = only.run_here(handle, times)
+            if not times:
+                return None
         if only is not None:
             end = self._end(queue, *only.run(handle, times, waits), profiled)
             if not self.profiling:
                 self._again = only.again, type(queue), type(end).from_int_ptr, forks()
-            return end
-        with self._lock:
-            return self._replay_parts(queue, handle, times, waits, profiled)
+        else:
+            with self._lock:
+                end = self._replay_parts(queue, handle, times, waits, profiled)
+        if wait:
+            end.wait()
+        return None if wait else end
 
     def _only(self) -> CapturedSegment | None:
         """The segment of all commands, if it is one of captured commands."""

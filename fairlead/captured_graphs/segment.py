@@ -187,6 +187,24 @@ class CapturedSegment:
                 raise self._failure(event, self._buffer.failed_again)
         return event
 
+    def run_here(self, queue: int, times: int) -> int:
+        """Run it `times` times in this thread after everything in a native queue, and return when that has ended.
+
+        Returns:
+            How many times are left to be enqueued: all of them if no engine can do that.
+
+        Raises:
+            OpenCLError: a command has failed, or one from before the capture.
+        """
+        with self._lock:
+            if self._commands.first is not None or (self._pending and self._still_pending()):
+                return times
+            for count in slices(times) if times > 1 else (1,):
+                if not self._buffer.run(queue, count):
+                    break
+                times -= count
+            return times
+
     def _run(self, queue: int, times: int, waits: Sequence[int]) -> tuple[int, int]:
         event, exported = 0, list[int]()
         for count in slices(times) if times > 1 else (1,):

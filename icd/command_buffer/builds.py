@@ -79,6 +79,7 @@ class Builds:
         self._commands, self._choice, self._given = commands, choice, given
         self._builds: dict[QueueKind, Sequence[Build]] = {}  # several: rivals
         self._refused: dict[QueueKind, dict[str, str]] = {}  # why a driver refused an engine
+        self._left: dict[QueueKind, dict[str, dict[int, str]]] = {}  # what engines learned to leave
         self._listed: Any = None  # what `native` points to
         self._changing = _Changing(self.native, lock)
         if given is not None:
@@ -108,7 +109,8 @@ class Builds:
             (engine,) = self._choice.engines
             plan = Plan([Part(engine, 0, len(self._commands))], {engine.name: self._choice.why})
             return [Build(plan, [self._given])]
-        plans = make_plans(self._commands, kind, self._choice, self._refused.setdefault(kind, {}))
+        refused, left = self._refused.setdefault(kind, {}), self._left.get(kind, {})
+        plans = make_plans(self._commands, kind, self._choice, refused, left)
         names = [plan.name for plan in plans]
         known = recall(self._commands, kind, names) if len(plans) > 1 else None
         if known:
@@ -164,6 +166,34 @@ class Builds:
         Its engines are not asked again.
         """
         self._drop(kind, {part.engine.name: reason for part in build.plan.parts})
+
+    def learns(self, kind: QueueKind, build: Build) -> bool:
+        """Whether a part of a build measures its runs, and nothing was learned from that yet."""
+        return (
+            self._choice.is_auto
+            and kind not in self._left
+            and build.trial is None
+            and any(one.learns for one in build.parts)
+        )
+
+    def learn(self, kind: QueueKind) -> bool:
+        """Ask a build what its first runs have taught; forget it if an engine leaves commands to others.
+
+        Returns:
+            Whether everything is known. Nothing more is learned then.
+        """
+        (build,), left = self._builds[kind], dict[str, dict[int, str]]()
+        with self.changing():
+            for part, one in zip(build.plan.parts, build.parts, strict=True):
+                learned = one.learned()
+                if learned is None:
+                    return False
+                longer = {part.first + number: why for number, why in learned.items()}
+                left.setdefault(part.engine.name, {}).update(longer)
+        self._left[kind] = left
+        if any(left.values()):
+            self._drop(kind, {})
+        return True
 
     def _drop(self, kind: QueueKind, refused: Mapping[str, str]) -> None:
         self._refused.setdefault(kind, {}).update(refused)

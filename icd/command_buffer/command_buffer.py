@@ -22,7 +22,7 @@ from typing import Any, Final
 from ...loader.base.forks import new_lock
 from .._native import ffi, lib
 from ..calls import address, call, device_of, profile_of_device, properties_of
-from ..errors import OpenCLError, error
+from ..errors import OpenCLError, check, error
 from .builds import Build, Builds
 from .commands import CommandList
 from .edits import copy_of, put
@@ -37,6 +37,9 @@ from .waiting import wait
 Enqueued = tuple[int, int, int, list[int]]
 
 _NO_COMMAND: Final = 0xFFFFFFFF
+
+#: Bytes of stack that a thread needs to run work-groups. PoCL's own threads have 8 MiB.
+_STACK: Final = 15 << 19
 
 
 class CommandBuffer:
@@ -106,9 +109,7 @@ class CommandBuffer:
             failed (-1: none of them), and the events of CommandList.wanted_events, a reference each.
         """
         with self.lock:
-            route = self._route
-            if route is None or queue != self._queue:
-                route = self._find_route(queue)
+            route = self._present_route(queue)
             if route.may_refuse or route.build.trial is not None:
                 done = self._enqueue_in_turns(route, times, waits, externals, wanted)
             else:
@@ -118,6 +119,41 @@ class CommandBuffer:
             if not done[0] and queue != self._queue:
                 self._hold(queue)
             return done
+
+    def _present_route(self, queue: int) -> Route:
+        """The route to a queue. After the first runs an engine may have learned to leave commands to others."""
+        route = self._route
+        if route is None or queue != self._queue:
+            return self._find_route(queue)
+        if route.learns and self._builds.learn(self._kind_of(queue)):
+            self._route = None
+            return self._find_route(queue)
+        return route
+
+    def run(self, queue: int, times: int) -> bool:
+        """Run it in this thread, after everything that is in the queue, and return when it has ended.
+
+        Args:
+            queue: a handle, of the commands' context.
+            times: at least 1.
+
+        Returns:
+            Whether that is possible. If not, nothing has happened: enqueue it, and wait.
+
+        Raises:
+            OpenCLError: a command has failed.
+        """
+        with self.lock:
+            route = self._present_route(queue)
+            if not route.runs_here or lib.fl_stack_left() < _STACK:
+                return False
+            if queue != self._queue:
+                if self.last_event:
+                    self._wait_for_last()
+                self._hold(queue)
+            self._route = route
+            check(lib.fl_run(route.native, times), "replay")
+            return True
 
     def again(self, queue: int) -> int:
         """Enqueue it again on the queue of the last enqueue, after that one and nothing else, if
@@ -251,7 +287,8 @@ class CommandBuffer:
     def _find_route(self, queue: int) -> Route:
         kind = self._kind_of(queue)
         build = self._builds.of(kind)
-        return Route(self.native, queue, kind.in_order, build, self._commands)
+        learns = self._builds.learns(kind, build)
+        return Route(self.native, queue, kind.in_order, build, self._commands, learns)
 
     def explain(self, queue: int) -> str:
         """Return how an enqueue on this queue runs, and why: a line for each engine."""
@@ -306,10 +343,14 @@ class CommandBuffer:
         """Wait for the last enqueue if a driver's command-buffer must not be updated before its
         end."""
         if self.last_event and self.native.python_updates and self._builds.updates_wait:
-            kind = self._kind_of(self._queue)
-            profile = profile_of_device(kind.device)
-            with suppress(OpenCLError):  # whatever became of its commands
-                wait(self.last_event, kind.in_order, profile.waits_one_at_a_time)
+            self._wait_for_last()
+
+    def _wait_for_last(self) -> None:
+        """Wait for the last enqueue, of which there is one."""
+        kind = self._kind_of(self._queue)
+        profile = profile_of_device(kind.device)
+        with suppress(OpenCLError):  # whatever became of its commands
+            wait(self.last_event, kind.in_order, profile.waits_one_at_a_time)
 
     def close(self) -> None:
         """Release what it holds of the driver. What was enqueued runs to its end."""
@@ -334,12 +375,22 @@ class Route:
         in_order: whether the queue is in order.
         build: what is enqueued.
         commands: what it was built of.
+        learns: whether its first runs may teach an engine to leave commands to others.
     """
 
     def __init__(
-        self, buffer: Any, queue: int, in_order: bool, build: Build, commands: CommandList
+        self,
+        buffer: Any,
+        queue: int,
+        in_order: bool,
+        build: Build,
+        commands: CommandList,
+        learns: bool,
     ) -> None:
         self.queue, self.in_order, self.build, self.parts = queue, in_order, build, build.parts
+        self.learns = learns
+        #: Whether the caller's thread can run it, once the queue is idle.
+        self.runs_here = in_order and all(part.native.run for part in build.parts)
         #: Whether the driver may refuse an enqueue as a whole, which then is to be run by another engine.
         self.may_refuse = any(part.may_refuse for part in build.parts)
         externals: list[int] = []  # the command of each outside event
@@ -354,7 +405,7 @@ class Route:
         self._kept = buffer, lanes, ffi.new("fl_part[]", rows)
         #: Whether an enqueue has no events except that of its end, and always takes the same path.
         self.is_plain = not (
-            self.may_refuse or build.trial is not None or self._externals or self._exports
+            self.may_refuse or learns or build.trial is not None or self._externals or self._exports
         )
         self.native = ffi.new(
             "fl_route *", (buffer, ffi.cast("void *", queue), in_order, len(rows), self._kept[2])

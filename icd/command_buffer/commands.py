@@ -134,6 +134,7 @@ class CommandList:
         externals: how many outside events a command waits for, by its number. An enqueue takes the events in this order.
         exports: the commands whose events an enqueue gives, in this order.
         first: one more of those, of which the caller wants the time; None for none.
+        notes: what engines have found out about the commands, for as long as the list and its parts live.
     """
 
     context: int
@@ -148,6 +149,7 @@ class CommandList:
     externals: Mapping[int, int] = field(default_factory=dict)
     exports: Sequence[int] = ()
     first: int | None = None
+    notes: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.order)

@@ -12,7 +12,7 @@ A new engine is a new file in engines/ and a name in its table ENGINES.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -68,12 +68,14 @@ class Built(ABC):
         own_queues: queues (handles) that it needs besides the caller's.
         may_refuse: whether the driver may refuse an enqueue as a whole, which another engine can then do.
         updates_wait: whether it must not be updated while it is executed. Only for what C cannot update.
+        learns: whether it measures its first runs, after which it may leave commands to other engines.
     """
 
     native: Any
     own_queues: Sequence[int] = ()
     may_refuse = False
     updates_wait = False
+    learns = False
 
     def give_externals(self, events: Sequence[int]) -> None:
         """Take the outside events (handles) that the next enqueue waits for."""
@@ -94,6 +96,10 @@ class Built(ABC):
             OpenCL's code. After a failure nothing has changed.
         """
         raise NotImplementedError
+
+    def learned(self) -> Mapping[int, str] | None:
+        """The commands, by their numbers, that another engine had better run, and why. None if that is not known yet."""
+        return {}
 
     def recover(self, code: int, queue: int, waits: Sequence[int]) -> tuple[int, int] | None:
         """Enqueue it in another way after the driver refused an enqueue with `code`.
@@ -122,10 +128,12 @@ class Engine(ABC):
     Attributes:
         name: what FAIRLEAD_COMMAND_BUFFER calls it.
         divides: whether it takes runs of commands and leaves others to another engine; else it runs all of them or none.
+        always_faster: why it needs no comparison with others by cost, None if it does.
     """
 
     name: ClassVar[str]
     divides: ClassVar[bool] = False
+    always_faster: ClassVar[str | None] = None
 
     @abstractmethod
     def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
@@ -140,6 +148,16 @@ class Engine(ABC):
         It is only called for an engine that divides.
         """
         return None
+
+    def refusals(self, commands: CommandList, target: QueueKind) -> Mapping[int, str]:
+        """The commands that it leaves to another engine, by their numbers, and why. Only asked of an engine that divides."""
+        order_only = commands.order.order_only
+        reasons = (
+            (number, self.why_not_command(commands, number, target))
+            for number in range(len(commands))
+            if not order_only[number]
+        )
+        return {number: reason for number, reason in reasons if reason is not None}
 
     def defect(self, target: QueueKind) -> str | None:
         """Return what is wrong with it on this device. Only a request by name then chooses it."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from . import cost
@@ -56,18 +57,26 @@ class Plan:
 
 
 def make_plans(
-    commands: CommandList, target: QueueKind, choice: Choice, refused: Mapping[str, str]
+    commands: CommandList,
+    target: QueueKind,
+    choice: Choice,
+    refused: Mapping[str, str],
+    left: Mapping[str, Mapping[int, str]],
 ) -> list[Plan]:
     """The plans that may be the fastest. Each does without one more of the engines whose costs are not known. See `make_plan`."""
-    plans = [make_plan(commands, target, choice, refused)]
+    plans = [make_plan(commands, target, choice, refused, left)]
     while plans[-1].undecided:
         refused = {**refused, plans[-1].undecided[0]: _IN_TURNS}
-        plans.append(make_plan(commands, target, choice, refused))
+        plans.append(make_plan(commands, target, choice, refused, left))
     return plans
 
 
 def make_plan(
-    commands: CommandList, target: QueueKind, choice: Choice, refused: Mapping[str, str]
+    commands: CommandList,
+    target: QueueKind,
+    choice: Choice,
+    refused: Mapping[str, str],
+    left: Mapping[str, Mapping[int, str]] = MappingProxyType({}),
 ) -> Plan:
     """Divide commands among engines.
 
@@ -76,6 +85,7 @@ def make_plan(
         target: the kind of queue.
         choice: the engines, and whether their costs decide.
         refused: why the driver has refused what an engine built, by the engine's name.
+        left: the commands that an engine has learned to leave to others and why, by its name.
     """
     *preferred, last = choice.engines
     owners: list[Engine | None] = [None] * len(commands)
@@ -86,7 +96,8 @@ def make_plan(
         if reason is None and choice.is_auto:
             reason = engine.defect(target)
         if reason is None:
-            reason = _take(engine, last, commands, target, owners, choice)
+            mine = left.get(engine.name, {})
+            reason = _take(engine, last, commands, target, owners, choice, mine)
             if reason == _IN_TURNS:
                 undecided.append(engine.name)
         why[engine.name] = reason
@@ -105,22 +116,27 @@ def _take(
     target: QueueKind,
     owners: list[Engine | None],
     choice: Choice,
+    left: Mapping[int, str],
 ) -> str:
     """Give an engine the commands that it takes of those without an owner.
 
     Returns why, or why none.
     """
     order_only, refusals = commands.order.order_only, dict[int, str]()
-    for number, owner in enumerate(owners):
-        reason = "another engine takes it" if owner is not None else None
-        if reason is None and engine.divides and not order_only[number]:
-            reason = engine.why_not_command(commands, number, target)
-        if reason is not None:
-            refusals[number] = reason
+    if engine.divides:
+        refusals.update(engine.refusals(commands, target))
+        refusals.update(left)
+    refusals.update(
+        (number, "another engine takes it")
+        for number, owner in enumerate(owners)
+        if owner is not None
+    )
     if refusals and not engine.divides:
         return "another engine takes some of the commands"
-    why = next((f"command {number}: {reason}" for number, reason in refusals.items()), "")
-    costs = (engine.cost(target), last.cost(target)) if choice.is_auto else None
+    first_refusal = min(refusals, default=None)
+    why = "" if first_refusal is None else f"command {first_refusal}: {refusals[first_refusal]}"
+    always = engine.always_faster if choice.is_auto else None
+    costs = (engine.cost(target), last.cost(target)) if choice.is_auto and not always else None
     taken = False
     for takes, first, end in _runs([number not in refusals for number in range(len(owners))]):
         count = end - first - sum(order_only[first:end])
@@ -136,7 +152,7 @@ def _take(
         taken = True
     if taken and costs and not (costs[0] and costs[1]):
         return _IN_TURNS
-    return why or (choice.why if taken else "there is no command for it")
+    return why or (always or choice.why if taken else "there is no command for it")
 
 
 def _runs(owners: Sequence[_T]) -> Iterator[tuple[_T, int, int]]:

@@ -38,7 +38,7 @@ def _pitches(image: URImage, region: Extent, row: int, slice_: int) -> tuple[int
     if row and row < least:
         raise failure("INVALID_SIZE", f"a row of {least} bytes with a pitch of {row}")
     if not image.kind.has_slices:
-        return row, 0  # there is one slice
+        return row, 0  # there is only one slice
     height = 1 if lines else region[1]
     if slice_ and slice_ < (row or least) * height:
         raise failure("INVALID_SIZE", f"a slice of {height} rows with a pitch of {slice_}")

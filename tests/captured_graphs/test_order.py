@@ -174,7 +174,8 @@ def test_explain_says_how_and_why(
             log.note(number, [first], queue=out_of_order)
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "replay")
     assert (
-        "2 commands\n  native  not chosen: FAIRLEAD_COMMAND_BUFFER=replay\n"
+        "2 commands\n  direct  not chosen: FAIRLEAD_COMMAND_BUFFER=replay\n"
+        "  native  not chosen: FAIRLEAD_COMMAND_BUFFER=replay\n"
         "  replay  in-order, 0 events in one pass: the queue keeps the order; FAIRLEAD"
         in path.finalize().explain(queue)
     )

@@ -127,6 +127,8 @@ def _driver(driver: DriverReport, paint: Callable[[str, str], str]) -> Iterator[
         yield f"  repairs applied: {', '.join(driver.quirks)}"
     if driver.habits:
         yield f"  habits: {', '.join(driver.habits)}"
+    if driver.direct:
+        yield f"  engine direct: {driver.direct}"
     if driver.handlers:
         yield f"  it changes the signal handlers of the process: {', '.join(driver.handlers)}"
     yield from (f"  note: {note}" for note in driver.notes)

@@ -99,20 +99,14 @@ class Operation(NamedTuple):
     keep: tuple[Any, ...] = ()
 
 
-def _pattern_of(fields: dict[str, Any]) -> tuple[Any, Any, Any]:
-    return fields["target"], fields["pattern"], fields["pattern_size"]
-
-
-#: The driver's command for an operation, by its name. The functions get the strategy, whether the
+#: The driver's command for a copy, by the name of the operation. The functions get the strategy, whether the
 #: command blocks, the operation's numbers and its fields.
 _CALLS: Final[dict[str, Callable[[Any, bool, tuple[int, ...], dict[str, Any]], Call]]] = {
     "svm_copy": lambda usm, blocks, n, f: (
         usm.copy_routine,
         (blocks, f["target"], f["source"], *n),
     ),
-    "svm_fill": lambda usm, blocks, n, f: (usm.fill_routine, (*_pattern_of(f), n[1])),
     "copy": lambda usm, blocks, n, f: ("clEnqueueCopyBuffer", (f["source"], f["target"], *n)),
-    "fill": lambda usm, blocks, n, f: ("clEnqueueFillBuffer", (*_pattern_of(f), *n)),
     "read": lambda usm, blocks, n, f: ("clEnqueueReadBuffer", (f["source"], blocks, *n, f["host"])),
     "write": lambda usm, blocks, n, f: (
         "clEnqueueWriteBuffer",
@@ -234,7 +228,7 @@ class Strategy:
 
     @classmethod
     def call_of(cls, operation: Operation, blocks: bool = False) -> Call:
-        """Return the driver's command for an operation. Only "svm_copy", "read", "write" block."""
+        """Return the driver's command for an operation that copies."""
         return _CALLS[operation.op](cls, blocks, operation.numbers, operation.fields)
 
     @staticmethod

@@ -185,8 +185,7 @@ def fill(enqueue: Enqueue, target: Place, pattern: bytes, size: int) -> UREvent 
             raise failure("INVALID_MEM_OBJECT", "the address is in no USM memory of the context")
         return fill_memory(enqueue, allocation.memory, pattern, target.offset, size)
     if is_opencl_pattern(len(pattern), address):
-        operation = strategy.fill(target, pattern, len(pattern), size)
-        return enqueue.call_in_sequence([strategy.call_of(operation)])
+        return enqueue.call(strategy.fill_routine, address, pattern, len(pattern), size)
     block = ctypes.create_string_buffer(data := repeated(pattern, size), len(data))
     parts = [(0, ctypes.addressof(block), len(data))]
     parts += [(at, address, count) for at, count in doubling_steps(len(data), size)]
