@@ -99,8 +99,8 @@ class Operation(NamedTuple):
     keep: tuple[Any, ...] = ()
 
 
-#: The driver's command for a copy, by the name of the operation. The functions get the strategy, whether the
-#: command blocks, the operation's numbers and its fields.
+#: The driver's command for a copy, by the name of the operation. The functions get the strategy,
+#: whether the command blocks, the operation's numbers and its fields.
 _CALLS: Final[dict[str, Callable[[Any, bool, tuple[int, ...], dict[str, Any]], Call]]] = {
     "svm_copy": lambda usm, blocks, n, f: (
         usm.copy_routine,
