@@ -51,10 +51,12 @@ kernel void fairlead_everything(global ulong *out, uchar small, ulong large, flo
     global ulong *o = out + item * WORDS;
     for (uint i = 0; i < 4; i++) {
         *o++ = get_global_id(i); *o++ = get_local_id(i); *o++ = get_group_id(i);
-        *o++ = get_global_size(i); *o++ = get_local_size(i); *o++ = get_num_groups(i); *o++ = get_global_offset(i);
+        *o++ = get_global_size(i); *o++ = get_local_size(i);
+        *o++ = get_num_groups(i); *o++ = get_global_offset(i);
     }
     *o++ = get_work_dim(); *o++ = small; *o++ = large; *o++ = as_uint(four.x + four.w);
-    *o++ = both.a; *o++ = both.b; *o++ = as_ulong(both.c.y); *o++ = table[item % 4]; *o++ = nothing == 0;
+    *o++ = both.a; *o++ = both.b; *o++ = as_ulong(both.c.y);
+    *o++ = table[item % 4]; *o++ = nothing == 0;
     *o++ = (ulong)given % 128; *o++ = (ulong)own % 64;
     given[inside] = item; own[inside] = item * 3;
     barrier(CLK_LOCAL_MEM_FENCE);
