@@ -1,4 +1,5 @@
-"""The engines `replay` and `auto` on 1,000 tiny kernels, against the driver's own command-buffer.
+"""The engines `replay` and `auto` on 1,000 tiny kernels, against the driver's
+cl_khr_command_buffer.
 
 Only functions are used whose parameters are the same in every version of the extension. Copies,
 fills and barriers changed with 0.9.5. In every version a command-buffer may be enqueued again once
@@ -125,7 +126,8 @@ def _finalized(graph: Any, engines: str) -> Any:
 
 
 def measure(quick: bool) -> list[Row]:
-    """The driver's own command-buffer, the replay, and what `auto` has chosen, in turns."""
+    """Measure the driver's command-buffer, the replay, and the choice of `auto` after its trial, in
+    turns."""
     what = "command-buffer of the driver ÷ replay"
     chosen = "auto ÷ the better of command-buffer and replay"
     if reason := why_none():

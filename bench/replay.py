@@ -74,10 +74,8 @@ class Loops:
 
 
 def _one_kernel(quick: bool) -> Row:
-    """A replay of a graph of one kernel beside PyOpenCL's call of that kernel, until each returns.
-
-    The types of the call's arguments are declared.
-    """
+    """Measure how long calls take to return: a replay of one kernel, and PyOpenCL's call, types
+    declared."""
     launches = Launches(make_queue(), 1)
     with fairlead.capture(launches.queue) as graph:
         launches.call()

@@ -338,7 +338,7 @@ class Queue(URObject):
             except BaseException as error:  # what a host task raised, SystemExit too
                 failed = failed or error
         try:
-            self.adapter.call("urQueueFinish", self.handle)
+            self.adapter.wait("urQueueFinish", self.handle, holder=self)
         except KeyboardInterrupt:
             self._busy = True
             raise

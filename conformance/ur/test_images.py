@@ -1,4 +1,4 @@
-"""Images of every kind: contents, queries, and kernels, also in command-buffers."""
+"""Images: contents of every kind, queries, kernels that read and write them, command-buffers."""
 
 from __future__ import annotations
 

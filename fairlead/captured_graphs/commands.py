@@ -209,7 +209,7 @@ def _converted(
     )
 
 
-#: PyOpenCL's own kinds of argument: what they become, and the names of their size's and their word's attributes.
+#: PyOpenCL's own kinds of argument: what they become, and the attributes of size and word.
 _PYOPENCL: Final = (
     (MEMORY, "", ("MemoryObjectHolder",), "int_ptr"),
     (SAMPLER, "", ("Sampler",), "int_ptr"),

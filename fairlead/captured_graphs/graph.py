@@ -13,10 +13,12 @@ from contextlib import AbstractContextManager
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from ..graph.command_graph import Addable, CommandGraph, cut_edges, explicit_while_recording
+from ..graph.command_graph import Addable, CommandGraph
+from ..graph.edges import cut_edges
 from ..graph.node import Node
 from ..graph.nodes import Nodes
 from ..graph.picture import Drawable
+from ..graph.recording import explicit_while_recording
 from ..icd.capture.recording import CaptureError
 from .block import CapturedBlock
 from .commands import CapturedLaunch

@@ -1,9 +1,10 @@
-"""Which engine runs which commands: the division of a command list into runs, and the reasons for it.
+"""Which engine runs which commands: a division of a command list into runs, and its reasons.
 
-Engines are asked in order of preference; the last one runs what no other takes. An engine that divides takes maximal runs of commands,
-the others all or nothing. With `auto` an engine also has to be free of known defects, and clearly cheaper than the last one. Where the
-engines do not say what they cost, there are several plans, of which the first replays find the fastest (trial.py).
-Nothing is built here: builds.py does that, part by part.
+Engines are asked in order of preference. The last one runs what no other takes. An engine that
+divides takes maximal runs of commands; the others take all or nothing. With `auto` an engine also
+has to be free of known defects, and clearly cheaper than the last one. If engines do not know their
+costs, there are several plans, and the first replays find the fastest (trial.py). builds.py builds
+the parts.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ _IN_TURNS: Final = "its cost is not known: it takes turns with others in the fir
 
 @dataclass(frozen=True)
 class Part:
-    """The commands from `first` up to `end`, run by one engine. It comes after the part before it."""
+    """The commands from `first` up to `end`, run by one engine.
+
+    It comes after the part before it.
+    """
 
     engine: Engine
     first: int
@@ -59,7 +63,10 @@ def make_plans(
     refused: Mapping[str, str],
     left: Mapping[str, Mapping[int, str]],
 ) -> list[Plan]:
-    """The plans that may be the fastest. Each does without one more of the engines whose costs are not known. See `make_plan`."""
+    """Return the plans that may be the fastest. See `make_plan`.
+
+    Each does without one more of the engines whose costs are unknown.
+    """
     plans = [make_plan(commands, target, choice, refused, left)]
     while plans[-1].undecided:
         refused = {**refused, plans[-1].undecided[0]: _IN_TURNS}
@@ -114,7 +121,10 @@ def _take(
     choice: Choice,
     left: Mapping[int, str],
 ) -> str:
-    """Give an engine what it takes of the commands that have no owner. Returns why it takes them, or why none."""
+    """Give an engine the commands that it takes of those without an owner.
+
+    Returns why, or why none.
+    """
     order_only, refusals = commands.order.order_only, dict[int, str]()
     if engine.divides:
         refusals.update(engine.refusals(commands, target))
@@ -149,7 +159,8 @@ def _take(
 
 
 def _runs(owners: Sequence[_T]) -> Iterator[tuple[_T, int, int]]:
-    """Maximal runs of equal members: the member, the first place, and the place after the last."""
+    """Yield maximal runs of equal members: the member, the first place, the place after the
+    last."""
     first = 0
     for place in range(1, len(owners) + 1):
         if place == len(owners) or owners[place] != owners[first]:

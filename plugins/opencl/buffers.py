@@ -56,9 +56,11 @@ def check_buffers(context: URContext, *buffers: URMemory) -> None:
     Raises:
         URError: INVALID_MEM_OBJECT for an image, INVALID_CONTEXT for another context.
     """
-    if not all(isinstance(buffer, URBuffer) for buffer in buffers):
-        raise failure("INVALID_MEM_OBJECT", "an image is not a buffer")
-    context.check_same("a buffer", *buffers)
+    for buffer in buffers:
+        if not isinstance(buffer, URBuffer):
+            raise failure("INVALID_MEM_OBJECT", "an image is not a buffer")
+        if buffer.context is not context:
+            context.check_same("a buffer", buffer)
 
 
 @adapter.entry

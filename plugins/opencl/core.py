@@ -21,7 +21,7 @@ from ..sdk.adapter import Adapter
 from ..sdk.conversions import failure
 from ..sdk.objects import Object
 
-adapter: Final = Adapter("FAIRLEAD", backend="UR_BACKEND_OPENCL")
+adapter: Final = Adapter("FAIRLEAD", backend="UR_BACKEND_OPENCL", stoppable=True)
 
 #: The codes of Unified Runtime for OpenCL's. CL_INVALID_X that is not here becomes INVALID_X.
 _CODES: Final = {

@@ -7,7 +7,7 @@ sequence or in any order. The caller gets one event, whose times are those of al
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
@@ -19,6 +19,11 @@ from .queues import URQueue
 
 #: An OpenCL function, and its arguments between the queue and the wait list.
 Call = tuple[str, tuple[Any, ...]]
+
+#: The functions that have no slot in a dispatch table.
+_EXTENSIONS: Final = frozenset(
+    name for name, function in OPENCL.functions.items() if function.slot is None
+)
 
 _EntryPoint = TypeVar("_EntryPoint", bound=Callable[..., Any])
 
@@ -38,7 +43,7 @@ class Enqueue:
         waits_for_event: whether we wait for the event afterwards.
     """
 
-    __slots__ = ("blocking", "blocks", "command", "queue", "waits", "waits_for_event", "wanted")
+    blocking = blocks = waits_for_event = False
 
     def __init__(
         self,
@@ -49,8 +54,8 @@ class Enqueue:
         blocking: bool = False,
     ) -> None:
         self.queue, self.command, self.waits, self.wanted = queue, command, waits, wanted
-        self.blocking, self.blocks, self.waits_for_event = blocking, False, False
         if blocking:
+            self.blocking = True
             self.blocks, self.waits_for_event = queue.split_blocking()
 
     def block_by_event(self) -> None:
@@ -77,7 +82,10 @@ class Enqueue:
             OpenCLError: what the driver answers.
         """
         wanted = self.wanted or self.waits_for_event
-        return self.complete(self._enqueue((routine, arguments), self.waits, wanted, function))
+        if routine in _EXTENSIONS:
+            function = extension(self.queue.context.platform, routine)
+        event = self.queue.enqueue(routine, self.command, arguments, self.waits, wanted, function)
+        return self.complete(event) if self.waits_for_event else event
 
     def mark(self) -> UREvent | None:
         """Enqueue a command that does nothing: it has its place in the order, and an event."""
@@ -98,6 +106,8 @@ class Enqueue:
             URError: as `call`.
             OpenCLError: as `call`.
         """
+        if len(calls) == 1 and keep is None:
+            return self.call(calls[0][0], *calls[0][1])
         in_order, wanted = self.queue.in_order, self.wanted or self.waits_for_event
         first = event = None
         waits = self.waits
@@ -134,15 +144,12 @@ class Enqueue:
             event.wait()
         return event
 
-    def _enqueue(
-        self, call: Call, waits: Sequence[UREvent], wanted: bool, function: Any = None
-    ) -> UREvent | None:
+    def _enqueue(self, call: Call, waits: Sequence[UREvent], wanted: bool) -> UREvent | None:
         routine, arguments = call
-        if function is None and OPENCL.functions[routine].slot is None:
+        function = None
+        if routine in _EXTENSIONS:
             function = extension(self.queue.context.platform, routine)
-        return self.queue.enqueue(
-            routine, self.command, arguments, waits, wanted, function=function
-        )
+        return self.queue.enqueue(routine, self.command, arguments, waits, wanted, function)
 
 
 def declare_enqueue(

@@ -60,12 +60,12 @@ class _Kind(NamedTuple):
 
     @property
     def is_lines(self) -> bool:
-        """Whether it is an array of 1D images. Its slice pitch is how far these are apart."""
+        """Return whether it is an array of 1D images, whose distance is the slice pitch."""
         return self.sizes == ("width", "arraySize")
 
     @property
     def has_slices(self) -> bool:
-        """Whether a slice pitch says something."""
+        """Return whether a slice pitch matters."""
         return self.is_lines or len(self.sizes) == 3
 
 

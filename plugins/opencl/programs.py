@@ -160,8 +160,8 @@ def _from_il(context: URContext, data: bytes) -> int:
 
 
 #: The head of PoCL's binaries of version 8: magic, device, version, kernels, flags, the hash of the
-#: build, the length of a path. Then follow the path, the length of the program, the program, and the
-#: kernels. Each kernel begins with its size.
+#: build, the length of a path. Then follow the path, the length of the program, the program, and
+#: the kernels. Each kernel begins with its size.
 _POCL_HEAD: Final = struct.Struct("<8sQIIQ41sI")
 _POCL_MAGIC, _POCL_VERSION = b"poclbin\0", 8
 

@@ -2,7 +2,7 @@
 
 The commands of a queue continue after the program has released it. `drain_queues` waits for them,
 too. So a queue that is closed while commands may run enqueues a marker behind them
-(`_UnfinishedCommands`).
+(`UnfinishedCommands`).
 """
 
 from __future__ import annotations
@@ -10,15 +10,12 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from ...icd.abi import OPENCL
 from ...icd.command_buffer.leaving import leave, release_ended
 from ...icd.command_buffer.waiting import finish
-from ...icd.command_buffer.waiting import wait as wait_for_event
-from ...icd.errors import OpenCLError
 from ...loader.ur.abi import UR
 from .contexts import URContext, check_native
 from .core import (
@@ -33,6 +30,7 @@ from .core import (
 )
 from .devices import URDevice, device_of
 from .events import UREvent, waits_itself
+from .unfinished import UnfinishedCommands, unfinished
 
 _OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 _PROPERTIES: Final = (
@@ -79,12 +77,12 @@ class URQueue(CLObject):
     def close(self) -> None:
         profile = self.context.platform.profile
         may_run = not self.borrowed and (self.shared or self.enqueued != self._finished)
-        unfinished = _UnfinishedCommands.of(self) if may_run else None
+        commands = UnfinishedCommands.of(self) if may_run else None
         used = may_run or (self.enqueued and profile.final_release_delay is not None)
         if self.owned and not self.in_order and used:
             marker = 0
-            if unfinished is not None and not self.shared:  # nobody enqueues after it
-                marker = unfinished.cl
+            if commands is not None and not self.shared:  # nobody enqueues after it
+                marker = commands.cl
                 check(self.table.clRetainEvent(marker), "clRetainEvent")
             leave(self.cl, profile, marker=marker, keep=self.device)
         else:
@@ -149,7 +147,6 @@ class URQueue(CLObject):
         arguments: tuple[Any, ...],
         waits: Sequence[UREvent],
         wanted: bool,
-        *,
         function: Any = None,
     ) -> UREvent | None:
         """Call one of OpenCL's clEnqueue… functions.
@@ -171,75 +168,21 @@ class URQueue(CLObject):
         """
         if waits:
             self.check_waits(waits)
-        made = ctypes.c_void_p()
-        out = ctypes.byref(made) if wanted else None
         function = function or getattr(self.table, routine)
-        check(function(self.cl, *arguments, len(waits), handles(waits), out), routine)
-        self.enqueued += 1
+        listed = len(waits), handles(waits)
         if not wanted:
+            check(function(self.cl, *arguments, *listed, None), routine)
+            self.enqueued += 1
             return None
+        made = ctypes.c_void_p()
+        check(function(self.cl, *arguments, *listed, ctypes.byref(made)), routine)
+        self.enqueued += 1
         return UREvent(made.value or 0, self.context, self, UR[f"UR_COMMAND_{command}"])
 
 
 #: The queues that exist, by their `id`. A released queue exists while an event of a command of it
 #: does.
 _queues: Final[WeakValueDictionary[int, URQueue]] = WeakValueDictionary()
-
-
-class _UnfinishedCommands(CLObject):
-    """The commands of a closed queue: the event of a marker behind them.
-
-    It holds the device, because some drivers delete a device while a queue of it has commands. It
-    does not hold the context, because the program's deleters must not wait for it.
-    """
-
-    type = ""
-    release, retain_function = "clReleaseEvent", "clRetainEvent"
-
-    def __init__(self, cl: int, queue: URQueue) -> None:
-        super().__init__(cl, queue.table)
-        self.context_cl, self.device, self.in_order = queue.context.cl, queue.device, queue.in_order
-
-    @classmethod
-    def of(cls, queue: URQueue) -> _UnfinishedCommands | None:
-        """Remember the commands of a queue that is closed now, without waiting.
-
-        Returns:
-            What to wait for, None if the driver refuses a marker.
-        """
-        cls.forget_ended()
-        marker = ctypes.c_void_p()
-        code = queue.table.clEnqueueMarkerWithWaitList(queue.cl, 0, None, ctypes.byref(marker))
-        if code or not marker.value:
-            return None
-        queue.table.clFlush(queue.cl)
-        unfinished = cls(marker.value, queue)
-        _unfinished[id(unfinished)] = unfinished
-        return unfinished
-
-    @staticmethod
-    def forget_ended() -> None:
-        """Release the markers that are complete."""
-        for key, one in list(_unfinished.items()):
-            with suppress(OpenCLError):
-                status = ctypes.c_int32.from_buffer_copy(
-                    one.query("CL_EVENT_COMMAND_EXECUTION_STATUS")
-                )
-                if status.value <= 0:
-                    _unfinished.pop(key, None)
-
-    def wait(self) -> None:
-        """Wait until the commands have ended. A failed command is no error here."""
-        with suppress(OpenCLError):
-            if waits_itself(self.device.platform):
-                one_at_a_time = self.device.platform.profile.waits_one_at_a_time
-                wait_for_event(self.cl, self.in_order, one_at_a_time)
-            else:
-                check(self.table.clWaitForEvents(1, handles([self])), "clWaitForEvents")
-
-
-_unfinished: Final[dict[int, _UnfinishedCommands]] = {}
-adapter.on_close.append(_unfinished.clear)
 
 
 def drain_queues(*, context: URContext | None = None, device: URDevice | None = None) -> None:
@@ -267,7 +210,7 @@ def drain_queues(*, context: URContext | None = None, device: URDevice | None = 
             continue
         if is_meant(queue.context.cl, queue.device):
             queue.drain()
-    for one in list(_unfinished.values()):  # second: a queue that was closed meanwhile is here
+    for one in list(unfinished.values()):  # second: a queue that was closed meanwhile is here
         if is_meant(one.context_cl, one.device):
             one.wait()
 
@@ -297,7 +240,7 @@ def create_queue(context: URContext, device: URDevice, flags: int) -> URQueue:
         OpenCLError: what the driver answers.
     """
     release_ended()
-    _UnfinishedCommands.forget_ended()
+    UnfinishedCommands.forget_ended()
     bits = sum(opencl for flag, opencl in _PROPERTIES if flags & flag)
     if device.platform.icd.version_number >= (2, 0):
         properties = (ctypes.c_uint64 * 3)(OPENCL["CL_QUEUE_PROPERTIES"], bits, 0)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ...loader.ur.abi import UR
 from .core import adapter, create
-from .enqueue import Enqueue, declare_enqueue, enqueues
+from .enqueue import Enqueue, enqueues
 from .events import UREvent, call_host_function, call_on_status
 from .queues import URQueue, create_queue
 
@@ -16,13 +16,23 @@ _PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
 _NativeEnqueue: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
-def _enqueue_barrier(enqueue: Enqueue) -> UREvent | None:
-    return enqueue.call(_BARRIER)
+@adapter.entry
+def urEnqueueEventsWait(
+    hQueue: URQueue, phEventWaitList: list[UREvent], phEvent: bool
+) -> UREvent | None:
+    return hQueue.enqueue(_MARKER, "EVENTS_WAIT", (), phEventWaitList, phEvent)
 
 
-declare_enqueue("urEnqueueEventsWait", "EVENTS_WAIT", Enqueue.mark)
-for _name in ("urEnqueueEventsWaitWithBarrier", "urEnqueueEventsWaitWithBarrierExt"):
-    declare_enqueue(_name, "EVENTS_WAIT_WITH_BARRIER", _enqueue_barrier)
+def _enqueue_barrier(
+    hQueue: URQueue, phEventWaitList: list[UREvent], phEvent: bool
+) -> UREvent | None:
+    return hQueue.enqueue(_BARRIER, "EVENTS_WAIT_WITH_BARRIER", (), phEventWaitList, phEvent)
+
+
+adapter.declare(
+    urEnqueueEventsWaitWithBarrier=_enqueue_barrier,
+    urEnqueueEventsWaitWithBarrierExt=_enqueue_barrier,
+)
 
 
 @adapter.entry

@@ -58,6 +58,8 @@ class Adapter(Object):
         name: its name in the log.
         backend: what queries say that it drives, a name of ur_backend_t.
         version: what queries say about its version.
+        stoppable: whether Ctrl-C ends all of its waits (loader/base/interrupts.py). Then the
+            runtime waits in the main thread itself.
 
     Attributes:
         codes: the codes of exceptions by their classes: a name, or a function of the exception.
@@ -68,8 +70,16 @@ class Adapter(Object):
 
     type = "ur_adapter_handle_t"
 
-    def __init__(self, name: str, *, backend: str = "UR_BACKEND_UNKNOWN", version: int = 1) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        backend: str = "UR_BACKEND_UNKNOWN",
+        version: int = 1,
+        stoppable: bool = False,
+    ) -> None:
         self.name, self.backend, self.version = name, UR[backend], version
+        self.stoppable = stoppable
         self.codes: dict[type[BaseException], str | Callable[[Any], str]] = {
             NotImplementedError: "UNSUPPORTED_FEATURE",
             MemoryError: "OUT_OF_HOST_MEMORY",

@@ -27,7 +27,8 @@ import __main__
 
 from ...loader.base.errors import FairleadError
 from ...loader.base.forks import new_lock
-from ...loader.base.interrupts import ENTRY, defer_interrupts
+from ...loader.base.interrupts import ENTRY, declare_stoppable, defer_interrupts
+from ...loader.base.library import file_of
 from ._native import ffi, lib
 from .adapter import Adapter
 from .build import settings
@@ -78,6 +79,8 @@ def start(address: int) -> None:
             lambda: lib.fl_interrupt_due()[0] != 0,
             lib.fl_interrupt_later,
         )
+        if adapter.stoppable:
+            declare_stoppable(file_of(address))
         lib.fl_counting(_STARTED in vars(__main__), lib.py_reap)
         shell.interrupt_due, shell.interrupt = lib.fl_interrupt_due(), lib.fl_raise_interrupt
         shell.number = _number_of(adapter, shell)

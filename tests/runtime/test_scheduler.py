@@ -25,6 +25,7 @@ from fairlead.runtime import (
     Program,
     Queue,
     SYCLError,
+    workers,
 )
 from fairlead.runtime.afterwards import Afterwards
 from fairlead.runtime.interop import event_of, to_pyopencl
@@ -519,6 +520,28 @@ def test_actions_go_on_after_a_thread_could_not_be_started(monkeypatch: pytest.M
     actions.add(lambda: called.append(2))
     actions.add(done.set)
     assert done.wait(CHILD_TIMEOUT) and called == [1, 2]
+
+
+def test_a_host_task_without_a_thread_fails(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    queue, called = Queue(device), list[int]()
+    monkeypatch.setattr(workers, "_workers", type(workers._workers)())
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        failed = queue.submit(lambda h: h.host_task(lambda: called.append(1)))
+        after = queue.submit(lambda h: (h.depends_on(failed), h.host_task(lambda: None)))
+        for event in (failed, after):
+            with pytest.raises(
+                SYCLError, match=r"(?s)no thread can be started.*ulimit -u"
+            ) as caught:
+                event.wait()
+            assert caught.value.errc is Errc.runtime
+    queue.submit(lambda h: h.host_task(lambda: called.append(2))).wait()
+    assert called == [2]
 
 
 def test_a_context_that_goes_does_not_wait(device: Device) -> None:

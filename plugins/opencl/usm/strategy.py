@@ -71,7 +71,7 @@ class Allocation:
         return self.memory.cl if self.memory is not None else 0
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """An address, and the allocation that it lies in: None for host memory."""
 
     address: int
@@ -99,20 +99,14 @@ class Operation(NamedTuple):
     keep: tuple[Any, ...] = ()
 
 
-def _pattern_of(fields: dict[str, Any]) -> tuple[Any, Any, Any]:
-    return fields["target"], fields["pattern"], fields["pattern_size"]
-
-
-#: The driver's command for an operation, by its name. The functions get the strategy, whether the
-#: command blocks, the operation's numbers and its fields.
+#: The driver's command for a copy, by the name of the operation. The functions get the strategy,
+#: whether the command blocks, the operation's numbers and its fields.
 _CALLS: Final[dict[str, Callable[[Any, bool, tuple[int, ...], dict[str, Any]], Call]]] = {
     "svm_copy": lambda usm, blocks, n, f: (
         usm.copy_routine,
         (blocks, f["target"], f["source"], *n),
     ),
-    "svm_fill": lambda usm, blocks, n, f: (usm.fill_routine, (*_pattern_of(f), n[1])),
     "copy": lambda usm, blocks, n, f: ("clEnqueueCopyBuffer", (f["source"], f["target"], *n)),
-    "fill": lambda usm, blocks, n, f: ("clEnqueueFillBuffer", (*_pattern_of(f), *n)),
     "read": lambda usm, blocks, n, f: ("clEnqueueReadBuffer", (f["source"], blocks, *n, f["host"])),
     "write": lambda usm, blocks, n, f: (
         "clEnqueueWriteBuffer",
@@ -129,7 +123,7 @@ class Hints(NamedTuple):
     location: int | None = None
 
 
-class Request(NamedTuple):
+class AllocationRequest(NamedTuple):
     """An allocation that is asked for: `size` bytes, aligned to `align` bytes (0: to anything)."""
 
     context: URContext
@@ -185,7 +179,7 @@ class Strategy:
         raise NotImplementedError
 
     @classmethod
-    def allocate(cls, request: Request) -> Allocation:
+    def allocate(cls, request: AllocationRequest) -> Allocation:
         """Allocate memory. Raises OpenCLError, URError (OUT_OF_RESOURCES)."""
         raise NotImplementedError
 
@@ -208,7 +202,7 @@ class Strategy:
         return None
 
     @classmethod
-    def copy(cls, target: Place, source: Place, size: int) -> Operation:
+    def copy(cls, target: Location, source: Location, size: int) -> Operation:
         """Return the operation that copies bytes.
 
         Raises:
@@ -217,7 +211,7 @@ class Strategy:
         return Operation("svm_copy", (size,), {"target": target.address, "source": source.address})
 
     @classmethod
-    def fill(cls, target: Place, pattern: Any, pattern_size: int, size: int) -> Operation:
+    def fill(cls, target: Location, pattern: Any, pattern_size: int, size: int) -> Operation:
         """Return the operation that fills bytes.
 
         Args:
@@ -234,7 +228,7 @@ class Strategy:
 
     @classmethod
     def call_of(cls, operation: Operation, blocks: bool = False) -> Call:
-        """Return the driver's command for an operation. Only "svm_copy", "read", "write" block."""
+        """Return the driver's command for an operation that copies."""
         return _CALLS[operation.op](cls, blocks, operation.numbers, operation.fields)
 
     @staticmethod
