@@ -182,7 +182,8 @@ int fl_update_direct(void *self, uint32_t command, int relaunched) {
 }
 
 int fl_direct_times(fl_direct *d, uint32_t *times, uint64_t *groups) {
-    if (in_flight(d->image) || d->image->passes < 2)
+    uint32_t passes = atomic_load(&d->image->passes);
+    if (passes < 2 || (passes < FL_MEASURED && in_flight(d->image)))   /* after the last of them nothing is written */
         return 0;
     for (uint32_t i = 0; i < d->count; i++) {
         const fl_direct_step *s = &fl_steps(d->image)[i];
