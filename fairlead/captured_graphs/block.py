@@ -158,5 +158,6 @@ class CapturedBlock:
 
     @property
     def uses_host_memory(self) -> bool:
-        """Whether commands use memory that has no reference count in OpenCL: the host's, or SVM."""
-        return bool(self._observer.held) or self.recording.pinned > 0
+        """Whether commands use memory that drivers do not keep while they run: the host's, SVM, or that of images of buffers."""
+        recording = self.recording
+        return bool(self._observer.held) or recording.pinned > 0 or recording.has_parts

@@ -300,12 +300,19 @@ class CapturedSegment:
         with self._lock:
             return self._buffer.explain(queue)
 
+    def _uses_host_memory(self) -> bool:
+        """Whether commands may use memory that goes with their blocks, or with arguments that were changed."""
+        if any(block.uses_host_memory for block in self._blocks):
+            return True
+        changed = () if isinstance(self._nodes, range) else map(self._command_at, self._nodes)
+        return any(isinstance(one, Captured) and one.uses_host_memory for one in changed)
+
     def __del__(self) -> None:
         """Host memory and SVM go with the block: what may still be using them keeps it."""
         buffer = getattr(self, "_buffer", None)
         if buffer is None or sys is None or sys.is_finalizing():  # it was not made, or Python ends
             return
-        if buffer.last_event and any(block.uses_host_memory for block in self._blocks):
+        if buffer.last_event and self._uses_host_memory():
             _unfinished.keep_until(buffer.last_event, (self._blocks, self._command_at))
 
 

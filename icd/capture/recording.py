@@ -258,6 +258,12 @@ class Recording:
         return lib.fl_kept(self.native)
 
     @property
+    def has_parts(self) -> bool:
+        """Whether it keeps memory objects that are parts of or made from others. A command in flight does not keep all of that on every
+        driver: PoCL 3.0 loses the buffer of an image."""
+        return bool(lib.fl_has_parts(self.native))
+
+    @property
     def pinned(self) -> int:
         """How many SVM pointers the recording's commands use."""
         return lib.fl_pinned(self.native)

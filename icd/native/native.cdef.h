@@ -84,6 +84,7 @@ const uint32_t *fl_deps(const fl_recording *recording, uint32_t *count);
 void *const *fl_pending(const fl_recording *recording, uint32_t *count);
 uint32_t fl_kept(const fl_recording *recording);
 uint32_t fl_pinned(const fl_recording *recording);
+int fl_has_parts(const fl_recording *recording);
 int fl_forgotten_kernels(void);
 
 /* --- arguments.c: the arguments of a launch, immutable and shared --- */
